@@ -350,26 +350,6 @@ def test_files_of_our_own_records_lose_tests_that_cannot_fail(tmp_path):
     assert [test.input for task in archive.tasks() for test in task.tests] == ["f(1)", "assert f(1) == 2"]
 
 
-@pytest.mark.parametrize(
-    ("source", "row"),
-    [
-        (
-            "mbpp",
-            {"task_id": 11, "text": "p", "code": "def f(x):\n    return x", "test_list": ["assert f(1) == 1", "assert True"]},
-        ),
-        (
-            "humaneval",
-            {"task_id": "HumanEval/0", "prompt": "def f(x):", "entry_point": "f", "canonical_solution": "\n return x"}
-            | {"test": "def check(candidate):\n    for x in range(3):\n        candidate(x)\n"},
-        ),
-    ],
-)
-def test_published_sets_lose_tests_that_cannot_fail(tmp_path, source, row):
-    (tmp_path / "in.jsonl").write_text(json.dumps(row))
-    report = ingest(Archive.create(tmp_path / "archive"), source, tmp_path / "in.jsonl")
-    assert (report.left_out, report.added["tasks"], report.bad) == (1, 1, 0)
-
-
 def test_programs_of_other_forms_do_not_change_the_tests_of_their_task(tmp_path):
     tests = [{"type": "function_call", "fn_name": "add", "input": [1, 2], "output": 3}]
     codes = [METHOD, "def add(a, b):\n    return a + b\n", METHOD + "x = 1\n"]

@@ -6,7 +6,8 @@ import pytest
 
 from upsolve.archive.asserts import Names, parse_assert
 from upsolve.archive.ingest import ingest
-from upsolve.archive.recogniser.code import check_tests
+from upsolve.archive.recogniser.code import check_tests, sound_tests
+from upsolve.archive.recogniser.found import About
 from upsolve.archive.sources import codenet
 from upsolve.archive.sources.cruxeval import read as read_cruxeval
 from upsolve.archive.store import Archive
@@ -90,7 +91,8 @@ def test_an_expected_value_costs_an_import_neither_time_nor_memory(answer):
 
 def test_humaneval_checks_are_unrolled():
     plain = "METADATA = {}\ndef check(candidate):\n    assert candidate(1) == 2\n    assert True, 'x'\n    assert candidate(2) == 3\n"
-    assert [(t.input, t.expected) for t in check_tests(plain, "f")] == [("f(1)", "2"), ("f(2)", "3")]
+    found = sound_tests(check_tests(plain, "f"), About("f"))
+    assert [(t.input, t.expected) for t in found.tests] == [("f(1)", "2"), ("f(2)", "3")]
     loop = "def check(candidate):\n    for i in range(3):\n        assert candidate(i) == i\n"
     assert [(t.kind, t.input[-8:]) for t in check_tests(loop, "f")] == [(TestKind.CODE, "check(f)")]
 

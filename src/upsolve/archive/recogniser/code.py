@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from upsolve.archive.asserts import BUILTINS, Names, constant, parse_assert
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
 from upsolve.archive.recogniser.found import About, Found
-from upsolve.archive.recogniser.independent import Module
-from upsolve.archive.recogniser.suites import Function, is_main, pytest_tests
+from upsolve.archive.recogniser.independent import Module, is_shared
+from upsolve.archive.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["check_tests", "functions_of", "sound_tests", "tests_in_code"]
+__all__ = ["check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
 
 SOLUTIONS = frozenset(
     "solution solutions main submission answer student program attempt candidate your_module your_code your_solution code module "  # noqa: SIM905
@@ -310,14 +310,47 @@ def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> 
     if test.kind is not TestKind.CODE or not (tree := parsed(test.input)):
         return False
     bound, reads = names_in(tree)
-    calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
-    if not any(map(Module(tree.body, test.input, about).is_test, tree.body)) and not (about.lenient and calls):
+    module = Module(tree.body, test.input, about)
+    if agreeing := module.agreeing():
+        tree = Agreed(agreeing).visit(tree)
+        module = Module(tree.body, test.input, about)
+    if not any(map(module.is_test, tree.body)) and not (about.lenient and does_more_than_print(tree)):
         refused.append(("asserts nothing", test.input))
     elif not touches(reads, bound, about.own, reads & BUILTINS):
         refused.append(("uses nothing of the attempt", test.input))
     else:
         return False
     return True
+
+
+def does_more_than_print(tree: ast.Module) -> bool:
+    """Return whether a module, when it is run, calls a function other than ``print``."""
+    run = [part for node in tree.body if not is_shared(node) for part in ast.walk(node)]
+    return any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
+
+
+class Agreed(ast.NodeTransformer):
+    """Replaces calls of functions that always return a true value by ``True``."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call."""
+        if isinstance(node.func, ast.Name) and node.func.id in self.names:
+            return ast.copy_location(ast.Constant(True), node)
+        self.generic_visit(node)
+        return node
+
+
+def sound_suite(source: str, suite: Suite, about: About) -> Found:
+    """Return the tests of a suite without those that cannot fail, given its source; they are named, not shown."""
+    body = [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
+    _, refused = without_empty([node for node in body if is_suite(node)], Module(body, source, about))
+    reasons = {name: reason for reason, name in refused}
+    whys = [reasons.get(name) or reasons.get(name.partition(".")[0], "") for name in suite.names]
+    kept = tuple(test for test, why in zip(suite.tests, whys, strict=True) if not why)
+    return Found(kept, refused=tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why))
 
 
 def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
@@ -340,8 +373,7 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     if len(checks) != 1:
         return (whole_body,)
     callee = ast.parse(entry, mode="eval").body
-    body = [node for node in checks[0].body if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))]
-    body = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    body = [node for node in checks[0].body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     rename = Own({checks[0].args.args[0].arg if checks[0].args.args else "candidate": callee})
     body = [rename.visit(node) for node in body]
     own = names_in(callee)[1]
@@ -378,8 +410,10 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
                 if part.name.startswith("test") and not asserts(part, {*module.helpers, *others}, module.local)
             ]
             empty += [part for part in methods if part not in empty and is_skipped(part)]
-            node.body = [part for part in node.body if part not in empty] or [ast.Pass()]
             refused += [("is skipped" if is_skipped(part) else "asserts nothing", f"{node.name}.{part.name}") for part in empty]
+            idle = [part for part in methods if part not in empty and is_idle_method(part, node, module)] if reaches else []
+            refused += [("uses nothing of the attempt", f"{node.name}.{part.name}") for part in idle]
+            node.body = [part for part in node.body if part not in [*empty, *idle]] or [ast.Pass()]
         elif not asserts(node, module.helpers - {getattr(node, "name", "")}, module.local):
             refused.append(("asserts nothing", getattr(node, "name", "")))
             continue
@@ -388,6 +422,16 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
         else:
             refused.append(("uses nothing of the attempt", getattr(node, "name", "")))
     return kept, refused
+
+
+def is_idle_method(method: ast.stmt, node: ast.ClassDef, module: Module) -> bool:
+    """Return whether a test of a class uses nothing of the attempt, also in what all tests of the class share."""
+    tests = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
+    if method not in tests or len(tests) < 2:
+        return False
+    shared = [part for part in node.body if part not in tests]
+    alone = ast.ClassDef(node.name, node.bases, node.keywords, [*shared, method], node.decorator_list)
+    return not module.reaches([module.body.index(node)], names_in(ast.fix_missing_locations(alone))[1])
 
 
 def is_skipped(node: ast.stmt) -> bool:

@@ -45,6 +45,11 @@ class Module:
             found = more
         return found
 
+    def agreeing(self) -> frozenset[str]:
+        """Return the names of functions of the module that return a true constant whatever they are given, and assert nothing."""
+        defined = [node for node in self.body if isinstance(node, ast.FunctionDef) and node.name not in self.helpers]
+        return frozenset(node.name for node in defined if is_agreeing(node))
+
     def is_test(self, node: ast.stmt) -> bool:
         """Return whether a statement, when it is run, asserts something."""
         return not is_shared(node) and asserts(node, self.helpers, self.local)
@@ -65,9 +70,9 @@ class Module:
             known |= waiting
         return needed, frozenset(known)
 
-    def reaches(self, at: Collection[int]) -> bool:
-        """Return whether statements use the attempt."""
-        needed, reads = self.needed(name for one in at for name in self.reads[one])
+    def reaches(self, at: Collection[int], reads: Collection[str] | None = None) -> bool:
+        """Return whether statements use the attempt, or a part of them that reads some names does."""
+        needed, reads = self.needed(reads if reads is not None else (name for one in at for name in self.reads[one]))
         bound = {name for one in {*at, *needed} for name in self.binds[one]} | (self.outside - self.about.own)
         called = {name for name in reads if name in BUILTINS and name.islower() and name not in USUAL}
         return touches(reads, bound, self.about.own, called)
@@ -150,6 +155,13 @@ def text_of(lines: Sequence[bytes], node: ast.stmt) -> str:
     part[-1] = part[-1][: node.end_col_offset]
     part[0] = part[0] if marks else part[0][node.col_offset :]
     return b"\n".join(part).decode()
+
+
+def is_agreeing(node: ast.FunctionDef) -> bool:
+    """Return whether a function, unless it raises, returns a true constant."""
+    returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
+    agree = [isinstance(value, ast.Constant) and bool(value.value) for value in returns]
+    return isinstance(node.body[-1], ast.Return) and all(agree)
 
 
 def is_shared(node: ast.stmt) -> bool:

@@ -25,6 +25,8 @@ class Suite:
 
     tests: tuple[TestCase, ...]
     """One per test function."""
+    names: tuple[str, ...] = ()
+    """Name of the function of each, such as ``TestAdd.test_zero``."""
     left_out: tuple[str, ...] = ()
     """Names of test functions that cannot be called alone: they use fixtures."""
 
@@ -56,16 +58,17 @@ def unittest_tests(source: str) -> Suite:
         ValueError: there are none.
         SyntaxError: the source is not Python.
     """
-    tests = tuple(
-        TestCase(TestKind.CODE, source.rstrip() + "\n" + RUN.format(name=node.name, method=function.name), "", True)
+    found = [
+        (node.name, function.name)
         for node in ast.parse(source).body
         if isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases)
         for function in node.body
         if isinstance(function, Function) and function.name.startswith("test")
-    )
-    if not tests:
+    ]
+    if not found:
         raise ValueError("has no test methods")
-    return Suite(tests)
+    texts = (source.rstrip() + "\n" + RUN.format(name=name, method=method) for name, method in found)
+    return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), tuple(map(".".join, found)))
 
 
 def pytest_tests(source: str, *, module: str = "solution") -> Suite:
@@ -90,7 +93,8 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
             left_out += [] if call else [name]
     head = ast.unparse(ast.Module(shared, []))
     bodies = (with_pytest(f"{head}\n{ast.unparse(undecorated(node))}\n{call}\n".lstrip("\n")) for _, node, call in found)
-    return Suite(tuple(TestCase(TestKind.CODE, body, "", True) for body in bodies), tuple(left_out))
+    tests = tuple(TestCase(TestKind.CODE, body, "", True) for body in bodies)
+    return Suite(tests, tuple(name for name, _, _ in found), tuple(left_out))
 
 
 def with_pytest(code: str) -> str:

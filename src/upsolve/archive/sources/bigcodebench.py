@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.recogniser.code import sound_suite
+from upsolve.archive.recogniser.found import About
 from upsolve.archive.recogniser.suites import imports_of, packages_in, unittest_tests
-from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
+from upsolve.archive.rows import Row, build_each, data_files, left_out, rows_of_file
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.problems import as_list, extra_of
 from upsolve.errors import SourceError
@@ -51,15 +53,17 @@ def of_version(files: list[Path], version: str) -> list[Path]:
 
 def records_of(row: Mapping[str, Any], *, variant: str) -> Iterator[Row]:
     """Yield the task of a row; every method of its TestCase is one test."""
-    suite = unittest_tests(str(row["test"]))
+    entry_point, source = str(row["entry_point"]), str(row["test"])
+    found = sound_suite(source, unittest_tests(source), About(entry_point))
     reference = f"{row['complete_prompt']}{row['canonical_solution']}"
-    libraries = [*map(str, as_list(row.get("libs"))), *imports_of([str(row["test"]), reference])]
+    libraries = [*map(str, as_list(row.get("libs"))), *imports_of([source, reference])]
     heading = "Complete this Python function and give all of it:\n\n" if variant == "complete" else ""
+    yield from left_out(found.refused)
     yield Task(
         task_id=f"bigcodebench/{str(row['task_id']).rpartition('/')[2]}",
         prompt=f"{heading}{str(row[f'{variant}_prompt']).strip()}",
-        tests=suite.tests,
-        entry_point=str(row["entry_point"]),
+        tests=found.tests,
+        entry_point=entry_point,
         source="bigcodebench",
         reference=reference,
         official=True,

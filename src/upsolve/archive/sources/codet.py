@@ -8,6 +8,7 @@ from typing import Any
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.source import Source
 from upsolve.archive.sources.humaneval import task_of
+from upsolve.archive.sources.problems import with_sound_tests
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Task
 
@@ -35,7 +36,7 @@ def read(path: Path) -> Iterator[Row]:
 def keep_task(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:
     """Return the task of a row, and add it to ``by_prompt``."""
     by_prompt[row["prompt"].strip()] = task = task_of(row)
-    return [task]
+    return [*with_sound_tests(task)]
 
 
 def attempts_of(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:

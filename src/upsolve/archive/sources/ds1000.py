@@ -23,7 +23,7 @@ from typing import Any
 from upsolve.archive.recogniser.suites import imports_of, packages_in
 from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Source
-from upsolve.archive.sources.problems import extra_of
+from upsolve.archive.sources.problems import extra_of, with_sound_tests
 from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["SOURCE", "read"]
@@ -39,7 +39,7 @@ IMPORT = re.compile(r"(?:import|from)\s", re.ASCII)
 def read(path: Path) -> Iterator[Row]:
     """Yield the tasks of a folder or file; a test per test case, without the tests of a solution's text."""
     for file in data_files(path):
-        yield from build_each(file, rows_of_file(file), lambda row: [task_of(row)])
+        yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(task_of(row)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
 """Importer for HumanEval (2107.03374): HumanEval.jsonl or .jsonl.gz."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.recogniser.code import check_tests, sound_tests
-from upsolve.archive.recogniser.found import About
-from upsolve.archive.rows import Row, build_each, json_lines, left_out
+from upsolve.archive.recogniser.code import check_tests
+from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.source import Source
+from upsolve.archive.sources.problems import with_sound_tests
 from upsolve.types import Task
 
 __all__ = ["INSTRUCTION", "SOURCE", "read", "task_of"]
@@ -24,10 +23,7 @@ def read(path: Path) -> Iterator[Row]:
 
 def records_of(row: dict[str, Any]) -> Iterator[Row]:
     """Yield the task of a row, without tests that cannot fail."""
-    task = task_of(row)
-    found = sound_tests(task.tests, About(task.entry_point))
-    yield from left_out(found.refused)
-    yield replace(task, tests=found.tests)
+    return with_sound_tests(task_of(row))
 
 
 def task_of(row: dict[str, Any]) -> Task:

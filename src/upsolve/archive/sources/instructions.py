@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any
 from upsolve.archive.answers import free_names, is_only_code, names_of, program_in
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.outcome import recorded_verdict
-from upsolve.archive.recogniser.code import sound_tests
+from upsolve.archive.recogniser.code import sound_suite, sound_tests
 from upsolve.archive.recogniser.found import About
 from upsolve.archive.recogniser.suites import imports_of, packages_in, pytest_tests
 from upsolve.archive.rows import Row, build_each, data_files, left_out, rows_of_file
 from upsolve.archive.source import Option, Source, Unit, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
-from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 
 __all__ = ["KODCODE", "SOURCE", "read", "read_kodcode"]
 
@@ -66,31 +66,45 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     score, rest = row.get("average_test_score"), {key: value for key, value in row.items() if key not in TAKEN}
     if rest.get("llm_judgement"):
         rest["llm_judgement"] = json.loads(str(rest["llm_judgement"]))
-    verdict = outcome_of(attempt, outcomes, score, len(sources))
+    tests = parse_asserts(sources, hidden=True, names=Names(frozenset({entry_point})))
+    found = sound_tests(tests, About(entry_point))
+    verdict = outcome_of(attempt, outcomes, score, tests, found.tests)
     task = Task(
         task_id=attempt.task_id,
         prompt=str(row["input"]).strip(),
-        tests=parse_asserts(sources, hidden=True, names=Names(frozenset({entry_point}))),
+        tests=found.tests,
         entry_point=entry_point,
         source="opencodeinstruct",
         official=True,
         reference=attempt.code if verdict and verdict.status is Status.PASSED else "",
         extra=extra_of({**rest, "split": split}),
     )
+    yield from left_out(found.refused)
     yield task
     yield attempt
     if verdict:
         yield verdict
 
 
-def outcome_of(attempt: Attempt, outcomes: Sequence[str], score: Any, total: int) -> Verdict | None:
-    """Return the verdict of an answer: the outcome of every test or, without them, the number of passed tests by their share."""
-    share = float(score) if score not in (None, "") else None
+def outcome_of(
+    attempt: Attempt, outcomes: Sequence[str], score: Any, tests: Sequence[TestCase], sound: Collection[TestCase]
+) -> Verdict | None:
+    """Return the verdict of an answer: the outcome of every sound test or, without outcomes, the number of passed tests by their share.
+
+    Of a share below 1 only the status is certain if some tests are not sound: which tests passed is not known.
+    """
+    share, total = float(score) if score not in (None, "") else None, len(tests)
+    if tests and not sound:
+        return None
     fields: dict[str, Any] = {}
     if outcomes:
-        fields = {"outcomes": outcomes}
+        kept = len(outcomes) != total  # without positions
+        fields = {"outcomes": [word for at, word in enumerate(outcomes) if kept or tests[at] in sound]}
+    elif share == 1:
+        fields = {"status": "passed", "passed": len(sound), "total": len(sound)}
     elif share is not None:
-        fields = {"status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
+        counts = {"passed": round(share * total), "total": total} if len(sound) == total else {}
+        fields = {"status": "failed", **counts}
     return recorded_verdict(attempt.attempt_id, fields, "recorded:opencodeinstruct")
 
 
@@ -104,15 +118,16 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     """Yield the records of a row of KodCode; tests with fixtures are left out and named in ``extra``."""
     source, solution = str(row.get("test") or row["test_code"]), str(row["solution"])
     suite = pytest_tests(source)
-    found = sound_tests(suite.tests, About())
     about = row.get("test_info")
     names = [str(item.get("function_name") or "") for item in about or ()] if isinstance(about, list | tuple) else []
+    entry_point = next(iter(names), "") or str(row.get("test_entry_point") or "")
+    found = sound_suite(source, suite, About(entry_point))
     rest = {key: value for key, value in row.items() if key not in TAKEN_KODCODE}
     task = Task(
         task_id=f"kodcode/{row.get('question_id') or row['conversation_id']}",
         prompt=str(row["question"]).strip(),
         tests=found.tests,
-        entry_point=next(iter(names), "") or str(row.get("test_entry_point") or ""),
+        entry_point=entry_point,
         difficulty=str(row.get("gpt_difficulty") or ""),
         source="kodcode",
         reference=solution,

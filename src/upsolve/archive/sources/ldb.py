@@ -9,6 +9,7 @@ from upsolve.archive.recogniser.code import check_tests
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.source import Source
 from upsolve.archive.sources.humaneval import INSTRUCTION
+from upsolve.archive.sources.problems import with_sound_tests
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
 
@@ -36,7 +37,7 @@ def read(path: Path) -> Iterator[Row]:
 def records_of(row: dict[str, Any], *, author: str, task_ids: set[str]) -> list[Row]:
     """Return the records of a row; the task only if its id is not in ``task_ids``, to which it is added."""
     task = task_of(row)
-    records: list[Row] = [*([] if task.task_id in task_ids else [task]), *attempts_of(row, task, author)]
+    records: list[Row] = [*([] if task.task_id in task_ids else with_sound_tests(task)), *attempts_of(row, task, author)]
     task_ids.add(task.task_id)
     return records
 

@@ -3,16 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import Names, names_bound, names_read, parse_asserts
-from upsolve.archive.recogniser.code import sound_tests
-from upsolve.archive.recogniser.found import About
-from upsolve.archive.rows import BadRow, Row, build_each, json_lines, left_out
+from upsolve.archive.rows import BadRow, Row, build_each, json_lines
 from upsolve.archive.source import Option, Source
+from upsolve.archive.sources.problems import with_sound_tests
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Task
 
@@ -34,9 +32,7 @@ def read(path: Path, *, references: int = 0) -> Iterator[Row]:
 def records_of(row: dict[str, Any], *, references: bool) -> Iterator[Row]:
     """Yield the records of a row."""
     task = task_of(row)
-    found = sound_tests(task.tests, About(task.entry_point, task.setup))
-    yield from left_out(found.refused)
-    yield replace(task, tests=found.tests)
+    yield from with_sound_tests(task)
     if references:
         yield Attempt(task.task_id, task.reference, author="reference")
 

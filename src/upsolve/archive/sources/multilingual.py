@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.archive.recogniser.code import check_tests
 from upsolve.archive.rows import BadRow, Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Source
-from upsolve.archive.sources.problems import extra_of
+from upsolve.archive.sources.problems import extra_of, with_sound_tests
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 __all__ = ["LANGUAGES", "MULTIPLE", "SOURCE", "STATUSES", "read", "read_multiple"]
@@ -71,7 +71,7 @@ TAKEN = {
 def read(path: Path) -> Iterator[Row]:
     """Yield the tasks of MBXP and multilingual HumanEval; the reference is the canonical solution, where there is one."""
     for file in data_files(path):
-        yield from build_each(file, rows_of_file(file), lambda row: [mxeval_task(row)])
+        yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(mxeval_task(row)))
 
 
 def mxeval_task(row: Mapping[str, Any]) -> Task:
@@ -90,7 +90,9 @@ def read_multiple(path: Path) -> Iterator[Row]:
     for file in [] if results else data_files(path):
         prefix = f"{file.parent.name}-{file.name}" if file.parent != path else file.name
         data = next((name for name in ("humaneval", "mbpp") if name in prefix.lower()), "")
-        yield from build_each(file, rows_of_file(file), lambda row, data=data: [multiple_task({"data": data, **row})])
+        yield from build_each(
+            file, rows_of_file(file), lambda row, data=data: with_sound_tests(multiple_task({"data": data, **row}))
+        )
 
 
 def one_object(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -171,7 +173,7 @@ def balance(code: str) -> int:
 def results_of(row: dict[str, Any]) -> Iterator[Row]:
     """Yield the task of a file of results, and its completions with their outcome."""
     task = multiple_task(row)
-    yield task
+    yield from with_sound_tests(task)
     tests = str(row["tests"])
     closing = re.match(r"\s*\}", tests)
     for result in row["results"]:

@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,9 @@ from typing import Any
 
 from upsolve.archive.asserts import names_bound, names_read
 from upsolve.archive.history.modules import outside
-from upsolve.archive.rows import Row, build_each
+from upsolve.archive.recogniser.code import sound_tests
+from upsolve.archive.recogniser.found import About
+from upsolve.archive.rows import Row, build_each, left_out
 from upsolve.archive.source import Source
 from upsolve.archive.sources.problems import extra_of
 from upsolve.errors import SourceError
@@ -99,14 +101,15 @@ def notebook_rows(course: Path, prefix: str, files: Mapping[str, Path]) -> Itera
     # graded copies have hidden tests, and those that nbgrader wrote
     candidates = [*graded, *given.values(), *files.values()]
     model = next(filter(readable, candidates), candidates[0])
-    yield from build_each(model, [(0, {})], partial(tasks_of, model, given, prefix, [*files.values()]))
+    dropped = set[str]()
+    yield from build_each(model, [(0, {})], partial(tasks_of, model, given, prefix, [*files.values()], dropped))
     for student, file in files.items():
-        yield from build_each(file, [(0, {})], partial(attempts_of, file, prefix, student))
+        yield from build_each(file, [(0, {})], partial(attempts_of, file, prefix, student, dropped))
 
 
 def tasks_of(
-    model: Path, given: Mapping[str, Path], prefix: str, copies: Sequence[Path], _row: Mapping[str, Any]
-) -> Iterator[Task]:
+    model: Path, given: Mapping[str, Path], prefix: str, copies: Sequence[Path], dropped: set[str], _row: Mapping[str, Any]
+) -> Iterator[Row]:
     """Yield the task of each exercise of a notebook.
 
     Args:
@@ -115,6 +118,7 @@ def tasks_of(
         prefix: beginning of the tasks' ids.
         copies: students' notebooks: a package that one of them imports is required if it is installed here, so that none that a single student
             tried keeps all others from being judged.
+        dropped: nbgrader's names of tests that cannot fail are added to it.
     """
     cells, known = cells_of(model), {part: readable(file) for part, file in given.items()}
     imported = outside((program for file in copies for program, _, _ in programs_of(readable(file))), {})
@@ -127,13 +131,16 @@ def tasks_of(
         before = known[part][: places[part]] if part else cells[: exercise.at]
         solved = program_of(known["source"], places["source"], exercise.tests) if "source" in places else ""
         tests = tuple(TestCase(TestKind.CODE, test.text, hidden=HIDDEN in test.text) for test in exercise.tests)
+        found = sound_tests(tests, About(lenient=True))
+        dropped |= {cell.grade_id for cell, test in zip(exercise.tests, tests, strict=True) if test not in found.tests}
+        yield from left_out(found.refused)
         packages = outside([solved, *(test.text for test in exercise.tests)], {})
         yield Task(
             f"{prefix}/{name}",
             statement(before, texts.get("release") or stub_of(texts.get("source", ""))),
-            tests,
+            found.tests,
             source="nbgrader",
-            official=bool(tests),
+            official=bool(found.tests),
             reference=MARK.sub("", solved),
             requires=tuple(sorted({*packages, *installed})),
         )
@@ -150,13 +157,13 @@ def statement(before: Sequence[Cell], stub: str) -> str:
     return f"{text}\n\nWrite the code of this cell, and what it needs:\n\n```python\n{stub.strip()}\n```" if stub else text
 
 
-def attempts_of(file: Path, prefix: str, student: str, _row: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield an attempt at each exercise of a student's notebook, with a verdict."""
+def attempts_of(file: Path, prefix: str, student: str, dropped: Collection[str], _row: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield an attempt at each exercise of a student's notebook, with a verdict; tests in ``dropped`` do not count."""
     graded = file.parts[-4] == STAGES[0]
     for program, exercise, tests in programs_of(cells_of(file)):
         attempt = Attempt(f"{prefix}/{exercise}", program, author=student, extra=extra_of({"stage": file.parts[-4]}))
         yield attempt
-        ends = [end_of(test) for test in tests] if graded else []
+        ends = [end_of(test) for test in tests if test.grade_id not in dropped] if graded else []
         passed = ends.count(Status.PASSED)
         status = min(ends, key=ORDER.index, default=Status.UNSCORED)
         yield Verdict(attempt.attempt_id, status, passed=passed, total=len(ends), outcomes=tuple(ends), judge=JUDGE)

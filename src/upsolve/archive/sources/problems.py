@@ -4,14 +4,16 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.contest import imports_without
 from upsolve.archive.integers import as_literal, integer
-from upsolve.archive.rows import Row, build_each, rows_of_file
+from upsolve.archive.recogniser.code import sound_tests
+from upsolve.archive.recogniser.found import About
+from upsolve.archive.rows import Row, build_each, left_out, rows_of_file
 from upsolve.archive.source import Option
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -36,6 +38,7 @@ __all__ = [
     "split_of",
     "stdio_tests",
     "uses_numpy",
+    "with_sound_tests",
 ]
 
 
@@ -293,3 +296,12 @@ def recorded(
             attempt = Attempt(task.task_id, code.replace("\r\n", "\n"), language, author)
             yield attempt
             yield Verdict(attempt.attempt_id, status, judge=f"recorded:{task.source}")
+
+
+def with_sound_tests(task: Task) -> Iterator[Row]:
+    """Yield the tests of a task in Python that cannot fail, and the task without them."""
+    if task.language == "python":
+        found = sound_tests(task.tests, About(task.entry_point, task.setup))
+        yield from left_out(found.refused)
+        task = replace(task, tests=found.tests) if found.refused else task
+    yield task

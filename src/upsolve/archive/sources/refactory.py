@@ -7,8 +7,9 @@ from pathlib import Path
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.source import Source
+from upsolve.archive.sources.problems import with_sound_tests
 from upsolve.errors import SourceError
-from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 
 __all__ = ["SOURCE", "read"]
 
@@ -23,7 +24,7 @@ def read(path: Path) -> Iterator[Row]:
             names = sorted(archive.namelist())
             for question in sorted({name.split("/")[1] for name in names if name.startswith("data/question_")}):
                 task = task_of(archive, names, question)
-                yield task
+                yield from with_sound_tests(task)
                 yield from programs(archive, names, task)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
@@ -47,7 +48,7 @@ def task_of(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
         task_id=f"refactory/{question}",
         prompt=text_of(archive, f"{folder}/description.txt").strip(),
         tests=tests,
-        entry_point=tests[0].input.partition("(")[0] if tests else "",
+        entry_point=next((test.input.partition("(")[0] for test in tests if test.kind is TestKind.CALL), ""),
         source="refactory",
         official=True,
         reference=text_of(archive, reference) if reference else "",
