@@ -9,6 +9,7 @@ from killing import import_words, kill_after_parts, stored
 from upsolve.archive import importing
 from upsolve.archive.ingest import ingest
 from upsolve.archive.source import Source
+from upsolve.archive.sources import mbpp
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -88,6 +89,45 @@ def test_what_was_stored_is_not_stored_again_and_the_report_counts_all_of_it(tmp
     assert report.added == {"tasks": 1, "attempts": 200, "verdicts": 200, "repeated": 0} and report.read == 401
     assert before.items() <= {part: part.stat().st_mtime_ns for part in archive.parts("attempts")}.items()
     assert len(archive.table("attempts")) == 200 and not [*archive.path.glob("*/*.tmp")]
+
+
+def content(archive):
+    """Files of an archive with their bytes, without locks."""
+    files = [file for file in archive.path.rglob("*") if file.is_file() and file.suffix != ".lock"]
+    return {str(file.relative_to(archive.path)): file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("stop_at", [2, 5, 8])
+def test_an_import_that_left_tests_out_is_the_same_to_the_byte_after_it_resumes(tmp_path, monkeypatch, stop_at):
+    """In batches of two records, a row is divided between two of them, waits for its batch, or has only its test left out stored."""
+    monkeypatch.setattr(importing, "BATCH", 2)
+    sound, idle = [f"assert f({number}) == {number}" for number in range(2)], ["assert True", "assert 1 == 1"]
+    tests = [sound, [*idle, sound[0]], [sound[0], idle[0], sound[1]], [sound[1]], [idle[1], *sound], [idle[0]]]
+    rows = [{"task_id": 11 + n, "text": f"do {n}", "code": "def f(x): ...", "test_list": one} for n, one in enumerate(tests)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    most = [stop_at]
+
+    def read(path):
+        for number, row in enumerate(mbpp.read(path)):
+            if number == most[0]:
+                raise SourceError(f"{path}: stopped")
+            yield row
+
+    source, archives = Source(read, "a path"), [Archive.create(tmp_path / name / "archive") for name in ("stopped", "whole")]
+    with pytest.raises(SourceError, match="stopped"):
+        ingest(archives[0], source, tmp_path / "in.jsonl")
+    before = {part: part.stat().st_mtime_ns for part in archives[0].parts("tasks")}
+    assert 1 <= len(before) < 5
+    most[0] = 99
+    stopped, whole = (ingest(archive, source, tmp_path / "in.jsonl") for archive in archives)
+    assert before.items() <= {part: part.stat().st_mtime_ns for part in archives[0].parts("tasks")}.items()
+    assert content(archives[0]) == content(archives[1])
+    assert (
+        (stopped.left_out, stopped.examples, stopped.read)
+        == (whole.left_out, whole.examples, whole.read)
+        == (5, whole.examples, 6)
+    )
+    assert [len(task.tests) for task in archives[0].tasks()] == [2, 1, 2, 1, 2, 0]
 
 
 @pytest.mark.usefixtures("small_batches")
