@@ -148,8 +148,13 @@ SOLUTION = "Solution"
 
 def parts_of(task: Task) -> tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return what decides the names under test: setup, entry point, capitalised functions of the reference, CALL and CODE tests."""
-    functions = tuple(CAPITALISED.findall(task.reference)) if "def " in task.reference else ()
-    return task.setup, task.entry_point, functions, *texts_of(task)
+    return task.setup, task.entry_point, capitalised_functions(task.reference), *texts_of(task)
+
+
+@memo
+def capitalised_functions(source: str) -> tuple[str, ...]:
+    """Return the capitalised names of the functions that a program defines."""
+    return tuple(CAPITALISED.findall(source))
 
 
 def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
