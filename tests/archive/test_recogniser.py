@@ -6,11 +6,13 @@ import json
 import pytest
 
 from upsolve import verify_attempts
+from upsolve.archive.contest import Imports
 from upsolve.archive.ingest import ingest
 from upsolve.archive.recogniser.found import About
 from upsolve.archive.recogniser.values import recognise
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestKind
+from upsolve.verify.limits import JudgeSettings
 
 DOUBLE, SAME = "def f(x):\n    return 2 * x\n", "def f(x):\n    return x\n"
 STACK = """
@@ -191,6 +193,23 @@ def test_programs_of_both_forms_pass_tests_by_text(text, entry):
     assert [one.status for one in verdicts[:4]] == [Status.PASSED] * 2 + [Status.FAILED] * 2
     assert (verdicts[4].error_type, verdicts[4].error_message) == ("NameError", "test 1: name 'add' is not defined")
     assert all("in_process" not in one.isolation for one in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("tests", "given"),
+    [
+        ([{"type": "function_call", "fn_name": "gcd", "input": [4, 6], "output": 2}], ""),
+        ("assert Solution().gcd(4, 6) == 2", ""),
+        ("assert Solution().greatest(4, 6) == 2", "from math import gcd as greatest"),
+        ("assert Solution().max(4, 2) == 4", ""),
+    ],
+)
+def test_no_import_or_builtin_answers_for_a_method(tests, given):
+    """Contests import ``gcd``: a class of the setup that calls it would pass for an attempt that defines nothing."""
+    found = recognise(tests, About("", given, codes=(METHOD,)))
+    task = Task("t", "p", found.tests, "Solution", setup=f"{found.setup}\n{given}")
+    verdicts = verify_attempts([(task, Attempt("t", "x = 1"))], JudgeSettings(imports=Imports.CONTEST))
+    assert [one.status for one in verdicts] == [Status.RUNTIME_ERROR]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from upsolve.types import Task, TestKind
 
-__all__ = ["Imports", "imports_without", "prepared", "with_imports"]
+__all__ = ["PROVIDED", "Imports", "imports_without", "prepared", "with_imports"]
 
 
 class Imports(StrEnum):
@@ -36,6 +36,8 @@ MEMBERS = {
 }
 """What the graders of APPS, TACO and LiveCodeBench import for every program; LeetCode's solutions rely on it."""
 
+PROVIDED = frozenset(" ".join([MODULES, *MEMBERS.values()]).split())
+"""All names that they bind."""
 
 T = TypeVar("T")
 

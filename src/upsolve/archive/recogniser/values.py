@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from upsolve.archive.asserts import BUILTINS
+from upsolve.archive.asserts import BUILTINS, names_bound
+from upsolve.archive.contest import PROVIDED
 from upsolve.archive.recogniser.arguments import arguments_of, value_in, values_of
 from upsolve.archive.recogniser.code import functions_of, plain, tests_in_code
 from upsolve.archive.recogniser.failing import names_in
@@ -339,7 +340,7 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
     known = replace(
         found,
         entry_point=callee.entry_point,
-        setup=setup + other_form(callee, tests),
+        setup=setup + other_form(callee, tests, about.setup),
         compare=compare,
         by_code=bool(any(codes)),
     )
@@ -372,18 +373,20 @@ def in_both_forms(found: Found, about: About) -> Found:
     own = re.split(r"\W+", found.entry_point or about.entry_point)[-1]
     if name not in (callee.name, f"Solution().{callee.name}") or own not in ("", callee.name, "Solution"):
         return found
-    setup = "" if name == "Solution" or "__future__" in about.setup else other_form(callee, found.tests)
+    setup = "" if name == "Solution" or "__future__" in about.setup else other_form(callee, found.tests, about.setup)
     return replace(found, entry_point=callee.entry_point, setup=setup) if setup else found
 
 
-def other_form(callee: Callee, tests: Sequence[TestCase]) -> str:
+def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
     """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win.
 
-    Empty for a builtin, which the method may call, and if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the
-    attempt's process (``in_process``).
+    Empty for a name that Python, the imports of contests or the ``given`` setup bind: these would answer in place of the attempt. Empty, too,
+    if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the attempt's process
+    (``in_process``).
     """
     direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
-    usable = callee.name.isidentifier() and callee.name not in BUILTINS and all(test.input.startswith(direct) for test in tests)
+    usable = callee.name.isidentifier() and callee.name not in BUILTINS | PROVIDED | names_bound(given)
+    usable = usable and all(test.input.startswith(direct) for test in tests)
     return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
 
 
