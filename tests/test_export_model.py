@@ -108,6 +108,26 @@ def test_llama_cpp_loads_it_and_computes_the_same(tmp_path, architecture, kind, 
     assert torch.allclose(logps, logits(load_model(name), ids)[-1].log_softmax(0), atol=near)
 
 
+def write_turns(name):
+    """Let a model's chat template write turns that end with ``<|im_end|>``, and return the ids of ``<eos>`` and of it."""
+    tokenizer = load_codec(name).tokenizer
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    tokenizer.save_pretrained(name)
+    return tokenizer, tokenizer.convert_tokens_to_ids(["<eos>", "<|im_end|>"])
+
+
+@pytest.mark.parametrize(("before", "kept"), [(None, []), (0, [0]), ([0, 7], [0, 7])])
+def test_a_folder_says_which_token_ends_a_turn(tmp_path, before, kept):
+    name = write_model(tmp_path / "model", "qwen2")
+    _, (_, end) = write_turns(name)
+    (Path(name) / "generation_config.json").write_text(json.dumps({"eos_token_id": before}))
+    out = export_model(name, tmp_path / "whole")
+    assert json.loads((out / "generation_config.json").read_text())["eos_token_id"] == [*kept, end]
+    export_model(str(out), tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "generation_config.json").read_text())["eos_token_id"] == [*kept, end]
+
+
 def test_llama_cpp_is_told_which_token_ends_a_turn(tmp_path):
     """The end of a turn in the chat template, which is not the end of text; without a chat template there is none."""
     name = write_model(tmp_path / "model", "qwen2")
@@ -117,11 +137,8 @@ def test_llama_cpp_is_told_which_token_ends_a_turn(tmp_path):
         keys = (gguf.Keys.Tokenizer.EOS_ID, gguf.Keys.Tokenizer.EOT_ID)
         return [fields[key].contents() if key in fields else None for key in keys]
 
-    tokenizer = load_codec(name).tokenizer
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
-    tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
-    tokenizer.save_pretrained(name)
-    assert metadata() == [*tokenizer.convert_tokens_to_ids(["<eos>", "<|im_end|>"])]
+    tokenizer, ids = write_turns(name)
+    assert metadata() == ids
     tokenizer.chat_template = None
     tokenizer.save_pretrained(name)
     (tmp_path / "model" / "chat_template.jinja").unlink()

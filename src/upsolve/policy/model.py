@@ -281,8 +281,16 @@ def trainable(model: Any) -> list[torch.nn.Parameter]:
 
 
 def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
-    """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT."""
+    """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT.
+
+    ``eos_token_id`` of ``generation_config.json`` gets the token that ends a turn of the chat template, beside those that it has.
+    """
     choose_accelerator()
     adapted = hasattr(model, "merge_and_unload")
+    config, end = getattr(model, "generation_config", None), codec.end
+    if config is not None and end is not None:
+        before = config.eos_token_id
+        ends = [] if before is None else before if isinstance(before, list) else [before]
+        config.eos_token_id = ends if end in ends else [*ends, end]
     model.save_pretrained(folder, **({"save_embedding_layers": False} if adapted else {}))  # a head with adapters is the base's
     codec.tokenizer.save_pretrained(folder)
