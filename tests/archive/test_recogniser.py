@@ -1,5 +1,6 @@
 """Tests in the forms that people store: what becomes a test, what is refused, and that no honest program fails."""
 
+import ast
 import contextlib
 import json
 
@@ -376,3 +377,16 @@ def test_programs_of_other_forms_do_not_change_the_tests_of_their_task(tmp_path)
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = ingest(Archive.create(tmp_path / "archive"), "table", tmp_path / "in.jsonl")
     assert (report.bad, report.added["tasks"], report.added["attempts"]) == (0, 2, 6)
+
+
+@pytest.mark.parametrize("shape", ["{}", "def check(candidate):\n    {}\n"])
+def test_a_text_is_parsed_as_often_with_many_asserts_as_with_few(monkeypatch, shape):
+    parsed, parse = [], ast.parse
+    monkeypatch.setattr(ast, "parse", lambda *given, **named: parsed.append(given) or parse(*given, **named))
+    for count in (2, 50):
+        tests = "\n    ".join(f"assert f({number}) == [{number}, 'a', 1.5, None]" for number in range(count))
+        found = recognise(shape.format(tests if "def" in shape else tests.replace("    ", "")), About("f"))
+        assert [test.kind for test in found.tests] == [TestKind.CALL] * count
+        parsed.append(None)
+    few = parsed.index(None)
+    assert len(parsed) <= 2 * few + 2  # what is known of the task is cached

@@ -2,13 +2,14 @@
 
 import ast
 import builtins
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["Names", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts"]
+__all__ = ["Names", "call_test", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts", "walk"]
 
 PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
@@ -24,11 +25,30 @@ def constant(node: ast.expr) -> str | None:
     Values are bounded (``LARGEST``), so that a row such as ``"a" * 10**10`` costs an import neither time nor memory.
     """
     try:
-        text = repr(value_of(node))
-        ast.literal_eval(text)
+        value = value_of(node)
+        text = repr(value)
+        if not is_literal(value):
+            ast.literal_eval(text)
     except Exception:
         return None
     return text
+
+
+SCALARS = frozenset({int, str, bool, bytes, type(None)})
+NESTED = 50
+"""Depth up to which values are surely read back from their text."""
+
+
+def is_literal(value: Any, depth: int = NESTED) -> bool:
+    """Return whether the text of a value is surely a literal; False if that has to be tried."""
+    kind = type(value)
+    if kind in SCALARS:
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    if kind is dict:
+        return depth > 0 and all(is_literal(item, depth - 1) for pair in value.items() for item in pair)
+    return kind in (list, tuple, set) and depth > 0 and all(is_literal(item, depth - 1) for item in value)
 
 
 def value_of(node: ast.expr) -> Any:
@@ -83,6 +103,19 @@ def bounded(value: Any) -> Any:
     return value
 
 
+def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
+    """Yield nodes and what is in them, as ``ast.walk`` does, but for the contexts of names that are read."""
+    found = [*nodes]
+    for node in found:
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST) and type(value) is not ast.Load:
+                found.append(value)
+
+
 def names_bound(source: str) -> frozenset[str]:
     """Return the names that a module binds at its top level; empty if it cannot be parsed."""
     try:
@@ -131,9 +164,11 @@ def is_own_call(node: ast.expr, names: Names) -> bool:
         if isinstance(node, ast.Call):
             arguments += [*node.args, *node.keywords]
         node = node.func if isinstance(node, ast.Call) else node.value
-    parts = [part for tree in arguments for part in ast.walk(tree) if isinstance(part, ast.Name)]
-    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)}
-    if not isinstance(node, ast.Name) or not all(part.id in known and part.id not in names.own for part in parts):
+    if not isinstance(node, ast.Name):
+        return False
+    parts = [part for part in walk(*arguments) if isinstance(part, ast.Name)]
+    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)} if parts else BUILTINS
+    if not all(part.id in known and part.id not in names.own for part in parts):
         return False
     return node.id in names.own or node.id not in BUILTINS | names.setup
 
@@ -143,19 +178,23 @@ def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -
 
     A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``).
     """
-    code = TestCase(TestKind.CODE, source.strip(), "", hidden)
+    source = source.strip()
     try:
-        body = ast.parse(source.strip()).body
+        body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return code
-    if len(body) != 1 or not isinstance(body[0], ast.Assert):
-        return code
-    test = body[0].test
+        body = []
+    found = call_test(body[0], hidden=hidden, names=names) if len(body) == 1 else None
+    return found or TestCase(TestKind.CODE, source, "", hidden)
+
+
+def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -> TestCase | None:
+    """Return the CALL test that a statement is; None for others."""
+    test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         for call, answer in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
             if is_own_call(call, names) and (expected := constant(answer)) is not None:
                 return TestCase(TestKind.CALL, ast.unparse(call), expected, hidden)
-    return code
+    return None
 
 
 def parse_asserts(sources: Iterable[str], *, hidden: bool = False, names: Names = Names()) -> tuple[TestCase, ...]:

@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from upsolve.archive.asserts import BUILTINS, Names, constant, parse_assert
+from upsolve.archive.asserts import BUILTINS, Names, call_test, constant
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
 from upsolve.archive.recogniser.found import About, Found
 from upsolve.archive.recogniser.independent import Module, is_shared
@@ -379,7 +379,8 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     own = names_in(callee)[1]
     if not body or not all(isinstance(node, ast.Assert) and stands_alone(node, own) for node in body):
         return (whole_body,)
-    return tuple(parse_assert(ast.unparse(node), hidden=True, names=Names(own)) for node in body)
+    found = ((node, call_test(node, hidden=True, names=Names(own))) for node in body)
+    return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
 
 
 def stands_alone(node: ast.Assert, own: frozenset[str]) -> bool:

@@ -8,7 +8,7 @@ import symtable
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from upsolve.archive.asserts import constant
+from upsolve.archive.asserts import constant, walk
 
 __all__ = ["asserts", "is_vacuous", "names_in", "touches"]
 
@@ -168,7 +168,7 @@ def catches(handler: ast.ExceptHandler) -> bool:
 
 def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that code binds at its top level, and the global names that it reads, in it and in what it defines; ``*`` for ``import *``."""
-    nodes = list(ast.walk(ast.parse(node) if isinstance(node, str) else node))
+    nodes = list(walk(ast.parse(node) if isinstance(node, str) else node))
     kinds = {*map(type, nodes)}
     if kinds <= PLAIN:
         return frozenset(), frozenset(part.id for part in nodes if type(part) is ast.Name)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
-from upsolve.archive.asserts import BUILTINS, constant, names_bound, names_read, parse_assert
+from upsolve.archive.asserts import BUILTINS, call_test, constant, names_bound, names_read
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
 from upsolve.archive.recogniser.found import About
 from upsolve.types import TestCase, TestKind
@@ -124,9 +124,9 @@ class Module:
     def test(self, group: Sequence[int], setups: Collection[int]) -> TestCase:
         """Return the test of statements that share a state."""
         text = self.text(group, setups)
-        if text == self.texts[group[0]]:
-            return parse_assert(text, hidden=self.about.hidden, names=self.about.names)
-        return TestCase(TestKind.CODE, text, "", self.about.hidden)
+        alone = text == self.texts[group[0]]
+        found = call_test(self.body[group[0]], hidden=self.about.hidden, names=self.about.names) if alone else None
+        return found or TestCase(TestKind.CODE, text.strip() if alone else text, "", self.about.hidden)
 
 
 def groups(found: Iterable[Sequence[int]]) -> list[list[int]]:
