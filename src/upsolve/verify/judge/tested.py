@@ -97,8 +97,8 @@ def called_names(task: Task) -> tuple[str, ...] | None:
 
     These are names that neither tests, setup nor Python bind, the entry point, starters of the setup, and functions of which every call
     is compared with a literal (``checked``). Tests may give a function another name (``renamed``) and create a ``Solution()``. Other ways
-    are: an attribute, another class (a capitalised name, unless the reference defines a function of that name), an import of the attempt;
-    and tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
+    are: an attribute, another class (a capitalised name, unless the reference defines a function of that name, or ``Find_Min(2)`` is compared
+    with a literal), an import of the attempt; and tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
     """
     return names_under_test(*parts_of(task))
 
@@ -196,10 +196,11 @@ def names_under_test(
         handed |= renamed(trees, handed)
     if any(node.id in REFLECTIVE for node in (*own, *reads)) or any(id(node) not in handed for node in free):
         return None
+    compared = checked(trees)
     classes = {id(node) for node in free if node.id[0].isupper() and node.id not in functions}
+    classes -= {id(node) for node in free if "_" in node.id and id(node) in compared}
     if classes and not classes <= created(trees):
         return None
-    compared = checked(trees)
     unsafe = {node.id for node in reads}.union(node.id for node in own if id(node) not in compared)
     names = {node.id for node in free} | {name for name in literal if name not in known or name == entry_point}
     simple = {node.id for node in own if is_checkable(node.id, given)} | {name for name in literal if is_checkable(name, given)}
