@@ -89,6 +89,21 @@ def test_an_expected_value_costs_an_import_neither_time_nor_memory(answer):
     assert time.monotonic() - started < 1
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("{'d', 'b', 'c', 'a', 'f', 'e'}", "{'a', 'b', 'c', 'd', 'e', 'f'}"),
+        ("[({'b', 'a', None, 2, 'd', 'c'},)]", "[({'a', 'b', 'c', 'd', 2, None},)]"),
+        ("{1: {'b', 'c', 'a', 'e', 'd'}, 'x': set()}", "{1: {'a', 'b', 'c', 'd', 'e'}, 'x': set()}"),
+        ("{16, 3, 1}", "{16, 1, 3}"),
+        ("{}", "{}"),
+        ("('{',)", "('{',)"),
+    ],
+)
+def test_sets_are_written_in_the_same_order_by_every_process(value, text):
+    assert parse_assert(f"assert f(1) == {value}").expected == text
+
+
 def test_humaneval_checks_are_unrolled():
     plain = "METADATA = {}\ndef check(candidate):\n    assert candidate(1) == 2\n    assert True, 'x'\n    assert candidate(2) == 3\n"
     found = sound_tests(check_tests(plain, "f"), About("f"))

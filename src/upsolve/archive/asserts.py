@@ -27,11 +27,32 @@ def constant(node: ast.expr) -> str | None:
     try:
         value = value_of(node)
         text = repr(value)
+        text = written(value) if "{" in text else text
         if not is_literal(value):
             ast.literal_eval(text)
     except Exception:
         return None
     return text
+
+
+def written(value: Any) -> str:
+    """Return ``repr`` of a value with the items of its sets in an order that is the same in every process."""
+    kind = type(value)
+    if kind is set and value:
+        items = [*map(written, value)]
+        return f"{{{', '.join(items if all(map(is_steady, value)) else sorted(items))}}}"
+    if kind is dict:
+        return f"{{{', '.join(f'{written(key)}: {written(item)}' for key, item in value.items())}}}"
+    if kind is list:
+        return f"[{', '.join(map(written, value))}]"
+    if kind is tuple:
+        return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def is_steady(value: Any) -> bool:
+    """Return whether the hash of a value is the same in every process: that of numbers and of tuples of them."""
+    return all(map(is_steady, value)) if isinstance(value, tuple) else isinstance(value, int | float)
 
 
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
