@@ -4,9 +4,11 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from upsolve.errors import ConfigError, SourceError
 from upsolve.plugins import load
 from upsolve.types import Task
 
@@ -17,6 +19,7 @@ __all__ = [
     "language_in",
     "language_looked_like",
     "languages_in",
+    "no_language",
     "same_language",
 ]
 
@@ -87,8 +90,16 @@ def is_python(code: str) -> bool:
 
 
 def asking_for(task: Task, language: str) -> Task:
-    """Return a task that asks for a language if it accepts any; empty: the task as it is, whose prompt asks for Python."""
-    return task if task.language or not language else replace(task, language=language_in(language))
+    """Return a task that asks for a language if it accepts any; empty: the task as it is, whose prompt asks for Python.
+
+    Raises:
+        ConfigError: no language has this name.
+    """
+    if task.language or not language:
+        return task
+    if not is_language(language):
+        raise ConfigError(no_language("data.language", language))
+    return replace(task, language=language_in(language))
 
 
 def same_language(first: str, second: str) -> bool:
@@ -97,8 +108,25 @@ def same_language(first: str, second: str) -> bool:
 
 
 def languages_in(words: str) -> frozenset[str]:
-    """Return the languages of names between commas, such as ``python,c++``; none for an empty text."""
-    return frozenset(language_in(word) for word in words.split(",") if word.strip())
+    """Return the languages of names between commas, such as ``python,c++``, as the option ``--language``; none for an empty text.
+
+    Raises:
+        SourceError: no language has one of the names.
+    """
+    found = [word.strip() for word in words.split(",") if word.strip()]
+    for word in found:
+        if not is_language(word):
+            raise SourceError(no_language("--language", word))
+    return frozenset(map(language_in, found))
+
+
+def no_language(option: str, word: str) -> str:
+    """Return the message that no language has a name: option, name, similar names, and all languages."""
+    known = judged_languages()
+    names = sorted({"python", "python2", *(record.name for record in known.values())})
+    close = get_close_matches(word.strip().lower(), {*names, *known, *OTHERS}, n=3)
+    similar = f"did you mean {', '.join(close)}? " if close else ""
+    return f"{option} {word}: no language has this name; {similar}the languages are {', '.join(names)}"
 
 
 @lru_cache(maxsize=4096)

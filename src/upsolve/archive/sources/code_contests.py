@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.language_names import languages_in
 from upsolve.archive.rows import Row, data_files
 from upsolve.archive.source import Option, Source, split_files
 from upsolve.archive.sources.problems import build_alone, extra_of, recorded, split_of, stdio_tests, uses_numpy
@@ -32,7 +33,7 @@ def read(path: Path, *, language: str = "", most: int = 0) -> Iterator[Row]:
         language: languages of the solutions to keep, such as ``python,cpp``; empty for all.
         most: solutions kept per problem, outcome and language; 0 for all.
     """
-    languages = frozenset(word.strip() for word in language.split(",") if word.strip())
+    languages = languages_in(language)
     for file in data_files(path):
         yield from build_alone(file, partial(records_of, split=split_of(file), languages=languages, most=most))
 

@@ -7,7 +7,9 @@ import csv
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import lru_cache
+from glob import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -136,10 +138,17 @@ def read(path: Path, *, language: str = "Python", most_correct: int = 0, problem
         problem: only this problem, such as ``p00001``; empty for all.
 
     Raises:
-        SourceError: files of CodeNet's layout are missing; names them.
+        SourceError: files of CodeNet's layout are missing, or there is no submission in the language; names them, or the languages.
     """
     language = "" if language == "all" else language
-    for row in listed(path):
+    rows = listed(path)
+    if language and not has_language(path, language):
+        names = sorted({folder.name for folder in (path / "data").glob("*/*")})
+        close = get_close_matches(language.lower(), {name.lower() for name in names}, n=3)
+        similar = f"did you mean {', '.join(name for name in names if name.lower() in close)}? " if close else ""
+        if names:
+            raise SourceError(f"--language {language}: no submission is in it; {similar}all, or one of {', '.join(names)}")
+    for row in rows:
         if problem in ("", row["id"]):
             yield task_of(path, row, language)
             yield from submissions(path, row["id"], language, most_correct)
@@ -158,6 +167,12 @@ def read_list(problems: Path, _mtime_ns: int) -> list[dict[str, str]]:
     """Read problem_list.csv; once for all units."""
     with problems.open(encoding="utf-8", newline="") as rows:
         return [*csv.DictReader(rows)]
+
+
+@lru_cache(maxsize=16)
+def has_language(path: Path, language: str) -> bool:
+    """Return whether a problem has submissions in a language; asked once for all units."""
+    return any((path / "data").glob(f"*/{escape(language)}"))
 
 
 def split(path: Path, *, problem: str = "", **_options: Any) -> list[Unit]:

@@ -23,7 +23,7 @@ from upsolve.archive.cells import (
     table_rows,
 )
 from upsolve.archive.contest import Imports, prepared
-from upsolve.archive.language_names import is_language, language_in, language_looked_like
+from upsolve.archive.language_names import is_language, language_in, language_looked_like, no_language
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.packed import UNREADABLE, ends_with, open_bytes
 from upsolve.archive.references import is_given, whole
@@ -180,10 +180,16 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
-    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name, or no language."""
+    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name.
+
+    Raises:
+        SourceError: neither a column nor a language has that name.
+    """
     word = named.get("language", "")
-    if not word or not is_language(word) or any(word in nested_columns(row) for row in rows):
+    if not word or any(word in nested_columns(row) for row in rows):
         return ""
+    if not is_language(word):
+        raise SourceError(f"{no_language('--language', word)}; no column has it either")
     del named["language"], mapped["language"]
     return language_in(word)
 
