@@ -132,6 +132,7 @@ def test_ingest_verify_look_and_export(archive, here, tmp_path):
     assert "already" in here("ingest", "jsonl", tmp_path / "in.jsonl", archive)
 
 
+@pytest.mark.slow
 def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
     upsolve("sample", "--archive", archive, "--model", tiny_model, *settings)
@@ -229,7 +230,10 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", ["report", "compare", "power --run", "view --static page.html"])
+@pytest.mark.parametrize(
+    "command",
+    ["report", *(pytest.param(one, marks=pytest.mark.slow) for one in ("compare", "power --run", "view --static page.html"))],
+)
 def test_runs_are_looked_at_without_torch(tmp_path, archive, command):
     run = tmp_path / "run"
     for file, passed in (("base", 2), ("trained", 6)):
@@ -331,7 +335,7 @@ def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
         ("upsolve train rloo --set monitor.keep", ["monitor.keep_checkpoints=", "monitor.keep="]),
         ("upsolve explain objective.va", ["objective.value", "objective.value.coefficient"]),
         ("upsolve ingest op", ["opencodeinstruct", "openrlhf"]),
-        ("upsolve archive export embedded out --as gr", ["groups"]),
+        pytest.param("upsolve archive export embedded out --as gr", ["groups"], marks=pytest.mark.slow),
     ],
 )
 def test_the_shell_completes_names_and_keys(typed, completed):
@@ -410,7 +414,8 @@ def test_a_full_disk_is_one_message_and_leaves_no_temporary_file(here, tmp_path,
     assert [file.name for file in tmp_path.iterdir()] == ["e.json"]
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
     rows = [{**RIGHT, "code": f"import time\ntime.sleep(0.1)\ndef f(x):\n    return 2 * x + {i} - {i}"} for i in range(60)]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, *rows))))

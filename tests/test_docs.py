@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import re
+import shutil
 import sys
 import tomllib
 
@@ -41,20 +42,27 @@ def by_page(kind):
     return [pytest.param(page, id=page.name) for page in PAGES if any(b.kind == kind and not b.not_run for b in blocks(page))]
 
 
+@pytest.fixture(scope="module")
+def small_archive(tmp_path_factory):
+    """The folder of an archive of four tasks."""
+    groups = [group for group, _ in zip(open_archive("embedded").groups(), range(4), strict=False)]
+    verdicts = [verdict for group in groups for verdict in group.verdicts if verdict]
+    archive = Archive.create(tmp_path_factory.mktemp("small") / "archive")
+    attempts = [one for group in groups for one in group.attempts]
+    archive.append(tasks=[group.task for group in groups], attempts=attempts, verdicts=verdicts)
+    return archive.path
+
+
 @pytest.fixture
-def workplace(tmp_path, monkeypatch, tiny_model):
+def workplace(tmp_path, monkeypatch, tiny_model, small_archive):
     """An empty folder in which `my-archive` is a small archive and every recipe takes two steps with a tiny model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # as for a script in this folder
     load = upsolve.load_recipe
     small = [f"model.name={tiny_model}", "optim.max_steps=2", "sample.samples=2", "sample.max_tokens=8", "data.train=0.1"]
     monkeypatch.setattr(upsolve, "load_recipe", lambda path, settings=(): load(path, [*settings, *small]))
-    groups = [group for group, _ in zip(open_archive("embedded").groups(), range(4), strict=False)]
     for name in ("my-archive", "ARCHIVE"):
-        verdicts = [verdict for group in groups for verdict in group.verdicts if verdict]
-        archive = Archive.create(tmp_path / name)
-        attempts = [one for group in groups for one in group.attempts]
-        archive.append(tasks=[group.task for group in groups], attempts=attempts, verdicts=verdicts)
+        shutil.copytree(small_archive, tmp_path / name)
     yield tmp_path
     forget_modules(tmp_path)
 

@@ -38,6 +38,7 @@ def test_every_module_of_the_table_names_an_extra_that_exists():
     assert {*EXTRAS.values()} <= {*PROJECT["optional-dependencies"]}
 
 
+@pytest.mark.slow
 def test_archive_and_judge_work_with_the_core_alone(tmp_path):
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
     for words, said in (
@@ -74,6 +75,7 @@ def test_doctor_runs_the_checks_that_need_no_extra():
         assert code == 2 and "pip install 'upsolve[clean]'" in out and not Path("x").exists()
 
 
+@pytest.mark.slow
 def test_markdown_needs_no_extra(tmp_path):
     scores = tuple(TaskScore(f"t{number}", "", 1, 1, {"passed": 1}) for number in range(6))
     save_evaluation(Evaluation("base", "m", "x:test", 0.0, 1.0, 0, 100, scores), tmp_path / "base.json")
@@ -87,10 +89,10 @@ def test_markdown_needs_no_extra(tmp_path):
     ("words", "extra"),
     [
         (("train", "rloo", "--out", "{}"), "train"),
-        (("eval", "rloo", "--out", "{}"), "train"),
-        (("report", "{}/x.json", "--out", "{}/r.html"), "report"),
-        (("verify", "--serve", "--port", "0"), "serve"),
-        (("archive", "doctor", "embedded", "--check", "duplicates"), "clean"),
+        pytest.param(("eval", "rloo", "--out", "{}"), "train", marks=pytest.mark.slow),
+        pytest.param(("report", "{}/x.json", "--out", "{}/r.html"), "report", marks=pytest.mark.slow),
+        pytest.param(("verify", "--serve", "--port", "0"), "serve", marks=pytest.mark.slow),
+        pytest.param(("archive", "doctor", "embedded", "--check", "duplicates"), "clean", marks=pytest.mark.slow),
     ],
 )
 def test_a_missing_extra_is_one_message(tmp_path, words, extra):

@@ -23,8 +23,7 @@ SMALL = [
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
-QUICK = {"demo", "demo_python", "dpo", "exp_advantage", "grpo", "hybrid", "kto"}
-QUICK |= {"ppo_dense", "rank", "rlvr_lint", "rloo", "robot", "sft", "ssd"}
+QUICK = {"demo", "dpo", "hybrid", "ppo_dense", "rlvr_lint", "robot", "ssd"}
 """Recipes of every kind of archive, source and stage; the others are run by make test-all."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mkdocs", reason="needs the extra docs")
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
 

@@ -51,7 +51,7 @@ def check_folder(archive, report):
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_files_of_a_folder(tmp_path, folder, monkeypatch, size, workers):
     monkeypatch.setattr(shares, "SHARE_BYTES", size)
     archive, report = imported(tmp_path, ("jsonl", folder, {"workers": workers}))

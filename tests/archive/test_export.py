@@ -430,6 +430,7 @@ def test_the_documentation_lists_the_formats():
     assert {name for name in EXPORTS if f"| `{name}` |" not in page} == set()
 
 
+@pytest.mark.slow
 def test_the_embedded_archive_in_groups(tmp_path):
     recipe = load_recipe("rloo")
     done = export_archive(open_archive("embedded"), tmp_path / "out", "groups", recipe=recipe)

@@ -144,7 +144,7 @@ def tables_of(tmp_path, **languages):
 
 
 @pytest.mark.parametrize("share_bytes", [1, 1 << 20])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_task_in_files_of_different_languages_is_one_of_any_language(tmp_path, monkeypatch, share_bytes, workers):
     monkeypatch.setattr("upsolve.archive.shares.SHARE_BYTES", share_bytes)
     folder = tables_of(tmp_path, a="Python 3", b="C++17", c="Java 11", d="Python 3")

@@ -83,7 +83,7 @@ def lines(file, *rows):
 
 
 @pytest.mark.usefixtures("small_shares")
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_task_in_several_files_is_stored_once(tmp_path, workers):
     task = {"kind": "task", "task_id": "t", "prompt": "do"}
     attempts = [{"kind": "attempt", "task_id": "t", "code": f"print({number})"} for number in range(3)]
@@ -100,6 +100,7 @@ def test_a_task_in_several_files_is_stored_once(tmp_path, workers):
 
 
 @pytest.mark.usefixtures("small_shares")
+@pytest.mark.slow
 def test_processes_print_warnings_as_their_parent_does(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("warnings.formatwarning", warning_line)
     for number in range(2):
@@ -113,6 +114,7 @@ def test_processes_print_warnings_as_their_parent_does(tmp_path, capfd, monkeypa
 
 
 @pytest.mark.usefixtures("small_shares")
+@pytest.mark.slow
 def test_tables_of_a_folder_are_named_after_it(tmp_path):
     for number in range(2):
         lines(tmp_path / "puzzles" / f"part-{number}.jsonl", {"task_id": "a", "prompt": "do", "code": f"print({number})"})

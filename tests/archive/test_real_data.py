@@ -37,6 +37,7 @@ def imported(folder, source, path):
 
 
 @pytest.mark.parametrize(("source", "path", "tasks", "attempts", "verdicts", "bad"), IMPORTS)
+@pytest.mark.slow
 def test_a_data_set(real_data, tmp_path, source, path, tasks, attempts, verdicts, bad):
     archive, report = imported(tmp_path, source, real_data / path)
     assert report.bad == bad and report.read == sum(report.added.values()) + bad

@@ -58,6 +58,7 @@ def file(tmp_path):
 
 
 @pytest.mark.usefixtures("small_batches")
+@pytest.mark.slow
 def test_an_import_that_is_killed_again_and_again_stores_what_one_without_interruption_stores(tmp_path):
     count = write_rows(tmp_path / "in.jsonl", 10, 60)
     whole = Archive.create(tmp_path / "whole")

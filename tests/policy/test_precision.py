@@ -59,6 +59,7 @@ def test_auto_asks_the_processor_and_a_setting_does_not(able, monkeypatch, tiny_
     assert frozen.weight.dtype == precision_of(ModelConfig())
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, tiny_model, monkeypatch):
     settings = [
         f"model.name={tiny_model}",

@@ -125,6 +125,7 @@ SETTINGS = {
     "deterministic kernels": {"deterministic": True},
     "several rows, many batches": {"row_tokens": 300, "tokens_per_batch": 700},
 }
+QUICK = ("as it is", "several rows, many batches")
 SWITCHES = {
     "whole rows with a mask": ("upsolve.train.learner.known_or_chosen", always(partial(token_scores, blocks=False))),
     "the model's own attention with a mask": (
@@ -140,7 +141,7 @@ SWITCHES = {
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in SETTINGS])
 def test_settings_of_memory_and_speed_move_no_curve(curve, kind, setting):
     assert curve(kind, **SETTINGS[setting]) == golden(kind)
 

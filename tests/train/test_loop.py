@@ -52,6 +52,7 @@ def run(recipe, folder):
 
 
 @pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_by_bit(tiny_model, tmp_path, stop):
     recipe = recipe_for(tiny_model)
     whole = run(recipe, tmp_path / "whole")

@@ -78,8 +78,11 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
         ),
         {"objective": {"kind": "gspo", "reduce": "sequence_mean", "clip": {"low": 3e-4, "high": 4e-4}}},
         pytest.param({"objective": {"kind": "cispo"}}, marks=pytest.mark.slow),
-        {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
-        GAE,
+        pytest.param(
+            {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(GAE, marks=pytest.mark.slow),
         {**GAE, "reward": {"preset": "dense", "weights": {"length": 1.0}}},
         {
             **GAE,

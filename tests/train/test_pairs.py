@@ -96,6 +96,7 @@ def test_what_only_the_other_has_leaves_no_token_to_weigh():
     assert focal_weights("b = 2", "b = 2\na = 1", offsets).tolist() == [0, 0]  # a line end more is no edit
 
 
+@pytest.mark.slow
 def test_focal_weights_on_a_real_tokenizer():
     codec = load_codec("smollm2-135m")
     code, other = "s = 'é→日'\nreturn s[0]\nprint(s)", "s = 'é→日'\nreturn s[1]\nprint(s)"

@@ -184,6 +184,7 @@ def test_the_token_opens_and_health_needs_none(server):
         list(remote(server.url, "other").judged(attempts(1), SETTINGS))
 
 
+@pytest.mark.slow
 def test_it_does_not_start_where_it_may_not_or_cannot(server, tmp_path):
     (tmp_path / "empty").write_text("\n")
     for words, named in (

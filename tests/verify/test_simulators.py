@@ -454,6 +454,7 @@ def test_a_wrong_domain_is_refused(old, new, said):
         domain_of(WORLD.replace(old, new))
 
 
+@pytest.mark.slow
 def test_tasks_travel_through_an_archive(tmp_path):
     for path, said in (("robot", "30 tasks"), (LIFT, "2 tasks"), ("robot", "nothing was added")):
         command = [sys.executable, "-m", "upsolve", "ingest", "simulator", path, tmp_path / "archive"]

@@ -125,7 +125,7 @@ def test_many_tests_have_the_limits_for_every_ten_and_each_the_limits_of_one():
     assert said(settings=own, **calls) == (7.5, 5, 1, False), "after a test that exceeds the user's own limit, others run"
 
 
-@pytest.mark.parametrize("kind", [TestKind.CALL, TestKind.CODE])
+@pytest.mark.parametrize("kind", [TestKind.CALL, pytest.param(TestKind.CODE, marks=pytest.mark.slow)])
 def test_many_calls_do_not_time_out_together(kind):
     texts = (f"f({n})" if kind is TestKind.CALL else f"assert f({n}) == {n}" for n in range(40))
     tests = tuple(TestCase(kind, text, str(n)) for n, text in enumerate(texts))
@@ -190,6 +190,7 @@ def test_a_late_run_is_repeated_if_it_used_a_thirtysecond_to_three_quarters_of_i
     assert not starved(Job({}), replace(end, contended=False)) and not starved(Job({}), replace(end, timed_out=False))
 
 
+@pytest.mark.slow
 def test_many_tests_do_not_time_out_together():
     task, settings = Task("a", "", numbered(50)), JudgeSettings(Limits(wall_seconds=1))
     honest = judge(task, Attempt("a", "import time\ntime.sleep(0.04)\nprint(input())\n"), settings)
