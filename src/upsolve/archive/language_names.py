@@ -46,7 +46,7 @@ OTHERS = {
 """Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
 """Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
-PYTHON_2 = re.compile(r"^(?:py\.)?(?:c?python|pypy|py)[ (:_-]*v?2")
+PYTHON_2 = re.compile(r"^(?:gnu |py\.)?(?:c?python|pypy|pyth|py)(?:[\s(\[:_./,-]|c?python|pypy|version|v)*2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
 
 

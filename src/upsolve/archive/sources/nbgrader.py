@@ -246,14 +246,18 @@ def cells_of(file: Path) -> list[Cell]:
     """Return the cells of a notebook.
 
     Raises:
-        ValueError: it is no notebook of version 4, or not in Python.
+        ValueError: it is no notebook of version 4, or not in Python 3.
     """
     notebook = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("not a notebook of version 4")
-    language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
+    about = notebook.get("metadata", {})
+    kernel, info = about.get("kernelspec", {}), about.get("language_info", {})
+    language = kernel.get("language", "python")
+    if language == "python" and (kernel.get("name") == "python2" or str(info.get("version", "")).startswith("2.")):
+        language = "Python 2"
     if language != "python":
-        raise ValueError(f"the notebook is in {language}, not in Python")
+        raise ValueError(f"the notebook is in {language}, not in Python 3")
     return [cell_of(cell) for cell in notebook["cells"]]
 
 
