@@ -1,6 +1,8 @@
 """Real tokenizers with their chat templates, and tiny random weights of the matching architecture (``make test-tokenizers``)."""
 
 import datetime
+import gc
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +54,15 @@ FAMILIES = {
 }
 TASK = Task("t", "Write `f(x)`, which doubles x.", entry_point="f")
 CODE = "def f(x):\n\tif x:\n        return 2 * x  # é 中文 🙂\n\n\n    return '<table>'"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rare_collection():
+    """Collect garbage rarely: reading a tokenizer makes millions of objects, and takes half of the time this way."""
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    yield
+    gc.set_threshold(*before)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -159,12 +170,12 @@ def test_arguments_and_dates(family, model, codec):
 
 
 @pytest.mark.parametrize("completion", ["code", "answer"])
-def test_a_family_trains_samples_and_is_exported(model, completion, tmp_path):
+def test_a_family_trains_samples_and_is_exported(family, model, completion, request, tmp_path):
     recipe = Recipe.model_validate(
         {
             "model": {"name": model, "bf16": False, "completion": completion, "compile": "never"},
-            "data": {"train": 0.03, "dev": 0.03},
-            "optim": {"lr": 1e-3, "max_steps": 2, "tokens_per_step": 2000},
+            "data": {"train": 0.02, "dev": 0.01},
+            "optim": {"lr": 1e-3, "max_steps": 2, "tokens_per_step": 300},
             "monitor": {"heldout": 2},
         }
     )
@@ -181,4 +192,7 @@ def test_a_family_trains_samples_and_is_exported(model, completion, tmp_path):
     codec, attempts = sampled(trained.folder)
     again, reloaded = sampled(out)
     assert attempts == reloaded and len(attempts) == 2 and codec.end == again.end
-    assert codec.prompt(TASK) == again.prompt(TASK) == codec_of(recipe.model).prompt(TASK)
+    base = request.getfixturevalue("answers" if completion == "answer" else "codec")
+    assert codec.prompt(TASK) == again.prompt(TASK) == base.prompt(TASK)
+    ends = json.loads((out / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+    assert codec.tokenizer.convert_tokens_to_ids(FAMILIES[family][2]) in (ends if isinstance(ends, list) else [ends])

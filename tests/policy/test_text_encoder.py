@@ -177,3 +177,9 @@ def test_a_prompt_in_parts_has_the_blanks_of_the_tokenizer(name):
 def test_an_attempt_that_cannot_be_expressed_has_no_ids(answers):
     codec = Codec(encoder_of(INEXACT["a_byte_is_missing"]()).tokenizer, answers=answers)
     assert [bool(ids) for ids in codec.ids_of_all([Attempt("t", "a = b"), Attempt("t", "a != b")])] == [True, False]
+
+
+def test_the_copy_without_special_tokens_is_made_once_for_equal_tokenizers():
+    first, second, other = (TextEncoder(PreTrainedTokenizerFast(tokenizer_object=gemma())) for _ in range(3))
+    other.tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    assert first.literal is second.literal and TextEncoder(other.tokenizer).literal is not first.literal

@@ -13,7 +13,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from tokenizers import Tokenizer
@@ -125,16 +125,7 @@ class TextEncoder:
     @cached_property
     def literal(self) -> Tokenizer:
         """A copy of the tokenizer without special tokens, Unicode normalizers and a blank before texts; 10 ms to 2 s."""
-        data = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        data["added_tokens"], data["model"] = without_control(data["added_tokens"], data["model"], self.control)
-        parts = [part for part in parts_of(data["normalizer"]) if part["type"] not in {*FORMS, "Prepend"}]
-        data["normalizer"] = {"type": "Sequence", "normalizers": parts} if parts else None
-        for part in parts_of(data["pre_tokenizer"]):
-            part.update({key: value for key, value in NO_BLANK.items() if key in part})
-        copy: Tokenizer = Tokenizer.from_str(json.dumps(data))
-        copy.no_padding()
-        copy.no_truncation()
-        return copy
+        return literal_copy(self.tokenizer.backend_tokenizer.to_str(), tuple(self.control.items()))
 
     def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """Return the token ids of texts; none of a text that the tokenizer cannot express."""
@@ -275,6 +266,21 @@ def is_faithful(tokenizer: Any) -> bool:
         and not any(part.get("add_prefix_space") or part.get("behavior") == "Removed" for part in splits)
         and not any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values() if not token.special)
     )
+
+
+@lru_cache(maxsize=1)
+def literal_copy(tokenizer: str, control: tuple[tuple[str, int], ...]) -> Tokenizer:
+    """Return ``TextEncoder.literal`` of a tokenizer, given its JSON and control tokens; the last one is cached for further codecs of a model."""
+    data = json.loads(tokenizer)
+    data["added_tokens"], data["model"] = without_control(data["added_tokens"], data["model"], dict(control))
+    parts = [part for part in parts_of(data["normalizer"]) if part["type"] not in {*FORMS, "Prepend"}]
+    data["normalizer"] = {"type": "Sequence", "normalizers": parts} if parts else None
+    for part in parts_of(data["pre_tokenizer"]):
+        part.update({key: value for key, value in NO_BLANK.items() if key in part})
+    copy: Tokenizer = Tokenizer.from_str(json.dumps(data))
+    copy.no_padding()
+    copy.no_truncation()
+    return copy
 
 
 def without_control(
