@@ -164,7 +164,7 @@ def pair(history: Repository, change: Change, before: Results, after: Results, *
         raise ValueError("no test that failed before it passes after it")
     task = change.task(history)
     if flipped:
-        task = runnable(history, change, task, names, flipped)
+        task, names = runnable(history, change, task, names, flipped)
     first, last = (
         verdict_of(attempt.attempt_id, judge, result, names, flaky=flaky, broken=broken)
         for attempt, result in zip(change.attempts, (before, after), strict=True)
@@ -190,8 +190,12 @@ def verdict_of(
     return Verdict(attempt_id, status, passed, len(names), outcomes, judge, error_message=failed[:500], findings=marks)
 
 
-def runnable(history: Repository, change: Change, task: Task, names: Sequence[str], flipped: Sequence[str]) -> Task:
-    """Return the task with those of the tests that the sandbox runs with the recorded outcome; without tests if none does.
+def runnable(
+    history: Repository, change: Change, task: Task, names: Sequence[str], flipped: Sequence[str]
+) -> tuple[Task, Sequence[str]]:
+    """Return the task with those of the tests that the sandbox runs with the recorded outcome, and CI's names of them.
+
+    Without such tests, it is returned without tests, with all names.
 
     Tests that need more than the sandbox has stay with CI: then the recorded verdicts are all there is.
     """
@@ -212,5 +216,6 @@ def runnable(history: Repository, change: Change, task: Task, names: Sequence[st
         kinds = [runs.kind(index) for index in range(len(order))]
         agreed = [name for name, kind in zip(order, kinds, strict=True) if kind == ("flipped" if name in wanted else "kept")]
         if wanted & {*agreed} and (form is FORMS[-1] or crossed(runs)):
-            return with_tests(task, texts, agreed)
-    return task
+            ci_names = {test.name: name for test, name in tests}
+            return with_tests(task, texts, agreed), [ci_names[name] for name in agreed]
+    return task, names
