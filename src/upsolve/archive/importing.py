@@ -11,7 +11,9 @@ was stopped reads its units again from their start, passes over the rows that th
 
 import json
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from itertools import groupby, islice
@@ -34,6 +36,8 @@ __all__ = ["Job", "Journal", "import_share"]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
 """Most records, and characters of tests and programs, that are written together and until then held in memory."""
+RECENT = 2 * BATCH
+"""Attempts whose tasks are known where their verdicts come."""
 R = TypeVar("R", Task, Attempt, Verdict)
 
 
@@ -172,13 +176,15 @@ class Writer:
         """Where its records stand."""
         self.languages, self.assumed = dict[str, str](), set[str]()
         """Languages, but for Python, of the tasks of the share; tasks at which attempts without a language were taken for Python."""
+        self.tests, self.attempted = dict[str, int](), OrderedDict[str, str]()
+        """Numbers of tests of the tasks of the share that have tests; tasks of its last ``RECENT`` attempts."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
         """Pass over the rows that are stored; return whether they are the same as when they were stored."""
         checksum, read = 0, 0
         for row in islice(rows, self.journal.read):
             checksum, read = checksum_of(checksum, row), read + 1
-            self.note_language(row)
+            self.note(row)
             if isinstance(row, Task) and self.is_usable(row):
                 self.tasks.setdefault(row.task_id, content_in(row))
         return (checksum, read) == (self.journal.checksum, self.journal.read)
@@ -201,7 +207,7 @@ class Writer:
         for row in rows:
             batch.append(row)
             self.places[id(row)] = place_of_row()
-            self.note_language(row)
+            self.note(row)
             size += characters_of(row)
             if len(batch) >= BATCH or size >= BATCH_CHARACTERS:
                 break
@@ -212,7 +218,7 @@ class Writer:
         self.bad, self.found = [row for row in batch if isinstance(row, BadRow)], Places()
         tasks = self.usable([row for row in batch if isinstance(row, Task)])
         attempts = self.usable([row for row in batch if isinstance(row, Attempt)])
-        verdicts = self.usable([row for row in batch if isinstance(row, Verdict)])
+        verdicts = [*filter(self.fits, self.usable([row for row in batch if isinstance(row, Verdict)]))]
         old = self.journal
         fresh = [row for row in tasks if self.is_new(row)]
         stem = self.job.stem(self.share, old.batches)
@@ -280,10 +286,31 @@ class Writer:
         file, line = self.places.get(id(record), NOWHERE)
         return file or str(self.path), line
 
-    def note_language(self, row: Row) -> None:
-        """Remember the language of a task if it is not Python."""
-        if isinstance(row, Task) and row.language not in ("", "python"):
-            self.languages.setdefault(row.task_id, row.language)
+    def note(self, row: Row) -> None:
+        """Remember the language of a task if it is not Python, its number of tests, and the task of an attempt."""
+        with suppress(TypeError, AttributeError):  # fields of a wrong type, which are set aside later
+            if isinstance(row, Task):
+                if row.language not in ("", "python"):
+                    self.languages.setdefault(row.task_id, row.language)
+                if row.tests:
+                    self.tests.setdefault(row.task_id, len(row.tests))
+            elif isinstance(row, Attempt):
+                self.attempted[row.attempt_id] = row.task_id
+                self.attempted.move_to_end(row.attempt_id)
+                if len(self.attempted) > RECENT:
+                    self.attempted.popitem(last=False)
+
+    def fits(self, verdict: Verdict) -> bool:
+        """Return whether a verdict has as many outcomes as its task has tests, if both are known; if not, set it aside.
+
+        A judge may stop at the first failure, so ``total`` counts if it is larger than the number of outcomes.
+        """
+        tests, found = self.tests.get(self.attempted.get(verdict.attempt_id, ""), 0), max(verdict.total, len(verdict.outcomes))
+        if not verdict.outcomes or not tests or found == tests:
+            return True
+        reason = f"outcomes of {found} tests, and the task has {tests}: which test each belongs to is not known"
+        self.bad.append(BadRow(*self.place_of(verdict), reason, str(verdict)[:500]))
+        return False
 
     def language_of(self, task_id: str) -> str:
         """Return the language of a task, which another import or the share has; empty for any, and for Python or one that is not known."""
