@@ -116,3 +116,63 @@ def test_a_share_of_passed_tests_says_only_the_status_if_tests_were_left_out(arc
     ingest(archive, "opencodeinstruct", written(tmp_path / "in", "in.jsonl", rows))
     found = sorted((row["status"], row["passed"], row["total"]) for row in archive.table("verdicts").to_pylist())
     assert found == [("failed", 0, 0), ("passed", 1, 1)]
+
+
+OWN = ["assert True", "assert f(1) == 1", "assert f(2) == 2"]
+OTHER = ["assert f(1) == 1", "f(2)", "assert f(2) == 2"]
+"""The first of three tests cannot fail; the second one."""
+P, X, R = "passed", "failed", "runtime_error"
+RECORDED = [
+    (OWN, {"outcomes": [P, X, P]}, (X, 1, 2, [X, P])),
+    (OWN, {"outcomes": [P, P, P]}, (P, 2, 2, [P, P])),
+    (OTHER, {"outcomes": [P, P, X]}, (X, 1, 2, [P, X])),
+    ("\n".join([*OWN, "assert 1 == 1"]), {"outcomes": [P, X, P, P]}, (X, 1, 2, [X, P])),  # a text
+    ("def check(candidate):\n    assert candidate(1) == 1\n    assert [1] == [1]", {"outcomes": [P, P]}, (P, 1, 1, [P])),
+    # the only failure is that of the test that is left out
+    (OTHER, {"outcomes": [P, R, P]}, (P, 2, 2, [P, P])),
+    (OTHER, {"outcomes": [P, R, X]}, (X, 1, 2, [P, X])),
+    # the judge stopped at the second of three tests
+    (OWN, {"outcomes": [P, X], "total": 3}, (X, 0, 2, [X])),
+    # numbers without outcomes: all of them, none of them, or which is not known
+    (OWN, {"passed": 3, "total": 3}, (P, 2, 2, [])),
+    (OWN, {"passed": 0, "total": 3}, (X, 0, 2, [])),
+    (OWN, {"passed": 1, "total": 3}, (X, 0, 0, [])),
+    (OWN, {"passed": 4, "total": 5}, (X, 4, 5, [])),  # of other tests
+    (OWN, {"status": X}, (X, 0, 0, [])),
+    # two outcomes for two kept tests; four for them are rejected
+    (OWN, {"outcomes": [X, P]}, (X, 1, 2, [X, P])),
+    (OWN, {"outcomes": [P, X, P, P]}, None),
+    (OWN[1:], {"outcomes": [P, X, P]}, None),
+    (["assert True", "assert f(1) == 1"] * 2, {"outcomes": [P, P, P, X]}, (X, 1, 2, [P, X])),
+    (OWN[1:], {"outcomes": [X], "total": 2}, (X, 0, 2, [X])),
+]  # fmt: skip
+"""Tests, recorded outcome of an attempt, and status, passed, total and outcomes that are stored; None: the verdict is rejected."""
+
+
+@pytest.mark.parametrize(
+    ("source", "tests", "outcome", "stored"),
+    [
+        (name, *row)
+        for name in ("table", "jsonl", "verdicts")
+        for row in RECORDED
+        if name == "table" or isinstance(row[0], list)
+    ],
+)
+def test_outcomes_of_left_out_tests_go_with_them(archive, tmp_path, source, tests, outcome, stored):
+    task = {"task_id": "t/1", "prompt": "p", "entry_point": "f", "tests": tests}
+    program = {"code": "def f(x): return x", **({} if source == "verdicts" else outcome)}
+    rows = [{**task, **program}]
+    if source != "table":
+        # a call that must not raise is a test in upsolve's own files
+        task["tests"] = [{"kind": "code", "input": "f" if text == "f(2)" else text} for text in tests]
+        rows = [{"kind": "task", **task}, {"kind": "attempt", "task_id": "t/1", "id": "a", **program}]
+    if source == "verdicts":
+        found = outcome.get("outcomes", [])
+        numbers = {"passed": found.count(P), "total": len(found), **outcome} if found else outcome
+        failed = next((one for one in found if one != P), P)
+        status = failed if found else P if outcome.get("passed") == 3 else X
+        rows.append({"kind": "verdict", "attempt_id": "a", "status": status, **numbers})
+    report = ingest(archive, source.replace("verdicts", "jsonl"), written(tmp_path / "in", "in.jsonl", rows))
+    verdicts = [(one["status"], one["passed"], one["total"], one["outcomes"]) for one in archive.table("verdicts").to_pylist()]
+    assert (verdicts, report.bad, len(archive.attempts())) == ([stored] if stored else [], 0 if stored else 1, 1)
+    assert stored or (report.reasons[0].line == len(rows) and "outcomes of" in report.reasons[0].reason)

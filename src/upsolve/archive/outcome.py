@@ -4,6 +4,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from operator import not_
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
@@ -20,6 +23,7 @@ __all__ = [
     "recorded_verdict",
     "scored",
     "status_of",
+    "without_left_out",
     "words_of",
 ]
 
@@ -210,6 +214,40 @@ def check_outcomes(verdict: Verdict) -> None:
         raise ValueError(
             f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, total must say so"
         )
+
+
+def without_left_out(verdict: Verdict, kept: Sequence[bool]) -> Verdict | None:
+    """Return a verdict on all tests of a task as one on the kept tests; one on another number of tests is returned as it is.
+
+    Only the status stays if the number of kept tests that passed is unknown.
+
+    Args:
+        verdict: the recorded verdict.
+        kept: whether each test of the task is kept; empty if no test was left out.
+
+    Returns:
+        result: the verdict; None if it says nothing about the kept tests.
+    """
+    found, total = verdict.outcomes, max(verdict.total, len(verdict.outcomes))
+    if all(kept) or total != len(kept):
+        return verdict
+    stay, lost = tuple(compress(found, kept)), [*compress(found, map(not_, kept))]
+    rest, passed = kept[len(found) :], max(0, verdict.passed - found.count(Status.PASSED))
+    status, now = verdict.status, status_over(stay)
+    if status_over(lost) not in (None, Status.PASSED):
+        if rest and now in (None, Status.PASSED):
+            return None
+        is_derived = status is status_over(found) or (now is Status.PASSED and status is not Status.UNSCORED)
+        status = now if now and is_derived else status
+    if not any(kept):
+        return None
+    changes: dict[str, Any] = {"outcomes": (), "passed": 0, "total": 0}
+    if not rest or all(rest) or passed in (0, len(rest)):
+        more = 0 if not rest else passed if all(rest) or not passed else rest.count(True)
+        changes = {"outcomes": stay, "passed": stay.count(Status.PASSED) + more, "total": kept.count(True)}
+    if status is not verdict.status:
+        changes |= {"status": status, "error_type": "", "error_message": "", "error_line": None}
+    return replace(verdict, **changes)
 
 
 def status_in(

@@ -15,7 +15,7 @@ from typing import Any
 from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import Numbered, decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in, language_looked_like
-from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
+from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored, without_left_out
 from upsolve.archive.recogniser.found import About, Found
 from upsolve.archive.recogniser.values import recognise
 from upsolve.archive.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
@@ -112,6 +112,8 @@ class Reader:
     """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Reasons and texts of the tests of the last row that cannot fail."""
+    kept: dict[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
+    """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
     used: set[str] = field(default_factory=set[str])
@@ -267,6 +269,8 @@ class Reader:
         if found.by_code and not codes[0] and not shown:
             self.forms.setdefault(full, program)
         self.refused = [*found.refused]
+        if found.refused:
+            self.kept.setdefault(full, found.kept)
         fields: dict[str, Any] = {"tests": found.tests}
         if found.entry_point or not entry.isidentifier():
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
@@ -351,6 +355,7 @@ class Reader:
         if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
             name_attempt(self.attempts, name, attempt.attempt_id)
         verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
+        verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
         if "id" in cells and verdict and self.attempts[name]:
             refuse_outcome(self.outcomes, name, verdict, judge=judge)
         yield attempt

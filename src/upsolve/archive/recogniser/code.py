@@ -9,6 +9,7 @@ import doctest
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import compress
 
 from upsolve.archive.asserts import BUILTINS, Names, call_test, constant
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
@@ -65,8 +66,9 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
         suite = pytest_tests(ast.unparse(ast.Module([*head, *kept], [])), module="")
         found += suite.tests
         refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in suite.left_out]
-    tests, more = module.tests(suites, whole=whole)
-    return Found((*found, *tests), refused=(*refused, *more))
+    others = module.tests(suites, whole=whole)
+    kept = () if refused else (*(True for _ in found), *others.kept)
+    return Found((*found, *others.tests), refused=(*refused, *others.refused), kept=kept)
 
 
 def plain(source: str) -> str:
@@ -295,8 +297,8 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
         source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
     known = About(entry, about.setup, about.language, about.codes, True)
     tests, refused = check_tests(source, entry, name=check.name), list[tuple[str, str]]()
-    kept = [test for test in tests if not refused_by(test, known, refused)]
-    return Found(tuple(kept), "" if about.entry_point else entry, tuple(refused))
+    kept = [not refused_by(test, known, refused) for test in tests]
+    return Found(tuple(compress(tests, kept)), "" if about.entry_point else entry, tuple(refused), kept=tuple(kept))
 
 
 def functions_of(code: str) -> list[str]:
@@ -349,15 +351,16 @@ def sound_suite(source: str, suite: Suite, about: About) -> Found:
     _, refused = without_empty([node for node in body if is_suite(node)], Module(body, source, about))
     reasons = {name: reason for reason, name in refused}
     whys = [reasons.get(name) or reasons.get(name.partition(".")[0], "") for name in suite.names]
-    kept = tuple(test for test, why in zip(suite.tests, whys, strict=True) if not why)
-    return Found(kept, refused=tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why))
+    kept = [not why for why in whys]
+    refused = tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why)
+    return Found(tuple(compress(suite.tests, kept)), refused=refused, kept=tuple(kept))
 
 
 def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
     """Return tests that an importer has made, without those that cannot fail whatever the attempt is."""
-    refused = list[tuple[str, str]]()
-    kept = tuple(test for test in tests if not refused_by(test, about, refused))
-    return Found(kept, refused=tuple(refused))
+    tests, refused = [*tests], list[tuple[str, str]]()
+    kept = [not refused_by(test, about, refused) for test in tests]
+    return Found(tuple(compress(tests, kept)), refused=tuple(refused), kept=tuple(kept))
 
 
 def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:

@@ -57,6 +57,8 @@ class Found:
     """Function that they call, if they say so and it was not known."""
     refused: tuple[tuple[str, str], ...] = ()
     """Reason and text of each test that is left out."""
+    kept: tuple[bool, ...] = ()
+    """Whether each test is kept, of all in their order; empty if none was left out, or the places of those are unknown."""
     setup: str = ""
     """Code that they need before the attempt."""
     compare: str = ""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from upsolve.archive.asserts import BUILTINS, call_test, constant, names_bound, names_read
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
-from upsolve.archive.recogniser.found import About
+from upsolve.archive.recogniser.found import About, Found
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["Module"]
@@ -77,7 +77,7 @@ class Module:
         called = {name for name in reads if name in BUILTINS and name.islower() and name not in USUAL}
         return touches(reads, bound, self.about.own, called)
 
-    def tests(self, without: Collection[ast.stmt], *, whole: bool = False) -> tuple[list[TestCase], list[tuple[str, str]]]:
+    def tests(self, without: Collection[ast.stmt], *, whole: bool = False) -> Found:
         """Return the tests among the statements, and why others test nothing, with their text.
 
         Args:
@@ -90,15 +90,19 @@ class Module:
         refused = [("is no test", self.texts[at]) for at in idle if not is_print(self.body[at]) or self.reaches([at])]
         items = [at for at in items if at in tested or not is_idle(self.body[at])]
         states, setups = self.states(items, tested)
-        found: list[TestCase] = []
+        found = list[TestCase]()
+        kept = {at: False for at in idle if isinstance(self.body[at], ast.Assert)}
         for group in groups([items] if whole and items else joined(items, states)):
+            sound = bool(tested & {*group}) and self.reaches(group)
+            if sound or any(isinstance(self.body[at], ast.Assert) for at in group):
+                kept[min(group)] = sound
             if not tested & {*group}:
                 refused += [("asserts nothing", self.texts[at]) for at in group if at not in setups]
-            elif not self.reaches(group):
+            elif not sound:
                 refused.append(("uses nothing of the attempt", self.text(group, setups)))
             else:
                 found.append(self.test(group, setups))
-        return found, refused
+        return Found(tuple(found), refused=tuple(refused), kept=tuple(kept[at] for at in sorted(kept)))
 
     def states(self, items: Sequence[int], tested: Collection[int]) -> tuple[dict[int, set[str]], set[int]]:
         """Return the states that each statement uses, by name, and the statements that set up modules, such as ``random.seed(0)``."""

@@ -206,7 +206,7 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
     texts = [code_of(item) for item in items]
     if texts and all(texts) and (about.language not in ("", "python") or depend(texts)):
         return of_text("\n".join(texts), about)
-    tests: list[tuple[TestCase, ...]] = []
+    tests, kept = list[tuple[TestCase, ...]](), list[bool]()
     refused: list[tuple[str, str]] = []
     calls: dict[str, Calls] = {}
     entry = ""
@@ -221,7 +221,8 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
             add_call(calls.setdefault(name, Calls([], [], [], [])), at, as_object(item))
         else:
             tests[at] = (as_test(item),)
-    found = Found((), entry, tuple(refused))
+        kept += [bool(tests[at])] * max(1, len(tests[at])) if text else [True]
+    found = Found((), entry, tuple(refused), kept=tuple(kept))
     for name, group in calls.items():
         found, made = called(name, group, found, about, wrapped=wrapped)
         for at, test in zip(group.places, made, strict=True):

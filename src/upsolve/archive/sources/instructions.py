@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Any
 
 from upsolve.archive.answers import free_names, is_only_code, names_of, program_in
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
-from upsolve.archive.outcome import recorded_verdict
+from upsolve.archive.outcome import recorded_verdict, without_left_out
 from upsolve.archive.recogniser.code import sound_suite, sound_tests
 from upsolve.archive.recogniser.found import About
 from upsolve.archive.recogniser.suites import imports_of, packages_in, pytest_tests
 from upsolve.archive.rows import Row, build_each, data_files, left_out, rows_of_file
 from upsolve.archive.source import Option, Source, Unit, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
-from upsolve.types import Attempt, Status, Task, TestCase, Verdict
+from upsolve.types import Attempt, Status, Task, Verdict
 
 __all__ = ["KODCODE", "SOURCE", "read", "read_kodcode"]
 
@@ -68,7 +68,7 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         rest["llm_judgement"] = json.loads(str(rest["llm_judgement"]))
     tests = parse_asserts(sources, hidden=True, names=Names(frozenset({entry_point})))
     found = sound_tests(tests, About(entry_point))
-    verdict = outcome_of(attempt, outcomes, score, tests, found.tests)
+    verdict = outcome_of(attempt, outcomes, score, found.kept)
     task = Task(
         task_id=attempt.task_id,
         prompt=str(row["input"]).strip(),
@@ -86,26 +86,18 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         yield verdict
 
 
-def outcome_of(
-    attempt: Attempt, outcomes: Sequence[str], score: Any, tests: Sequence[TestCase], sound: Collection[TestCase]
-) -> Verdict | None:
-    """Return the verdict of an answer: the outcome of every sound test or, without outcomes, the number of passed tests by their share.
-
-    Of a share below 1 only the status is certain if some tests are not sound: which tests passed is not known.
-    """
-    share, total = float(score) if score not in (None, "") else None, len(tests)
-    if tests and not sound:
+def outcome_of(attempt: Attempt, outcomes: Sequence[str], score: Any, kept: Sequence[bool]) -> Verdict | None:
+    """Return the verdict of an answer: the outcome of every kept test or, without outcomes, the number of passed tests by their share."""
+    share, total = float(score) if score not in (None, "") else None, len(kept)
+    if kept and not any(kept):
         return None
     fields: dict[str, Any] = {}
     if outcomes:
-        kept = len(outcomes) != total  # without positions
-        fields = {"outcomes": [word for at, word in enumerate(outcomes) if kept or tests[at] in sound]}
-    elif share == 1:
-        fields = {"status": "passed", "passed": len(sound), "total": len(sound)}
+        fields = {"outcomes": outcomes}
     elif share is not None:
-        counts = {"passed": round(share * total), "total": total} if len(sound) == total else {}
-        fields = {"status": "failed", **counts}
-    return recorded_verdict(attempt.attempt_id, fields, "recorded:opencodeinstruct")
+        fields = {"status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
+    verdict = recorded_verdict(attempt.attempt_id, fields, "recorded:opencodeinstruct")
+    return verdict and without_left_out(verdict, kept)
 
 
 def read_kodcode(path: Path) -> Iterator[Row]:

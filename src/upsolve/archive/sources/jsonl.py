@@ -14,7 +14,15 @@ from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import emptied, first_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, check_counts, judge_name, recorded_verdict, status_of, words_of
+from upsolve.archive.outcome import (
+    OUTCOME_FIELDS,
+    check_counts,
+    judge_name,
+    recorded_verdict,
+    status_of,
+    without_left_out,
+    words_of,
+)
 from upsolve.archive.recogniser.code import sound_tests
 from upsolve.archive.recogniser.found import About
 from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
@@ -28,8 +36,8 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
-Asked = tuple[str, tuple[str, ...]]
-"""Language that a task asks for, and names that its programs must define."""
+Asked = tuple[str, tuple[str, ...], tuple[bool, ...]]
+"""Language that a task asks for, names that its programs must define, and whether each of its tests is kept; () if none was left out."""
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
 """Kind of a record -> fields that unknown ones may be meant for."""
 
@@ -40,7 +48,9 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
-        yield from prepared(build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, known={})), imports)
+        yield from prepared(
+            build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, known={}, kept={})), imports
+        )
 
 
 def advise(rows: Sequence[dict[str, Any]]) -> None:
@@ -61,11 +71,19 @@ def split(path: Path, **_options: Any) -> list[Unit]:
     return [Unit(file) for file in data_files(path, suffixes=LINES)]
 
 
-def records_of(row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked]) -> Iterator[Row]:
+def records_of(
+    row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked], kept: dict[str, tuple[bool, ...]]
+) -> Iterator[Row]:
     """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
 
     An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
-    ``ids`` maps names to content ids, ``known`` the tasks of the file to what they ask for. Null and NaN mean that a field is missing.
+    Null and NaN mean that a field is missing.
+
+    Args:
+        row: the line.
+        ids: content ids of the attempts of the file by their names.
+        known: what the tasks of the file ask for.
+        kept: whether each test is kept, by the ``attempt_id`` of the attempts at tasks of which tests were left out.
     """
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
@@ -74,17 +92,25 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Ask
         table = "" if "kind" in row else "; a file with an attempt and its task in each row is a table: upsolve ingest table"
         raise ValueError(f"{said}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":
-        yield verdict_of(fields, ids)
+        verdict = verdict_of(fields, ids)
+        if known_verdict := without_left_out(verdict, kept.get(verdict.attempt_id, ())):
+            yield known_verdict
     elif kind == "task":
         task = from_row(Task, with_extra(fields, Task))
-        known.setdefault(task.task_id, (task.language, names_of(task)))
+        asked, sound = (task.language, names_of(task)), tuple[bool, ...]()
         if task.language in ("", "python"):
             found = sound_tests(task.tests, About(task.entry_point, task.setup, lenient=True))
             yield from left_out(found.refused)
-            task = replace(task, tests=found.tests) if found.refused else task
+            task, sound = (replace(task, tests=found.tests), found.kept) if found.refused else (task, ())
+        known.setdefault(task.task_id, (*asked, sound))
         yield task
     else:
-        yield from attempt_of(with_program(with_language(fields, known), known), ids)
+        for record in attempt_of(with_program(with_language(fields, known), known), ids):
+            if isinstance(record, Attempt) and record.task_id in known and (sound := known[record.task_id][2]):
+                kept[record.attempt_id] = sound
+            found = without_left_out(record, kept.get(record.attempt_id, ())) if isinstance(record, Verdict) else record
+            if found:
+                yield found
 
 
 def with_language(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
@@ -100,7 +126,7 @@ def with_program(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str
     """Return the fields of an attempt, with the program in its answer if it has no code."""
     if "answer" not in fields or "code" in fields:
         return fields
-    names = known.get(str(fields.get("task_id")), ("", ()))[1]
+    names = known.get(str(fields.get("task_id")), ("", (), ()))[1]
     return {**fields, "code": program_in(str(fields["answer"]), str(fields.get("language") or "python"), names)}
 
 
