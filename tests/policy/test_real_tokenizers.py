@@ -77,7 +77,7 @@ def model(family, tmp_path_factory):
     tokenizer = AutoTokenizer.from_pretrained(FOLDER / f"tokenizer-{family}" / "models")
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    special = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": tokenizer.eos_token_id}
+    special = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}  # a base model: no end of a turn
     config = AutoConfig.for_model(kind, **{**SIZES, **sizes}, **special, vocab_size=len(tokenizer))
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return str(folder)
