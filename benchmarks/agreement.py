@@ -12,8 +12,8 @@ from pathlib import Path
 
 from machine import machine
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Status
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify

@@ -81,8 +81,8 @@ def rows_of(tree):
 
 def with_upsolve(tree, out, workers=1):
     """Import by upsolve."""
-    from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
+    from upsolve.importers.ingest import ingest
 
     report = ingest(Archive.create(out), "codenet", tree, workers=workers)
     assert report.added["attempts"] == report.added["verdicts"], report.text()
@@ -116,8 +116,8 @@ def with_pandas(tree, out):
 
 def with_packed(tree, out):
     """Import by upsolve from the Parquet files that pandas wrote."""
-    from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
+    from upsolve.importers.ingest import ingest
 
     columns = {"prompt": "problem_id", "code": "code", "status": "status", "author": "user_id"}
     report = ingest(Archive.create(out), "table", tree.parent / "pandas", **columns)
@@ -200,7 +200,7 @@ def sample_upsolve(work):
     from upsolve.archive.outline import outline_of
     from upsolve.archive.store import Archive
     from upsolve.config import DataConfig
-    from upsolve.train.groups import sample_outline
+    from upsolve.train.data.groups import sample_outline
 
     groups, data, random = Archive(work / "upsolve").groups(), DataConfig(group_size=4), np.random.default_rng(0)
     outline_of(groups, 0)  # computed when it is asked for first

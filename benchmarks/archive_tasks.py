@@ -48,8 +48,8 @@ def make_table(file, tasks, each):
 
 def run_here(step, work):
     """Run one step in this process; print its results."""
-    from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
+    from upsolve.importers.ingest import ingest
 
     result = {}
     if step == "import":

@@ -26,7 +26,6 @@ import numpy as np
 from machine import machine
 from rounding import percent
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
@@ -36,6 +35,7 @@ from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, w
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
 from upsolve.types import Attempt
 from upsolve.verify.pool.pool import verify

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from machine import machine
 
-from upsolve.train.monitor import read_log
+from upsolve.train.run.monitor import read_log
 
 ROOT = Path(__file__).parents[1]
 OLD = "2e8a447"

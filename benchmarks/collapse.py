@@ -24,7 +24,7 @@ from upsolve.evaluate.intervals import mean_interval, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
-from upsolve.train.monitor import check_health
+from upsolve.train.run.monitor import check_health
 
 TASKS = 200
 LIMITS = {

@@ -19,7 +19,7 @@ from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_differe
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_sweep
 from upsolve.report.plots import pass_by_difficulty
-from upsolve.train.run_folder import load_trained
+from upsolve.train.run.folder import load_trained
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (0, 1, 2)

@@ -21,10 +21,10 @@ from evalplus.eval import PASS
 from evalplus.eval._special_oracle import MBPP_OUTPUT_NOT_NONE_TASKS
 from machine import machine
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
-from upsolve.export.exporting import export_archive
-from upsolve.export.formats.samples import benchmark_id
+from upsolve.exports.exporting import export_archive
+from upsolve.exports.formats.samples import benchmark_id
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify

@@ -72,7 +72,7 @@ def autocast():
 def kinds(options):
     """Return, by kind of model, the attention that was chosen and its difference from padded texts."""
     from tests.train.test_kinds import KINDS, batch_of, model_of
-    from upsolve.train import reference_scorer as scorers
+    from upsolve.train.update import reference_scorer as scorers
 
     results, size = {}, {} if DEVICE == "cpu" else {"head_dim": 16}
     for kind in [*KINDS][: 2 if options.small else None]:
@@ -236,12 +236,12 @@ def one_step(name, config, prompt, attempt):
     """Do two training steps of a model; return the computed and the measured memory, GiB."""
     from upsolve.config import OptimConfig
     from upsolve.policy.model import trainable
-    from upsolve.train.encode import EncodedAttempt, EncodedGroup
-    from upsolve.train.logprobs import token_scores
-    from upsolve.train.memory import plan_memory
-    from upsolve.train.pack import pack
-    from upsolve.train.reference_scorer import packed_scorers
-    from upsolve.train.shapes import GroupShape, sizes_of
+    from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+    from upsolve.train.data.pack import pack
+    from upsolve.train.run.memory import plan_memory
+    from upsolve.train.run.shapes import GroupShape, sizes_of
+    from upsolve.train.update.logprobs import token_scores
+    from upsolve.train.update.reference_scorer import packed_scorers
 
     group = GroupShape(prompt, 4, attempt)
     shape = sizes_of(qwen_config(name), config)
@@ -288,8 +288,8 @@ def sampler(options, *, batch, max_tokens):
     """Return a function that samples 256 attempts (16 with ``--small``) in a number of slots and returns their tokens and log-probabilities."""
     from tests.conftest import write_tiny_model
     from upsolve.config import SampleConfig
+    from upsolve.policy.decoding.sample import sample
     from upsolve.policy.model import load_codec
-    from upsolve.policy.sample import sample
     from upsolve.types import Task
 
     codec = load_codec(write_tiny_model(Path(tempfile.mkdtemp()) / "tiny"))
@@ -308,8 +308,8 @@ def sampler(options, *, batch, max_tokens):
 
 def sampling(options):
     """Return tokens per second by the number of sequences decoded at once, with and without CUDA graphs, and whether both give the same."""
-    from upsolve.policy import decoder as module
-    from upsolve.policy.batched_decode import decode_step
+    from upsolve.policy.decoding import decoder as module
+    from upsolve.policy.decoding.batched_decode import decode_step
 
     rates, usual = {}, module.decoder_of
     for batch in (4,) if options.small else (64, 256):
@@ -340,8 +340,8 @@ def vllm(options):
     from upsolve.config import ModelConfig, OptimConfig, SampleConfig
     from upsolve.policy.model import frozen_copy, load_codec
     from upsolve.policy.vllm import VllmFollower
-    from upsolve.train.memory import beside_trainer, plan_memory
-    from upsolve.train.shapes import GroupShape, sizes_of
+    from upsolve.train.run.memory import beside_trainer, plan_memory
+    from upsolve.train.run.shapes import GroupShape, sizes_of
     from upsolve.types import Task
 
     name, config = "qwen2-1.5b-random", ModelConfig()
@@ -373,7 +373,7 @@ def vllm(options):
 def moments(options):
     """Return, by the type of AdamW's moments, the median seconds of a step over a model's weights, and bytes of moments per weight."""
     from upsolve.config import ModelConfig, OptimConfig
-    from upsolve.train.optimizer import adamw
+    from upsolve.train.update.optimizer import adamw
 
     sys.modules.pop("torchao")
     results = {}
@@ -460,7 +460,7 @@ def preload(options):
     """Import what the parts need, without starting the driver of the GPU."""
     import transformers.models.qwen2.modeling_qwen2  # noqa: F401
 
-    import upsolve.policy.sample
+    import upsolve.policy.decoding.sample
     import upsolve.train.loop  # noqa: F401
 
     if options.trl:

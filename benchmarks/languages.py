@@ -22,9 +22,9 @@ from pathlib import Path
 
 from machine import machine
 
+from upsolve.languages import SYSTEM_PATH, languages
+from upsolve.languages.prepare import preparable, prepare
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.languages import SYSTEM_PATH, languages
-from upsolve.verify.languages.prepare import preparable, prepare
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
@@ -54,7 +54,7 @@ print(json.dumps([time.monotonic() - started, sum(v.status.value == "passed" for
 
 RECORD = """
 import json, sys
-from upsolve.verify.languages import languages
+from upsolve.languages import languages
 one = languages()[sys.argv[1]]
 print(json.dumps([one.file, dict(one.files), dict(one.environment), one.compile]))
 """

@@ -43,13 +43,13 @@ from tempfile import TemporaryDirectory
 from machine import machine
 
 from upsolve.archive.copying import copy_archive
-from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate_model, held_out, sweep_model
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.runs import load_sweep, save_sweep
+from upsolve.importers.ingest import ingest
 from upsolve.policy.collect import sample_hinted
 from upsolve.train.loop import train
 from upsolve.verify.pool.pool import verify

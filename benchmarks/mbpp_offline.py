@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 from machine import machine
 
-from upsolve.archive.ingest import ingest
-from upsolve.archive.sources import mbpp
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
@@ -24,8 +22,10 @@ from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.importers.benchmarks import mbpp
+from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_steps
+from upsolve.train.run.monitor import read_steps
 from upsolve.types import Task
 from upsolve.verify.pool.pool import verify
 

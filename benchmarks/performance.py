@@ -137,8 +137,8 @@ def judge(size):
 
 def imported(size):
     """Seconds of importing this many rows of a JSONL file: a question, a program of 400 characters and a status each."""
-    from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
+    from upsolve.importers.ingest import ingest
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"

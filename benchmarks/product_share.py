@@ -50,7 +50,7 @@ def measure(steps, warm, settings):
     from upsolve.cli.main import configure_libraries
 
     configure_libraries()  # before PyTorch is imported, as the command line does
-    from upsolve.train import monitor
+    from upsolve.train.run import monitor
 
     products = Products()
     monitor.open_trackers = lambda *_: [products]

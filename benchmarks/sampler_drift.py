@@ -30,16 +30,16 @@ from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConf
 from upsolve.config.learning import CorrectionConfig
 from upsolve.objective.correction import icepop, tis
 from upsolve.objective.ratio import effective_sample_size, k1, k3
+from upsolve.policy.decoding.generate import generate_attempts
 from upsolve.policy.engines import sampler
-from upsolve.policy.generate import generate_attempts
 from upsolve.policy.model import load_codec, load_model
 from upsolve.records import from_row, to_row
 from upsolve.reward.formula import reward
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.learner import Learner
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import plan_scoring
 from upsolve.train.loop import train
-from upsolve.train.pack import plan_scoring
-from upsolve.train.reference_scorer import probe
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.reference_scorer import probe
 from upsolve.types import Attempt
 
 MODEL = "smollm2-135m"

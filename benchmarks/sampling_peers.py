@@ -109,7 +109,7 @@ def await_server(url):
 
 def by_llama_cpp(recipe, lanes, binary):
     """Return a function that samples tasks by llama.cpp's server and returns the number of tokens; without log-probabilities, which slow it."""
-    from upsolve.export.model import export_model
+    from upsolve.exports.model import export_model
     from upsolve.policy.model import load_codec
 
     folder, codec = tempfile.mkdtemp(), load_codec(MODEL)

@@ -25,8 +25,8 @@ def make_run(folder, count):
     from upsolve.config import load_recipe
     from upsolve.policy.model import codec_of
     from upsolve.reward.formula import reward
-    from upsolve.train.drawn import FOLDER, DrawnGroups
-    from upsolve.train.groups import with_advantages
+    from upsolve.train.data.drawn import FOLDER, DrawnGroups
+    from upsolve.train.data.groups import with_advantages
     from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
     shutil.rmtree(folder, ignore_errors=True)

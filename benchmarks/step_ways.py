@@ -34,16 +34,16 @@ import torch
 
 from upsolve.config import ObjectiveConfig
 from upsolve.policy.allocator import keep_memory
-from upsolve.policy.attention import TREE
-from upsolve.policy.flex import FLEX
+from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.products import TREE
 from upsolve.policy.head import head_of
 from upsolve.policy.model import checkpoint_layers, load_codec, load_model
-from upsolve.train.compiled import CompiledScorer
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
-from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import packed_scorers, padded_scores
-from upsolve.train.step import sum_gradients
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
+from upsolve.train.update.compiled import CompiledScorer
+from upsolve.train.update.logprobs import TokenScores, hidden_states, token_scores
+from upsolve.train.update.reference_scorer import packed_scorers, padded_scores
+from upsolve.train.update.step import sum_gradients
 
 __all__ = ["DEVICE", "QWEN", "WAYS", "measured_job", "profiled", "qwen_config", "random_qwen"]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import typer.main
 import yaml
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.cli.main import app
 from upsolve.config import Recipe, load_recipe
-from upsolve.verify.languages import read as read_language
+from upsolve.importers.ingest import ingest
+from upsolve.languages import read as read_language
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "README.pypi.md", *sorted((ROOT / "docs").rglob("*.md"))]

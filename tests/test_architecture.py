@@ -5,6 +5,7 @@ One test a rule, not one a file; each lists every violation as ``module: what``.
 
 import ast
 import itertools
+import re
 import statistics
 import subprocess
 import sys
@@ -13,27 +14,26 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
-GROUND = ("types", "records", "checkers", "errors", "files", "extras", "config", "plugins", "progress", "yaml_text")
-"""Imported by every stage; they import each other alone."""
-ORDER = (
-    "archive",
-    "verify",
-    "clean",
-    "reward",
-    "advantage",
-    "objective",
-    "policy",
-    "train",
-    "export",
-    "evaluate",
-    "report",
-    "experiment",
-    "plan",
-    "view",
-    "adapters",
-    "cli",
-    "__main__",
+GROUND = (
+    "types",
+    "records",
+    "checkers",
+    "errors",
+    "files",
+    "extras",
+    "config",
+    "plugins",
+    "progress",
+    "yaml_text",
+    "languages",
 )
+"""Imported by every stage; they import each other alone."""
+PIPELINE = ("archive", "verify", "reward", "advantage", "objective", "policy", "train", "evaluate", "report", "experiment")
+"""Stages from the attempts to the report of a run, in order."""
+BESIDE = ("worlds", "importers", "clean", "exports", "plan", "view", "adapters")
+"""Packages beside the pipeline: it works without them (tests/test_pipeline_alone.py)."""
+ORDER = (*PIPELINE, *BESIDE, "cli", "__main__")
+NAME = re.compile(r"upsolve(\.\w+)+(:\w+)?")
 LINES, FUNCTION_LINES, MEDIAN_LINES, PARAMETERS = 500, 50, 12, 8
 NAMED_ABOVE, BY_POSITION = 4, 3
 
@@ -58,6 +58,12 @@ class Module:
                 yield node.module
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
+
+    def names(self):
+        """Names of upsolve's modules in its strings, by which it could import them."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
+                yield node.value.partition(":")[0]
 
     def functions(self):
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -93,6 +99,17 @@ def test_a_stage_imports_only_from_its_left():
                 continue
             if module.stage in GROUND or ORDER.index(stage(other)) > ORDER.index(module.stage):
                 yield f"imports {other}"
+
+    assert not violations(rule)
+
+
+def test_no_stage_imports_by_a_string():
+    """Only names that a user gave are imported so: ``plugins`` looks them up in the tables of records, the package its public names."""
+
+    def rule(module):
+        if module.name not in ("upsolve.plugins", "upsolve"):
+            known = {one.name for one in modules()}
+            yield from (f"names {other}" for other in module.names() if other in known and stage(other) != module.stage)
 
     assert not violations(rule)
 
@@ -188,13 +205,13 @@ WHOLE_RECIPE = {
         "experiment.run_folds",
         "train.loop.train",
         "train.setup.parts_of",
-        "train.run.start_run",
+        "train.run.steps.start_run",
     ),
-    *("export.exporting.export_archive", "export.forming.stages_of"),
+    *("exports.exporting.export_archive", "exports.forming.stages_of"),
     "report.run.run_content",
-    *("train.check.check_run", "train.check.checked_rewarder", "train.memory.memory_of"),
+    *("train.check.check_run", "train.check.checked_rewarder", "train.run.memory.memory_of"),
     *("plan.planning.plan_archive", "plan.planning.ask_model", "plan.probed.cost_of"),
-    *("train.run_folder.claim", "train.run_folder.claim_run", "train.run_folder.changed_keys"),
+    *("train.run.folder.claim", "train.run.folder.claim_run", "train.run.folder.changed_keys"),
 }
 """Run, checks across stages, the folder that holds the recipe, the memory, the plan and the report of a run; to become fewer, not more."""
 

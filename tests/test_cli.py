@@ -106,7 +106,7 @@ def archive(here, tmp_path):
 def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypatch):
     said = here("memory", "demo", "--model", tiny_model)
     assert all(word in said for word in ("weights", "optimiser", "gradients", "activations", "peak"))
-    monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
+    monkeypatch.setattr("upsolve.train.run.memory.available_bytes", lambda: 1000)
     assert "does not fit: needs" in here("memory", "demo", "--model", tiny_model, code=1)
 
 
@@ -440,7 +440,7 @@ def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
     def stop(_recipe, _groups):
         raise KeyboardInterrupt("stopped after step 3; run the same command to resume")
 
-    monkeypatch.setattr("upsolve.train.memory.memory_of", stop)
+    monkeypatch.setattr("upsolve.train.run.memory.memory_of", stop)
     assert here("memory", "rloo", code=130) == "upsolve: stopped after step 3; run the same command to resume\n"
 
 

@@ -10,7 +10,7 @@ import torch
 
 from upsolve.config import ModelConfig
 from upsolve.errors import ArchiveError, ModelError
-from upsolve.export.model import SPLITS, export_model, split_of
+from upsolve.exports.model import SPLITS, export_model, split_of
 from upsolve.policy.model import load_codec, load_model, load_policy, save_model
 
 TEXT = "def f(x):\n    return 2 * x  # 12 + 3"

@@ -83,9 +83,9 @@ def test_commands_that_load_models_execute_no_file_of_the_current_folder(foreign
 
 
 def test_worker_processes_execute_no_file_of_the_current_folder(foreign):
-    from upsolve.archive.shares import safe_path
+    from upsolve.importers.shares import safe_path
 
-    work = "import multiprocessing as m\nif __name__ == '__main__':\n    from upsolve.archive.shares import safe_path\n"
+    work = "import multiprocessing as m\nif __name__ == '__main__':\n    from upsolve.importers.shares import safe_path\n"
     work += "    with safe_path():\n        p = m.get_context('spawn').Process(target=print, args=('done',))\n        p.start()\n    p.join()\n"
     script = foreign / "inner" / "script.py"
     script.parent.mkdir()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
@@ -19,6 +18,7 @@ from upsolve.config.recipe import dump_recipe, load_recipe
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
+from upsolve.importers.ingest import ingest
 from upsolve.types import Status, Verdict
 from upsolve.verify.doctor import layers
 from upsolve.verify.limits import JudgeSettings

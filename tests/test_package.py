@@ -96,7 +96,7 @@ def test_wheel_and_sdist_hold_every_file_of_the_package(built):
     }
     for folder, ending in (
         ("recipes", "yaml"),
-        ("verify/languages", "yaml"),
+        ("languages", "yaml"),
         ("report", "j2"),
         ("archive/embedded", "parquet"),
         ("archive/embedded_sql", "parquet"),

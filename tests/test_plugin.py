@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from upsolve import plugins
+from upsolve import languages, plugins
 from upsolve.archive.store import Archive
 from upsolve.cli.main import app
 from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import dismiss

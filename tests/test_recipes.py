@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config.recipe import RECIPES, load_recipe
+from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
 from upsolve.verify.pool.pool import verify
 

@@ -1,5 +1,5 @@
 """Print the Debian packages that the languages need."""
 
-from upsolve.verify.languages import languages
+from upsolve.languages import languages
 
 print(*sorted({package for language in languages().values() for package in language.install.split()}))

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from upsolve.advantage.table import Advantage
-    from upsolve.archive.ingest import ingest
-    from upsolve.archive.source import Source
     from upsolve.archive.split import Split, split_archive
     from upsolve.archive.store import Archive, create_archive, open_archive
     from upsolve.clean.check import Check
@@ -24,8 +22,11 @@ if TYPE_CHECKING:
     from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
     from upsolve.evaluate.sweep import Sweep
     from upsolve.experiment import run_recipe
-    from upsolve.export.exporting import export_archive
-    from upsolve.export.record import Export
+    from upsolve.exports.exporting import export_archive
+    from upsolve.exports.record import Export
+    from upsolve.importers.ingest import ingest
+    from upsolve.importers.source import Source
+    from upsolve.languages import Language
     from upsolve.objective.table import Objective
     from upsolve.policy.collect import sample_attempts
     from upsolve.policy.engines import Engine
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
     from upsolve.train.loop import train as train_policy
-    from upsolve.train.run_folder import Trained
+    from upsolve.train.run.folder import Trained
     from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
-    from upsolve.verify.languages import Language
     from upsolve.verify.limits import JudgeSettings, Limits
     from upsolve.verify.pool.pool import verify as verify_attempts
 
@@ -101,8 +101,8 @@ __version__ = "0.2.0"
 
 SOURCES = {
     "upsolve.advantage.table": ("Advantage",),
-    "upsolve.archive.ingest": ("ingest",),
-    "upsolve.archive.source": ("Source",),
+    "upsolve.importers.ingest": ("ingest",),
+    "upsolve.importers.source": ("Source",),
     "upsolve.archive.split": ("Split", "split_archive"),
     "upsolve.archive.store": ("Archive", "create_archive", "open_archive"),
     "upsolve.clean.check": ("Check",),
@@ -115,8 +115,8 @@ SOURCES = {
     "upsolve.evaluate.runs": ("load_evaluation", "load_sweep", "save_evaluation", "save_sweep"),
     "upsolve.evaluate.sweep": ("Sweep",),
     "upsolve.experiment": ("run_recipe",),
-    "upsolve.export.exporting": ("export_archive",),
-    "upsolve.export.record": ("Export",),
+    "upsolve.exports.exporting": ("export_archive",),
+    "upsolve.exports.record": ("Export",),
     "upsolve.objective.table": ("Objective",),
     "upsolve.policy.collect": ("sample_attempts",),
     "upsolve.policy.engines": ("Engine",),
@@ -126,7 +126,7 @@ SOURCES = {
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),
     "upsolve.train.loop": ("train_policy",),
-    "upsolve.train.run_folder": ("Trained",),
+    "upsolve.train.run.folder": ("Trained",),
     "upsolve.types": (
         "Attempt",
         "Finding",
@@ -137,7 +137,7 @@ SOURCES = {
         "TestKind",
         "Verdict",
     ),
-    "upsolve.verify.languages": ("Language",),
+    "upsolve.languages": ("Language",),
     "upsolve.verify.limits": ("JudgeSettings", "Limits"),
     "upsolve.verify.pool.pool": ("verify_attempts",),
 }

@@ -17,9 +17,9 @@ from upsolve.extras import require
 from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
-from upsolve.train.processes import Processes
-from upsolve.train.run_folder import Trained, claim, load_trained, within
-from upsolve.train.small_runs import few_dev_tasks
+from upsolve.train.run.folder import Trained, claim, load_trained, within
+from upsolve.train.run.processes import Processes
+from upsolve.train.run.small_runs import few_dev_tasks
 
 __all__ = ["run_folds", "run_recipe"]
 

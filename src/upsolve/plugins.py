@@ -54,10 +54,10 @@ KINDS: Mapping[str, Kind] = {
     "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
-    "export": Kind("upsolve.export.table:EXPORTS", "upsolve.export.record:Export"),
-    "language": Kind("upsolve.verify.languages:LANGUAGES", "upsolve.verify.languages:Language"),
+    "export": Kind("upsolve.exports.table:EXPORTS", "upsolve.exports.record:Export"),
+    "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
-    "source": Kind("upsolve.archive.sources.registry:SOURCES", "upsolve.archive.source:Source"),
+    "source": Kind("upsolve.importers.registry:SOURCES", "upsolve.importers.source:Source"),
 }
 """Kind -> location of its table and its class."""
 

@@ -14,7 +14,7 @@ from upsolve.errors import ArchiveError, ConfigError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_sweep
 from upsolve.evaluate.sweep import single
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.files import write_text
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Task, TestCase, TestKind
 
 inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import upsolve.adapters.lm_eval
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Task, TestCase, TestKind
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed")

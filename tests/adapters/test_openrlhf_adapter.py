@@ -11,7 +11,7 @@ from serving import serving
 from upsolve.adapters import openrlhf
 from upsolve.archive.store import Archive
 from upsolve.errors import JudgeError, SourceError
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.records import to_row
 from upsolve.types import Task, TestCase, TestKind
 

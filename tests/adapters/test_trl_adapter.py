@@ -49,7 +49,7 @@ def test_two_steps_of_grpo_with_rewards_of_the_judge(tmp_path, tiny_model):
     assert len(logs) == 2
     assert all(row["upsolve/passed"] == 0 and row["upsolve/unscored"] == 0.5 for row in logs)
     archive = Archive.create(tmp_path / "back")
-    from upsolve.archive.ingest import ingest
+    from upsolve.importers.ingest import ingest
 
     ingest(archive, "trl", tmp_path / "out", tasks=str(tmp_path / "a"), reward="upsolve")
     found = archive.query(

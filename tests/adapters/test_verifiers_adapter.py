@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")

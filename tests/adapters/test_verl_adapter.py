@@ -9,7 +9,7 @@ from serving import serving
 from upsolve.adapters.verl import compute_score
 from upsolve.archive.store import Archive
 from upsolve.errors import JudgeError, SourceError
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.types import Task, TestCase, TestKind
 
 DOUBLE = Task("my/double", "Double x.", (TestCase(TestKind.CALL, "f(2)", "4"), TestCase(TestKind.CALL, "f(3)", "6")), "f")

@@ -19,17 +19,17 @@ from upsolve.archive.agreement import agreements
 from upsolve.archive.database import connect
 from upsolve.archive.groups import Groups, Lazy, pick, task_ids
 from upsolve.archive.info import archive_info
-from upsolve.archive.ingest import ingest
 from upsolve.archive.longest import longest_attempts, longest_prompts
 from upsolve.archive.preference import OUTCOMES, is_judge, preferred
 from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.source import Source
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.archive.unjudged import unjudged
 from upsolve.config import DataConfig
 from upsolve.errors import ArchiveError
+from upsolve.importers.ingest import ingest
+from upsolve.importers.source import Source
 from upsolve.records import are_plain
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -319,7 +319,7 @@ def test_plain_records_are_told_by_the_classes_of_their_values(record):
 
 def test_a_process_that_queried_an_archive_ends_quietly():
     """Annotations that hold DuckDB's classes made its bindings report leaks at exit."""
-    code = "import upsolve.archive.unjudged, upsolve.archive.census, upsolve.clean.contents\n"
+    code = "import upsolve.archive.unjudged, upsolve.importers.census, upsolve.clean.contents\n"
     code += "from upsolve.archive.store import open_archive\nopen_archive('embedded').query('select 1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -13,11 +13,11 @@ from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import SelectConfig, load_recipe
 from upsolve.errors import ConfigError
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.reward.judged import group_of
 from upsolve.reward.selection import choose
-from upsolve.train.groups import rewards_of, with_advantages
-from upsolve.train.monitor import read_steps
+from upsolve.train.data.groups import rewards_of, with_advantages
+from upsolve.train.run.monitor import read_steps
 from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
 
 P, F = Status.PASSED, Status.FAILED

@@ -11,7 +11,7 @@ from upsolve.archive.records import stored_records
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive, open_archive
 from upsolve.errors import ArchiveError
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.records import from_row
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task
 
 PROBLEMS = [  # EvalPlus turns the lists of Mbpp/2 into tuples, by its number

@@ -12,11 +12,11 @@ from upsolve.archive.store import Archive
 from upsolve.cli.judging import judge_archive
 from upsolve.config import VerifyConfig
 from upsolve.errors import ConfigError
+from upsolve.languages.packages import packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import dismiss, verify
-from upsolve.verify.sandbox.packages import packages_folder
 from upsolve.verify.sandbox.runner import forget_server
 
 CALL, CODE, STDIO = TestKind.CALL, TestKind.CODE, TestKind.STDIO

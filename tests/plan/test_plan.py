@@ -20,7 +20,7 @@ from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noi
 from upsolve.plan.planning import imitates, plan_archive
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
 from upsolve.plan.stored import leaks_of, outcomes_of, quiet_split
-from upsolve.train.small_runs import few_dev_tasks, few_steps
+from upsolve.train.run.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from upsolve.archive.answers import program_in
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, SampleConfig
+from upsolve.policy.answers import program_in
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.prompt import fenced_answer
-from upsolve.policy.sample import sample
 from upsolve.reward.credit import token_rewards
 from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import in_code

@@ -7,9 +7,9 @@ import pytest
 
 from upsolve.config import ModelConfig, PromptConfig, SampleConfig
 from upsolve.errors import ModelError
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.prompt import prompts_id
-from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy import decode_graphs, decoder
-from upsolve.policy.decode_graphs import DecodeGraphs
+from upsolve.policy.decoding import decode_graphs, decoder
+from upsolve.policy.decoding.decode_graphs import DecodeGraphs
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
 from upsolve.types import Task
 
 TASKS = [Task(str(number), "a statement of some words " * (1 + number % 3)) for number in range(7)]

@@ -8,12 +8,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConfig
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
-from upsolve.train.learner import Learner
-from upsolve.train.logprobs import token_scores
-from upsolve.train.reference_scorer import WHOLE_ROWS, padded_scores, probe
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.reference_scorer import WHOLE_ROWS, padded_scores, probe
 from upsolve.types import Task
 
 TASK = Task("t", "Add.")
@@ -89,7 +89,9 @@ def test_a_cache_that_cannot_be_written_keeps_nothing(cache):
 
 def test_batched_decoding_is_compared_once_for_a_kind_of_model(tiny_model, monkeypatch):
     checks = []
-    monkeypatch.setattr("upsolve.policy.sample.check_batched_decode", lambda model, _ids: checks.append(model.dtype) or "")
+    monkeypatch.setattr(
+        "upsolve.policy.decoding.sample.check_batched_decode", lambda model, _ids: checks.append(model.dtype) or ""
+    )
     config, codec = SampleConfig(samples=1, max_tokens=2), load_codec(tiny_model)
     for dtype in (torch.float32, torch.float32, torch.bfloat16, torch.bfloat16):
         assert len([*sample(load_model(tiny_model).to(dtype), codec, [TASK], config=config)]) == 1
@@ -97,7 +99,7 @@ def test_batched_decoding_is_compared_once_for_a_kind_of_model(tiny_model, monke
 
 
 def test_a_problem_is_found_in_every_run(tiny_model, monkeypatch):
-    monkeypatch.setattr("upsolve.policy.sample.check_batched_decode", lambda *_: "it differs")
+    monkeypatch.setattr("upsolve.policy.decoding.sample.check_batched_decode", lambda *_: "it differs")
     for _ in range(2):
         with pytest.warns(UserWarning, match="it differs"):
             assert [
@@ -109,7 +111,7 @@ def chosen(tiny_model, monkeypatch, choice=None):
     """Return the scorer of a new learner; ``choice`` replaces ``choose_scorer``."""
     learner = Learner(ModelConfig(name=tiny_model), ObjectiveConfig(kind="reinforce"), OptimConfig(), seed=0)
     if choice:
-        monkeypatch.setattr("upsolve.train.reference_scorer.choose_scorer", choice)
+        monkeypatch.setattr("upsolve.train.update.reference_scorer.choose_scorer", choice)
     learner.choose_scorer(probe(learner.codec, TASK))
     return learner.scorer, learner.model.config._attn_implementation
 

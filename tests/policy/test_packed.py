@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from upsolve.policy import packed
+from upsolve.policy.decoding import packed
+from upsolve.policy.decoding.packed import packed_weights
 from upsolve.policy.model import load_model
-from upsolve.policy.packed import packed_weights
 
 NEEDS_BFLOAT16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN has no bfloat16 on this processor"

@@ -12,7 +12,7 @@ from upsolve.errors import TrainingError
 from upsolve.policy import precision
 from upsolve.policy.model import load_policy
 from upsolve.policy.precision import in_bfloat16, multiplies_bfloat16, precision_of
-from upsolve.train.run_folder import settled
+from upsolve.train.run.folder import settled
 
 ONEDNN = "mkldnn._is_mkldnn_bf16_supported"
 
@@ -99,4 +99,4 @@ def test_the_setting_is_read_in_one_place():
         for file in source.rglob("*.py")
         if re.search(r"\b(model|config)\.bf16\b", file.read_text())
     }
-    assert reading == {"policy/precision.py", "policy/vllm.py", "train/run_folder.py", "evaluate/samples.py"}
+    assert reading == {"policy/precision.py", "policy/vllm.py", "train/run/folder.py", "evaluate/samples.py"}

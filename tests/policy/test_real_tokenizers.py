@@ -16,10 +16,10 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, Shot
 from upsolve.errors import ModelError
-from upsolve.export.model import export_model
+from upsolve.exports.model import export_model
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import codec_of, load_codec, load_model
 from upsolve.policy.prompt import completion_text
-from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.train.loop import train
 from upsolve.types import Attempt, Status, Task, Turn, Verdict

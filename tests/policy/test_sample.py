@@ -8,15 +8,15 @@ import torch
 from pydantic import ValidationError
 
 from upsolve.config import SampleConfig
-from upsolve.policy import decoder
-from upsolve.policy import sample as sample_module
-from upsolve.policy.generate import generate_attempts
-from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
-from upsolve.policy.lookup import Lookup
+from upsolve.policy.decoding import decoder
+from upsolve.policy.decoding import sample as sample_module
+from upsolve.policy.decoding.generate import generate_attempts
+from upsolve.policy.decoding.kv_cache import BatchedCache, attempts_that_fit
+from upsolve.policy.decoding.lookup import Lookup
+from upsolve.policy.decoding.prefill_order import of_like_length, prefill_runs
+from upsolve.policy.decoding.sample import decode_batched, sample, sample_each, token_bytes_of
+from upsolve.policy.decoding.sampling import inverse_cdf, sample_tokens
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.prefill_order import of_like_length, prefill_runs
-from upsolve.policy.sample import decode_batched, sample, sample_each, token_bytes_of
-from upsolve.policy.sampling import inverse_cdf, sample_tokens
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]

@@ -14,10 +14,10 @@ from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.collect import sample_attempts, samples_of
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import requests
-from upsolve.policy.sample import sample
 from upsolve.policy.served import LONGEST_WAIT_SECONDS, Server, ids_of, logps_of
 from upsolve.types import Attempt, Task
 

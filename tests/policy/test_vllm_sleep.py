@@ -11,8 +11,8 @@ from upsolve.config import ModelConfig, OptimConfig, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.vllm import VllmFollower
-from upsolve.train.memory import GIB, MemoryPlan, MemoryRow, beside_trainer, plan_memory
-from upsolve.train.shapes import GroupShape, ModelShape
+from upsolve.train.run.memory import GIB, MemoryPlan, MemoryRow, beside_trainer, plan_memory
+from upsolve.train.run.shapes import GroupShape, ModelShape
 from upsolve.types import Task
 
 TASKS = [Task("add", "Add two numbers."), Task("turn", "Turn a text.")]

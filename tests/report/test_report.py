@@ -25,8 +25,8 @@ from upsolve.report.tables import (
 )
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
-from upsolve.train.drawn import DrawnGroups, recorded_keys
-from upsolve.train.groups import TrainGroup, rewards_of
+from upsolve.train.data.drawn import DrawnGroups, recorded_keys
+from upsolve.train.data.groups import TrainGroup, rewards_of
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 

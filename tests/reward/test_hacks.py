@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.archive.sources import mbpp
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
+from upsolve.importers.benchmarks import mbpp
 from upsolve.reward.formula import reward
 from upsolve.reward.hacks import DETECTORS, Detector, hacks
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict

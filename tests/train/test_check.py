@@ -10,7 +10,7 @@ from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.train import loop
 from upsolve.train.check import check_run, checked_rewarder
-from upsolve.train.processes import Processes
+from upsolve.train.run.processes import Processes
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 

@@ -9,16 +9,16 @@ from torch._dynamo.utils import counters
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
-from upsolve.policy import bundled
-from upsolve.policy.attention import TREE
+from upsolve.policy.attention import bundled
+from upsolve.policy.attention.products import TREE
 from upsolve.policy.model import load_model
-from upsolve.train import compiled
-from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.learner import Learner
-from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import pack
-from upsolve.train.step import FrozenScores
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
+from upsolve.train.update import compiled
+from upsolve.train.update.compiled import CompiledScorer, compiled_or_plain, worth_compiling
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.step import FrozenScores
 
 # inductor and peft warn about themselves
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from upsolve.config import Recipe
-from upsolve.policy.attention import TREE
-from upsolve.train.encode import merged
-from upsolve.train.logprobs import token_scores
+from upsolve.policy.attention.products import TREE
+from upsolve.train.data.encode import merged
+from upsolve.train.data.pack import plan_steps
 from upsolve.train.loop import train
-from upsolve.train.pack import plan_steps
-from upsolve.train.reference_scorer import padded_scores
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.reference_scorer import padded_scores
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 GOLDEN = {
@@ -127,15 +127,15 @@ SETTINGS = {
 }
 QUICK = ("as it is", "several rows, many batches")
 SWITCHES = {
-    "whole rows with a mask": ("upsolve.train.learner.known_or_chosen", always(partial(token_scores, blocks=False))),
+    "whole rows with a mask": ("upsolve.train.update.learner.known_or_chosen", always(partial(token_scores, blocks=False))),
     "the model's own attention with a mask": (
-        "upsolve.train.learner.known_or_chosen",
+        "upsolve.train.update.learner.known_or_chosen",
         always(token_scores, own_attention=True),
     ),
-    "padded texts": ("upsolve.train.learner.known_or_chosen", always(padded_scores, own_attention=True)),
-    "many bundles of attention": ("upsolve.policy.layout.OVERHEAD", 0),
-    "head in narrow blocks": ("upsolve.train.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
-    "equal attempts apart": ("upsolve.train.encode.merged", tuple),
+    "padded texts": ("upsolve.train.update.learner.known_or_chosen", always(padded_scores, own_attention=True)),
+    "many bundles of attention": ("upsolve.policy.attention.layout.OVERHEAD", 0),
+    "head in narrow blocks": ("upsolve.train.update.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
+    "equal attempts apart": ("upsolve.train.data.encode.merged", tuple),
     "plan for three processes": ("upsolve.train.rounds.plan_steps", for_three),
 }
 
@@ -166,5 +166,5 @@ def test_a_warm_cache_of_the_reference_moves_no_curve(curve, tmp_path):
 def test_the_tolerance_is_tight(curve, monkeypatch):
     """A rate that is off by a thousandth shows, and so do equal attempts that count as one."""
     assert curve("reinforce", lr=2.002e-3) != golden("reinforce")
-    monkeypatch.setattr("upsolve.train.encode.merged", lambda some: tuple(replace(one, count=1) for one in merged(some)))
+    monkeypatch.setattr("upsolve.train.data.encode.merged", lambda some: tuple(replace(one, count=1) for one in merged(some)))
     assert curve("reinforce") != golden("reinforce")

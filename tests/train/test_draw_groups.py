@@ -12,9 +12,9 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
-from upsolve.train.groups import HeldRewards, draw_groups, sample_mixed, sample_outline, with_advantages
+from upsolve.train.data.groups import HeldRewards, draw_groups, sample_mixed, sample_outline, with_advantages
+from upsolve.train.data.sources import RoundGroups
 from upsolve.train.rounds import form_groups
-from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -137,5 +137,5 @@ def test_with_select_each_stored_task_is_rewarded_once_in_a_run(monkeypatch):
 
     assert rounds(SelectConfig(attempts="length > 2")) == list("01234")
     assert len(rounds(SelectConfig())) == len({*read}) <= 5
-    monkeypatch.setattr("upsolve.train.groups.HELD", 3 * 8)
+    monkeypatch.setattr("upsolve.train.data.groups.HELD", 3 * 8)
     assert Counter(rounds(SelectConfig(attempts="length > 2")))["0"] == 1 and Counter(read)["4"] == 3

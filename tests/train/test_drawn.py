@@ -10,11 +10,11 @@ from test_loop import recipe_for, run
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.reward.formula import reward
-from upsolve.train import drawn
-from upsolve.train.drawn import DrawnGroups, attempt_key
-from upsolve.train.groups import TrainGroup, with_advantages
+from upsolve.train.data import drawn
+from upsolve.train.data.drawn import DrawnGroups, attempt_key
+from upsolve.train.data.groups import TrainGroup, with_advantages
+from upsolve.train.data.sources import StoredSource
 from upsolve.train.rounds import form_groups
-from upsolve.train.sources import StoredSource
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.drawn import Drawn, Recorded
 from upsolve.view.opening import open_path

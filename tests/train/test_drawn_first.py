@@ -15,8 +15,8 @@ from upsolve.config import DataConfig, SelectConfig
 from upsolve.config.recipe import load_recipe
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
-from upsolve.train.groups import decided_by_outcome, draw_groups, drawn_first, sample_outline, select
-from upsolve.train.sources import StoredSource
+from upsolve.train.data.groups import decided_by_outcome, draw_groups, drawn_first, sample_outline, select
+from upsolve.train.data.sources import StoredSource
 from upsolve.types import Attempt, Status, Task, Verdict
 
 PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED

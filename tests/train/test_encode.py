@@ -11,17 +11,17 @@ from upsolve.advantage.table import Advantage
 from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, OptimConfig, RewardConfig, SelectConfig
 from upsolve.policy.tokens import EncodedPrompt
 from upsolve.reward.formula import Rewarded, reward
-from upsolve.train.drawn import DrawnGroups
-from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import behavior_logps, group_seed
-from upsolve.train.monitor import warn_of_drift
-from upsolve.train.pack import pack
+from upsolve.train.data.drawn import DrawnGroups
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
+from upsolve.train.data.groups import behavior_logps, group_seed
+from upsolve.train.data.pack import pack
+from upsolve.train.data.sources import RoundGroups
 from upsolve.train.rounds import form_groups
-from upsolve.train.schedule import heldout_batches
+from upsolve.train.run.monitor import warn_of_drift
+from upsolve.train.run.schedule import heldout_batches
 from upsolve.train.setup import encode_round
-from upsolve.train.sources import RoundGroups
-from upsolve.train.step import denominators
-from upsolve.train.step_metrics import Tally, drift_metrics
+from upsolve.train.update.step import denominators
+from upsolve.train.update.step_metrics import Tally, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.drawn import Recorded
 

@@ -18,24 +18,24 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import OptimConfig, Recipe
 from upsolve.errors import TrainingError
-from upsolve.policy.attention import TREE
-from upsolve.train import reference
-from upsolve.train import run as runs
-from upsolve.train.checkpoint import Progress
-from upsolve.train.checkpoint import save as save_checkpoint
-from upsolve.train.deepspeed import DeepSpeed
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.learner import Learner
-from upsolve.train.logprobs import TokenScores, token_scores
+from upsolve.policy.attention.products import TREE
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_steps
-from upsolve.train.pack import pack
-from upsolve.train.placement import Replicated
-from upsolve.train.processes import Processes
-from upsolve.train.reference import reference_logps
-from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
 from upsolve.train.rounds import stored_scores
-from upsolve.train.run_folder import changed_keys, link_or_copy, load_trained, replace_folder
+from upsolve.train.run import steps as runs
+from upsolve.train.run.checkpoint import Progress
+from upsolve.train.run.checkpoint import save as save_checkpoint
+from upsolve.train.run.folder import changed_keys, link_or_copy, load_trained, replace_folder
+from upsolve.train.run.monitor import read_steps
+from upsolve.train.run.processes import Processes
+from upsolve.train.update import reference
+from upsolve.train.update.deepspeed import DeepSpeed
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.logprobs import TokenScores, token_scores
+from upsolve.train.update.placement import Replicated
+from upsolve.train.update.reference import reference_logps
+from upsolve.train.update.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -222,7 +222,8 @@ def test_a_scorer_may_round_worse_than_the_padded_one_by_a_factor(times, chosen)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("error" if chosen else "ignore", UserWarning)
         patch.setattr(
-            "upsolve.train.reference_scorer.packed_scorers", lambda _: [(model.config._attn_implementation, rounding_worse)]
+            "upsolve.train.update.reference_scorer.packed_scorers",
+            lambda _: [(model.config._attn_implementation, rounding_worse)],
         )
         scorer = choose_scorer(model, batch_of(), lambda: torch.autocast("cpu", torch.bfloat16))
     assert scorer is (rounding_worse if chosen else padded_scores)

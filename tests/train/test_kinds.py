@@ -13,19 +13,19 @@ from torch._subclasses import FakeTensorMode
 
 from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
-from upsolve.policy import varlen
-from upsolve.policy.attention import TREE
-from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
-from upsolve.policy.flex import FLEX
+from upsolve.policy.attention import varlen
+from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.layout import group_spans
+from upsolve.policy.attention.products import TREE
+from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
+from upsolve.policy.decoding.kv_cache import BatchedCache
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.head import head_of
-from upsolve.policy.kv_cache import BatchedCache
-from upsolve.policy.layout import group_spans
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import (
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.reference_scorer import (
     TOLERANCE,
     choose_scorer,
     difference,
@@ -201,7 +201,9 @@ def test_models_that_cannot_be_decoded_in_a_batch_are_sampled_by_their_own_gener
 
 def test_a_model_is_checked_once_in_each_precision(tiny_model, monkeypatch):
     checks = []
-    monkeypatch.setattr("upsolve.policy.sample.check_batched_decode", lambda model, _ids: checks.append(model.dtype) or "")
+    monkeypatch.setattr(
+        "upsolve.policy.decoding.sample.check_batched_decode", lambda model, _ids: checks.append(model.dtype) or ""
+    )
     model, codec, config = load_model(tiny_model), load_codec(tiny_model), SampleConfig(samples=1, max_tokens=2)
     for dtype in (torch.float32, torch.float32, torch.bfloat16, torch.bfloat16):
         assert len([*sample(model.to(dtype), codec, [Task("t", "Add.")], config=config)]) == 1

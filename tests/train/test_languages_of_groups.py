@@ -14,8 +14,8 @@ from upsolve.config.recipe import load_recipe
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import opening
 from upsolve.train.check import check_run
-from upsolve.train.groups import drawn_first, select
-from upsolve.train.sources import OnlineSource
+from upsolve.train.data.groups import drawn_first, select
+from upsolve.train.data.sources import OnlineSource
 from upsolve.types import Attempt, Status, Task, Verdict
 
 DATA = DataConfig(train=0.98, dev=0.01)

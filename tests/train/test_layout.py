@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from upsolve.config import OptimConfig
-from upsolve.policy import layout as layouts
-from upsolve.policy.attention import TREE, tree_attention
-from upsolve.policy.bundled import LAYOUTS, carrier_of
-from upsolve.policy.flex import FLEX
-from upsolve.policy.layout import GroupSpan, bundled, chains, layout
+from upsolve.policy.attention import layout as layouts
+from upsolve.policy.attention.bundled import LAYOUTS, carrier_of
+from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.layout import GroupSpan, bundled, chains, layout
+from upsolve.policy.attention.products import TREE, tree_attention
 from upsolve.policy.model import load_model
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import pack, plan_scoring, plan_steps
-from upsolve.train.prefixes import PREFIX, shared_prefixes
-from upsolve.train.reference_scorer import prompts_of
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack, plan_scoring, plan_steps
+from upsolve.train.data.prefixes import PREFIX, shared_prefixes
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.reference_scorer import prompts_of
 
 SIZES = [(11, (5, 9, 7)), (2, (5,)), (30, (1, 1)), (12, (6, 8, 6)), (3, (40, 2))]
 """Prompt and attempts of each group."""

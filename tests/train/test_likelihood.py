@@ -8,13 +8,13 @@ from transformers import AutoModelForCausalLM
 from upsolve.config import Recipe, check_recipe, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import reward
-from upsolve.train.encode import Encoding
-from upsolve.train.learner import Learner
-from upsolve.train.likelihood import start_likelihoods
-from upsolve.train.processes import Processes
-from upsolve.train.reference_scorer import probe
+from upsolve.train.data.encode import Encoding
+from upsolve.train.data.sources import RoundGroups
 from upsolve.train.rounds import form_groups
-from upsolve.train.sources import RoundGroups
+from upsolve.train.run.processes import Processes
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.likelihood import start_likelihoods
+from upsolve.train.update.reference_scorer import probe
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 LIKELIEST = "passed AND start_logp = max(start_logp) FILTER (WHERE passed) OVER (PARTITION BY group_id)"

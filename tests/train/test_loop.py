@@ -19,10 +19,10 @@ from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.experiment import UNMEASURED, is_unmeasured, run_folds, run_recipe
+from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import train
-from upsolve.train.monitor import limits_of, read_steps
-from upsolve.train.run_folder import claim, flat, load_trained, within
-from upsolve.train.sources import StoredSource
+from upsolve.train.run.folder import claim, flat, load_trained, within
+from upsolve.train.run.monitor import limits_of, read_steps
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},

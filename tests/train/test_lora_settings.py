@@ -11,9 +11,9 @@ from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import ModelError
 from upsolve.policy.model import frozen_copy, load_codec, load_model, load_policy, save_model, trainable, with_adapters
-from upsolve.train.learner import Learner
 from upsolve.train.loop import train
-from upsolve.train.reference_scorer import probe
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.reference_scorer import probe
 from upsolve.types import Task
 
 

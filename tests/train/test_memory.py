@@ -14,16 +14,16 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from upsolve.config import ModelConfig, OptimConfig, SampleConfig
-from upsolve.policy import bundled
-from upsolve.policy.attention import TREE
+from upsolve.policy.attention import bundled
+from upsolve.policy.attention.products import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
-from upsolve.train import logprobs
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.head_scores import block_elements
-from upsolve.train.logprobs import token_scores
-from upsolve.train.memory import activation_bytes, plan_memory, recomputed_bytes
-from upsolve.train.pack import pack
-from upsolve.train.shapes import GroupShape, ModelShape, shape_of
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
+from upsolve.train.run.memory import activation_bytes, plan_memory, recomputed_bytes
+from upsolve.train.run.shapes import GroupShape, ModelShape, shape_of
+from upsolve.train.update import logprobs
+from upsolve.train.update.head_scores import block_elements
+from upsolve.train.update.logprobs import token_scores
 
 SIZES = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 SMALL = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32, linear=600)
@@ -115,8 +115,8 @@ import json, resource, sys
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 from tests.train.test_memory import SIZES, batch_of
-from upsolve.policy.attention import TREE
-from upsolve.train.logprobs import token_scores
+from upsolve.policy.attention.products import TREE
+from upsolve.train.update.logprobs import token_scores
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()

@@ -22,12 +22,12 @@ from upsolve.policy.model import (
     trainable,
     with_adapters,
 )
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.learner import Learner
-from upsolve.train.logprobs import token_scores
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import pack
 from upsolve.train.loop import train
-from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import choose_scorer, padded_scores, sample_of
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.logprobs import token_scores
+from upsolve.train.update.reference_scorer import choose_scorer, padded_scores, sample_of
 
 
 def batch_of(sizes=(5, 9, 7)):
@@ -171,7 +171,9 @@ def test_the_check_of_the_scorers_is_exact_though_frozen_weights_are_rounded(tie
     assert all("forward" not in vars(module) for module in model.modules())
     model = load_policy(ModelConfig(name=str(tmp_path), lora_rank=4), seed=0)
     with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="packed rows do not work with this model"):
-        patch.setattr("upsolve.train.reference_scorer.packed_scorers", lambda _: [(model.config._attn_implementation, shifted)])
+        patch.setattr(
+            "upsolve.train.update.reference_scorer.packed_scorers", lambda _: [(model.config._attn_implementation, shifted)]
+        )
         assert choose_scorer(model, batch_of(), autocast) is padded_scores
 
 
@@ -198,7 +200,7 @@ def test_a_run_says_what_it_will_hold_and_what_to_change(tiny_model, tmp_path, c
         {"model": {"name": tiny_model, "bf16": True}, "optim": {"max_steps": 1}, "monitor": {"heldout": 0}}
     )
     groups = split_archive(open_archive("embedded"), recipe.data).groups["train"][:12]
-    monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
+    monkeypatch.setattr("upsolve.train.run.memory.available_bytes", lambda: 1000)
     with caplog.at_level("INFO", logger="upsolve.train"), pytest.warns(UserWarning, match=r"needs .* GiB, 0.00 are available"):
         train(recipe, groups, [], tmp_path)
     said = [record.message for record in caplog.records]

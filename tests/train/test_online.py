@@ -23,15 +23,15 @@ from upsolve.policy.prompt import with_hint
 from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
-from upsolve.train import judging
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.judging import Rollouts
+from upsolve.train.data import judging
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.judging import Rollouts
+from upsolve.train.data.sources import OnlineSource, pass_rate, shares
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_steps, warn_of_clipping
 from upsolve.train.rounds import form_groups
-from upsolve.train.sources import OnlineSource, pass_rate, shares
-from upsolve.train.step import FrozenScores
-from upsolve.train.values import with_gae
+from upsolve.train.run.monitor import read_steps, warn_of_clipping
+from upsolve.train.update.step import FrozenScores
+from upsolve.train.update.values import with_gae
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from upsolve.config import Recipe
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
-from upsolve.train.encode import Encoding, encode_groups
-from upsolve.train.pairs import build_pairs, by_edit, by_efficiency, by_outcome, draw_pairs, edit_distance, focal_weights
+from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.pairs import build_pairs, by_edit, by_efficiency, by_outcome, draw_pairs, edit_distance, focal_weights
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED

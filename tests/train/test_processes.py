@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from upsolve.config import Recipe
-from upsolve.train.monitor import read_steps
+from upsolve.train.run.monitor import read_steps
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},

@@ -22,13 +22,13 @@ from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
-from upsolve.train.encode import Encoding, encode_groups
-from upsolve.train.groups import draw_groups
-from upsolve.train.learner import Learner
+from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.groups import draw_groups
+from upsolve.train.data.pack import plan_steps
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_steps
-from upsolve.train.pack import plan_steps
-from upsolve.train.processes import Processes
+from upsolve.train.run.monitor import read_steps
+from upsolve.train.run.processes import Processes
+from upsolve.train.update.learner import Learner
 
 OPTIM = {"tokens_per_step": 3000, "tokens_per_batch": 1000, "row_tokens": 1000, "lr": 1e-3, "schedule": "constant"}
 STORED = {

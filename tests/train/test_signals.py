@@ -8,7 +8,7 @@ import torch
 
 from upsolve.config import MonitorConfig, Recipe, check_recipe
 from upsolve.errors import CollapseError, ConfigError
-from upsolve.train.monitor import check_health, held_out, limits_of
+from upsolve.train.run.monitor import check_health, held_out, limits_of
 
 START = {"heldout_logit_variance": 4.0, "heldout_margin": 0.2, "heldout_failed_logp": -1.0, "heldout_passed_logp": -0.8}
 HEALTHY = {"step": 3.0, "loss": 1.0, "grad_norm": 1.0, "entropy": 0.5}

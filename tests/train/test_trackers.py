@@ -74,10 +74,10 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     from upsolve.config import MonitorConfig
-    from upsolve.train.monitor import Log, read_log, read_steps
+    from upsolve.train.run.monitor import Log, read_log, read_steps
 
     tracker = Written()
-    monkeypatch.setattr("upsolve.train.monitor.open_trackers", lambda *_: [tracker])
+    monkeypatch.setattr("upsolve.train.run.monitor.open_trackers", lambda *_: [tracker])
     start = {"heldout_margin": 0.25}
     log = Log(tmp_path, MonitorConfig(), start, keep_steps=0, keep_rounds=0)
     for step in (1.0, 2.0):
@@ -95,7 +95,7 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
 
 
 def test_a_tracker_that_is_not_installed_is_named(tmp_path, monkeypatch):
-    from upsolve.train.trackers import open_trackers
+    from upsolve.train.run.trackers import open_trackers
 
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'upsolve\[trackers\]'"):

@@ -14,13 +14,13 @@ from upsolve.archive.turns import earlier_turns
 from upsolve.cli.main import main
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig, check_recipe, load_recipe
 from upsolve.errors import ConfigError, ModelError
-from upsolve.export.exporting import export_archive
+from upsolve.exports.exporting import export_archive
 from upsolve.policy.prompt import feedback, messages
 from upsolve.policy.tokens import Codec
 from upsolve.reward.formula import Rewarded
-from upsolve.train.encode import Encoding, encode_groups
-from upsolve.train.monitor import read_steps
-from upsolve.train.pack import pack
+from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.pack import pack
+from upsolve.train.run.monitor import read_steps
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Turn, Verdict
 
 TASK = Task("t", "Double x.", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")

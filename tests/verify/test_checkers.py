@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.archive.sources.jsonl import records_of
 from upsolve.checkers import CheckerProgram, is_program, program_of
+from upsolve.importers.tables.jsonl import records_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge import checking
 from upsolve.verify.judge.plans import judge, judge_all

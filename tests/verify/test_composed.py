@@ -6,25 +6,25 @@ from random import Random
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.leaks import find_leaks
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import SourceError
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.simulators.composed.goals import HELD_OUT_GOALS, fetch, relay, report
-from upsolve.verify.simulators.composed.joins import HELD_OUT_JOINS, JOINS, if_answer
-from upsolve.verify.simulators.composed.mutations import KINDS, mutated
-from upsolve.verify.simulators.composed.names import Names
-from upsolve.verify.simulators.composed.programs import STYLES, plain, printed, restyled
-from upsolve.verify.simulators.composed.rehearsal import rehearse
-from upsolve.verify.simulators.composed.source import compositions, read
-from upsolve.verify.simulators.composed.worlds import WORLDS, checks, start, worlds
-from upsolve.verify.simulators.contract import IDLE
-from upsolve.verify.simulators.tasks import BUILT_IN
+from upsolve.worlds.composed.goals import HELD_OUT_GOALS, fetch, relay, report
+from upsolve.worlds.composed.joins import HELD_OUT_JOINS, JOINS, if_answer
+from upsolve.worlds.composed.mutations import KINDS, mutated
+from upsolve.worlds.composed.names import Names
+from upsolve.worlds.composed.programs import STYLES, plain, printed, restyled
+from upsolve.worlds.composed.rehearsal import rehearse
+from upsolve.worlds.composed.source import compositions, read
+from upsolve.worlds.composed.worlds import WORLDS, checks, start, worlds
+from upsolve.worlds.contract import IDLE
+from upsolve.worlds.tasks import BUILT_IN
 
 ROBOT = BUILT_IN["robot"]
 SETTINGS = JudgeSettings(Limits(wall_seconds=20, cpu_seconds=5))

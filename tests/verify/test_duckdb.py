@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from upsolve.languages.packages import packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.queries import expected_rows
-from upsolve.verify.sandbox.packages import packages_folder
 from upsolve.verify.sandbox.runner import forget_server
 
 SETUP = "CREATE TABLE t (id INTEGER, name VARCHAR, price DECIMAL(9, 2), day DATE);"

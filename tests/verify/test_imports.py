@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.archive.contest import Imports, imports_without, prepared, with_imports
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import load_recipe
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.contest import Imports, imports_without, prepared, with_imports
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.cache import key_of

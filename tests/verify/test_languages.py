@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from upsolve import languages
 from upsolve.config import VerifyConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import exception_in, shortened
 from upsolve.verify.limits import JudgeSettings, Limits, judge_settings

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from upsolve.archive.answers import code_spans, program_in
 from upsolve.clean import language, secrets
 from upsolve.clean.code import quoted_spans
 from upsolve.config import RewardConfig
+from upsolve.languages import languages
+from upsolve.policy.answers import code_spans, program_in
 from upsolve.policy.served import before_fence
 from upsolve.reward.components import COMPONENTS
 from upsolve.reward.hacks import DETECTORS, hacks
@@ -18,7 +19,6 @@ from upsolve.reward.spans import line_starts
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.analysis.source import column_of, source_of
 from upsolve.verify.judge.outputs import difference, output_matches
-from upsolve.verify.languages import languages
 
 UNITS = (
     *"\n \t\r`'\"([{}]\\1<>~#:=a.,-_@/*;|$é\f\u2028",

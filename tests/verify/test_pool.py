@@ -12,8 +12,8 @@ from itertools import chain
 
 import pytest
 
+from upsolve.languages import languages
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.languages import languages
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool import cache as cache_module
 from upsolve.verify.pool import pool

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
+from upsolve import languages
 from upsolve.errors import ConfigError
+from upsolve.languages.packages import prepared_folder
+from upsolve.languages.prepare import is_prepared, preparable, prepare
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import languages
 from upsolve.verify.attacks import tries
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.languages.prepare import is_prepared, preparable, prepare
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.sandbox.packages import prepared_folder
 from upsolve.verify.sandbox.runner import forget_server
 
 NOTED = """name: noted

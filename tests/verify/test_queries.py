@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.queries import expected_rows, query_outcomes, with_column

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from upsolve import languages
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.service.run_code import Program, run_program

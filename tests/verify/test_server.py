@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from upsolve.errors import IsolationError, JudgeError
+from upsolve.languages import Language
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import run_job
-from upsolve.verify.languages import Language
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.cgroup import ControlGroup

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from upsolve.adapters.scoring import Scorer
 from upsolve.config import VerifyConfig
 from upsolve.errors import ConfigError, JudgeError
+from upsolve.languages.packages import missing_packages, packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.cache import key_of
 from upsolve.verify.pool.pool import verify
-from upsolve.verify.sandbox.packages import missing_packages, packages_folder
 from upsolve.verify.service.client import body_of, remote, request_of
 
 ONE = Task("one", "", (TestCase(TestKind.STDIO, "", "1"),))

@@ -13,13 +13,13 @@ from test_attacks import as_nobody
 from upsolve.archive.store import open_archive
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, TestCase, TestKind
+from upsolve.verify.judge.domains import domain_of
 from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.simulations import play
+from upsolve.verify.judge.traces import Step, Trace, all_checks, parse_check
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.simulators.checks import Step, Trace, all_checks, parse_check
-from upsolve.verify.simulators.contract import broken, replayed
-from upsolve.verify.simulators.domain import domain_of
-from upsolve.verify.simulators.plan import play
-from upsolve.verify.simulators.tasks import BUILT_IN, read
+from upsolve.worlds.contract import broken, replayed
+from upsolve.worlds.tasks import BUILT_IN, read
 
 FAST = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1))
 LIFT = Path(__file__).parents[2] / "examples" / "lift"
@@ -289,7 +289,7 @@ def run(robot):
     "leave": "import os\ndef run(robot):\n    os._exit(0)",
     "import the domain": "import world",
     "import the world host": "import world_host",
-    "import upsolve": "import upsolve.verify.simulators.robot.world",
+    "import upsolve": "import upsolve.worlds.robot.world",
     "kill the tester": "import os, signal\ndef run(robot):\n    os.kill(-1, signal.SIGKILL)",
     "reach into the world": "def run(robot):\n    robot.world.things['cup'] = 'kitchen'",
 }

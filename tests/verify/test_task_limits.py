@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
+from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.outcomes import function_outcomes, verdict
 from upsolve.verify.judge.plans import judge, judge_all

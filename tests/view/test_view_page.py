@@ -11,8 +11,8 @@ from test_view_server import Viewer
 
 from upsolve.config import load_recipe
 from upsolve.reward.formula import reward
-from upsolve.train.drawn import DrawnGroups
-from upsolve.train.groups import with_advantages
+from upsolve.train.data.drawn import DrawnGroups
+from upsolve.train.data.groups import with_advantages
 from upsolve.view.answers import Answers
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page

@@ -14,9 +14,9 @@ import build
 import torch
 
 from upsolve.config import SampleConfig
+from upsolve.policy.decoding.sample import sample
 from upsolve.policy.locate import BUILTIN
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
 
 ENOUGH = 9
 """Distinct attempts per task; the reference may be one of them."""

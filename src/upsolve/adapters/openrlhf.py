@@ -8,9 +8,9 @@ from typing import Any
 from upsolve.adapters.scored import Scored, attempt_of, rewards_of
 from upsolve.adapters.scoring import scorer_from_environment
 from upsolve.adapters.tasks import task_of
-from upsolve.archive.known import KnownTasks, known_tasks
 from upsolve.config import RewardConfig
 from upsolve.errors import JudgeError, SourceError
+from upsolve.importers.known import KnownTasks, known_tasks
 from upsolve.types import Task
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.scheduler import Service

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.archive.answers import is_only_code, names_of, program_in
 from upsolve.config import RewardConfig
 from upsolve.errors import JudgeError
+from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.reward.formula import reward
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 

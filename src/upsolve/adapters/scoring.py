@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from upsolve.adapters.scored import Scored, attempt_of, rewards_of
-from upsolve.archive.known import KnownTasks, known_tasks, read_tasks
+from upsolve.archive.tasks import read_tasks
 from upsolve.config import Recipe, RewardConfig, load_recipe
+from upsolve.importers.known import KnownTasks, known_tasks
 from upsolve.reward.formula import analyses_needed
 from upsolve.types import Task
 from upsolve.verify.limits import JudgeSettings, judge_settings
@@ -58,7 +59,7 @@ class Scorer:
         """Judge answers in parallel and return them in order.
 
         Args:
-            answers: tasks with whole answers of a model (``upsolve.archive.answers``).
+            answers: tasks with whole answers of a model (``upsolve.policy.answers``).
             prompts: the prompt of each as text, if known, whose end may open a fence or a thought; ``prompt_end`` follows it.
 
         Raises:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NoReturn, cast
 
-from upsolve.archive.known import KnownTasks
-from upsolve.archive.table_reader import FIELDS, Reader
 from upsolve.errors import SourceError
+from upsolve.importers.known import KnownTasks
+from upsolve.importers.tables.reader import FIELDS, Reader
 from upsolve.records import from_row
 from upsolve.types import Task
 

@@ -7,7 +7,7 @@ from typing import Any
 from upsolve.adapters.scored import Scored, shown
 from upsolve.adapters.scoring import Scorer
 from upsolve.adapters.tasks import task_of, text_of_answer
-from upsolve.archive.rollouts import text_of
+from upsolve.importers.logs.rollouts import text_of
 from upsolve.types import Task
 
 __all__ = ["Environment", "environment_factory", "reward_function"]

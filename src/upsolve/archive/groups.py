@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from upsolve.archive.labels import Labels, read_labels
-from upsolve.archive.language_names import asking_for
 from upsolve.archive.parts import rows_in
 from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.archive.sorting import BLOCK_ROWS, SORTED, sorted_blocks
 from upsolve.archive.turns import earlier_turns
 from upsolve.files import cache_folder, commit_file, write_text
+from upsolve.languages.names import asking_for
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from upsolve import __version__
 from upsolve.archive.groups import Groups, MappedBlocks, stored_at
-from upsolve.archive.language_names import same_language
 from upsolve.archive.preference import preferred
 from upsolve.archive.sorting import BLOCK_ROWS
 from upsolve.config import DataConfig
 from upsolve.files import commit_file
+from upsolve.languages.names import same_language
 from upsolve.types import Group, Status, Task, Verdict, content_id
 
 __all__ = ["LARGE", "Outline", "outline_of"]

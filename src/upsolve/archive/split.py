@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.archive.groups import open_groups, pick, task_ids
-from upsolve.archive.language_names import asking_for, language_in, same_language
 from upsolve.archive.leaks import report_leaks
 from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
+from upsolve.languages.names import asking_for, language_in, same_language
 from upsolve.types import Group, Task, content_id
 
 __all__ = ["RECORDED", "Split", "recorded_name", "report_languages", "split_archive", "split_tasks", "tasks_of"]

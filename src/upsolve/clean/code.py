@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from upsolve.languages import PYTHON, languages
 from upsolve.verify.analysis.syntax import parse
-from upsolve.verify.languages import PYTHON, languages
 
 __all__ = ["is_valid", "normalise", "python_tree", "quoted_spans", "same_shape", "token_runs", "tree_of"]
 

@@ -8,14 +8,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.known import read_tasks
 from upsolve.archive.leaks import features_of, find_leaks, shingles
-from upsolve.archive.rows import BadRow, json_lines
 from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.tasks import read_tasks
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import token_runs
 from upsolve.clean.contents import Contents
 from upsolve.errors import ConfigError
+from upsolve.importers.rows import BadRow, json_lines
 from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["CONTAMINATION", "find_contained", "read_benchmark"]

@@ -15,7 +15,7 @@ from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import is_valid, python_tree, tree_of
 from upsolve.clean.contents import Contents
-from upsolve.verify.languages import PYTHON, languages
+from upsolve.languages import PYTHON, languages
 
 __all__ = ["LANGUAGE", "language_of"]
 

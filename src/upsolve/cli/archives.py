@@ -76,7 +76,7 @@ def ingest(
     if not path or not archive:
         raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{source_first(source)}")
     from upsolve.archive.creating import archive_for_import
-    from upsolve.archive.ingest import ingest as read_in
+    from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
 
     options = options_of(option, context)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.archive.contest import Imports
 from upsolve.cli.app import AsJson, Settings, app, print_json, show
 from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
@@ -16,6 +15,7 @@ from upsolve.cli.recipes import load
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
 from upsolve.types import Status, Verdict
+from upsolve.verify.contest import Imports
 from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
 
 if TYPE_CHECKING:

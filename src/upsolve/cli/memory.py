@@ -11,7 +11,7 @@ from upsolve.cli.recipes import load, open_trained_on
 
 if TYPE_CHECKING:
     from upsolve.report.tables import Table
-    from upsolve.train.memory import MemoryPlan
+    from upsolve.train.run.memory import MemoryPlan
 
 __all__ = ["memory"]
 
@@ -26,7 +26,7 @@ def memory(
     """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
     loaded = load(recipe, settings, model=model, archive=archive)
     stored = open_trained_on(loaded)
-    from upsolve.train.memory import available_bytes, memory_of
+    from upsolve.train.run.memory import available_bytes, memory_of
 
     groups = [*islice(stored.groups(), SEEN_GROUPS)]
     plan, available = memory_of(loaded, groups), available_bytes()

@@ -8,8 +8,8 @@ import typer
 
 from upsolve.cli.app import app
 from upsolve.errors import ConfigError
-from upsolve.verify.languages.prepare import is_prepared, preparable, prepare
-from upsolve.verify.sandbox.packages import install_command, packages_folder
+from upsolve.languages.packages import install_command, packages_folder
+from upsolve.languages.prepare import is_prepared, preparable, prepare
 
 __all__ = ["packages"]
 

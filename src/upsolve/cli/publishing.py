@@ -19,7 +19,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a model whole, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
-    from upsolve.export.model import export_model
+    from upsolve.exports.model import export_model
 
     path = export_model(model, out, kind=kind)
     files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]

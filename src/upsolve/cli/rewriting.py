@@ -59,8 +59,8 @@ def fill(
     as_json: AsJson = False,
 ) -> None:
     """Fill in the expected answers of tests that have none, by running the tasks' references in the sandbox; writes a new archive."""
-    from upsolve.archive.filling import fill_expected
     from upsolve.archive.store import open_archive
+    from upsolve.clean.filling import fill_expected
 
     with bars() as progress:
         filled = fill_expected(
@@ -107,7 +107,7 @@ def export(
     if not archive or not out:
         raise typer.BadParameter("export needs ARCHIVE OUT")
     from upsolve.archive.store import open_archive
-    from upsolve.export.exporting import export_archive, format_of
+    from upsolve.exports.exporting import export_archive, format_of
 
     options = options_of(option, context)
     _, record, _ = format_of(form, options)

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from upsolve.evaluate.samples import SampledModel
-from upsolve.policy.sample import LocalModel
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.groups import passed
-from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import padded_scores
+from upsolve.policy.decoding.sample import LocalModel
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.groups import passed
+from upsolve.train.data.pack import pack
+from upsolve.train.update.reference_scorer import padded_scores
 from upsolve.types import Attempt, Group
 
 __all__ = ["heldout_likelihood"]

@@ -10,7 +10,7 @@ from upsolve.plan.advice import advice_of
 from upsolve.plan.findings import Plan
 from upsolve.plan.stored import groups_of, leaks_of, noise_of, quiet_split, tests_of
 from upsolve.progress import OnProgress, no_progress
-from upsolve.train.small_runs import few_dev_tasks, few_steps
+from upsolve.train.run.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Task
 
 __all__ = ["plan_archive"]

@@ -15,7 +15,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, RewardConfig, VerifyConfig
 from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
 from upsolve.reward.formula import reward
-from upsolve.train.groups import passed, select
+from upsolve.train.data.groups import passed, select
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify

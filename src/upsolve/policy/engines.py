@@ -43,9 +43,9 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
     import torch
 
     from upsolve.policy.allocator import keep_memory
+    from upsolve.policy.decoding.sample import LocalModel
     from upsolve.policy.model import codec_of, load_model
     from upsolve.policy.precision import precision_of
-    from upsolve.policy.sample import LocalModel
 
     keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -55,7 +55,7 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:
     """Sample the given model: nothing is loaded or copied."""
-    from upsolve.policy.sample import sample
+    from upsolve.policy.decoding.sample import sample
 
     return sample
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx2
 
-from upsolve.archive import blocks
-from upsolve.archive.answers import names_of, program_in
 from upsolve.config import PromptConfig, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
+from upsolve.policy import blocks
+from upsolve.policy.answers import names_of, program_in
 from upsolve.policy.prompt import PLAIN, messages
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec

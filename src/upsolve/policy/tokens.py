@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jinja2 import TemplateError
 
-from upsolve.archive.answers import code_spans, names_of, program_in
-from upsolve.archive.blocks import before_fence
 from upsolve.config import PromptConfig
 from upsolve.errors import ModelError
+from upsolve.policy.answers import code_spans, names_of, program_in
+from upsolve.policy.blocks import before_fence
 from upsolve.policy.chat_template import BEGIN_THOUGHT, END_THOUGHT, ChatTemplate, is_thought_mark, open_thought
 from upsolve.policy.prompt import (
     MARK,

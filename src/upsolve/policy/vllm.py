@@ -157,7 +157,7 @@ class VllmFollower:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield attempts like ``upsolve.policy.sample.sample``, but in the order of the tasks; without tasks nothing is loaded.
+        """Yield attempts like ``upsolve.policy.decoding.sample.sample``, but in the order of the tasks; without tasks nothing is loaded.
 
         Raises:
             ModelError: vLLM is not installed, or cannot load the model.

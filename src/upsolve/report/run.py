@@ -23,10 +23,10 @@ from upsolve.report.examples import pick_examples
 from upsolve.report.markdown import markdown_of
 from upsolve.report.seeds import seeds_of
 from upsolve.reward.formula import Rewarded
-from upsolve.train.drawn import FOLDER, attempt_key, recorded_keys
-from upsolve.train.groups import rewards_of, select
-from upsolve.train.monitor import limits_of
-from upsolve.train.run_folder import Trained, load_trained
+from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys
+from upsolve.train.data.groups import rewards_of, select
+from upsolve.train.run.folder import Trained, load_trained
+from upsolve.train.run.monitor import limits_of
 
 if TYPE_CHECKING:
     from upsolve.evaluate.benchmarks import HeldOut

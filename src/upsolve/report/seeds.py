@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from upsolve.train.run_folder import flat
+from upsolve.train.run.folder import flat
 from upsolve.types import content_id
 
 __all__ = ["seeds_of", "without_seeds"]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from upsolve.config import RewardConfig
 from upsolve.config.reward import Severity
+from upsolve.languages import PYTHON
 from upsolve.reward.credit import EACH, FINDINGS, LAST, LINES, PREFIX, UNIFORM, Credit
 from upsolve.reward.dataflow import dataflow_similarity
 from upsolve.reward.judged import Judged
@@ -16,7 +17,6 @@ from upsolve.reward.tree import parse
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, unreadable
 from upsolve.verify.analysis.lint import lint_cost
-from upsolve.verify.languages import PYTHON
 
 __all__ = [
     "CLOCK_SECONDS",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
+from upsolve.languages import PYTHON
 from upsolve.plugins import RecordError, blame, find
 from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
@@ -21,7 +22,6 @@ from upsolve.verify.analysis.dead import unexecuted
 from upsolve.verify.analysis.findings import findings_of
 from upsolve.verify.analysis.lint import lint_cost
 from upsolve.verify.analysis.source import Source
-from upsolve.verify.languages import PYTHON
 
 __all__ = [
     "BLAME",

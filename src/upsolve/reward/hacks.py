@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from upsolve.languages import PYTHON
 from upsolve.plugins import blame, find
 from upsolve.reward.answers import answers_of, hard_coded, parameters
 from upsolve.reward.tree import Function, functions, literal, names_read, parse
 from upsolve.types import Attempt, Task, TestKind
-from upsolve.verify.languages import PYTHON
 
 __all__ = ["DETECTORS", "Detector", "early_exit", "echo", "equality", "hacks", "of_python", "stub"]
 

@@ -8,15 +8,15 @@ from functools import partial
 
 from upsolve.archive.groups import Lazy
 from upsolve.archive.info import missing_signal
-from upsolve.archive.language_names import language_in
 from upsolve.config import DataConfig, Recipe, check_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.extras import require
+from upsolve.languages.names import language_in
 from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
-from upsolve.train.groups import passed, select
-from upsolve.train.processes import Processes
-from upsolve.train.sources import parts_of_epoch
+from upsolve.train.data.groups import passed, select
+from upsolve.train.data.sources import parts_of_epoch
+from upsolve.train.run.processes import Processes
 from upsolve.types import Group, Status
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify

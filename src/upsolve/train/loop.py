@@ -9,10 +9,10 @@ from upsolve.config import Recipe
 from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
-from upsolve.train.processes import Processes, deterministic
 from upsolve.train.rounds import Round, prepare_epochs, round_metrics
-from upsolve.train.run import OnStep, StopSignals, start_run
-from upsolve.train.run_folder import Trained, claim_run
+from upsolve.train.run.folder import Trained, claim_run
+from upsolve.train.run.processes import Processes, deterministic
+from upsolve.train.run.steps import OnStep, StopSignals, start_run
 from upsolve.train.setup import Parts, parts_of
 from upsolve.types import Group
 

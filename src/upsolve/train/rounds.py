@@ -11,16 +11,16 @@ import numpy as np
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig, SelectConfig
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihoods, choose
-from upsolve.train.encode import EncodedGroup
-from upsolve.train.groups import Formed, draw_groups, whole_groups
-from upsolve.train.judging import sample_metrics
-from upsolve.train.learner import Learner
-from upsolve.train.pack import PackedBatch, plan_scoring, plan_steps
-from upsolve.train.pairs import draw_pairs
-from upsolve.train.reference import load_arrays, save_arrays
-from upsolve.train.sources import RoundGroups
-from upsolve.train.step import ByAttempt, FrozenScores
-from upsolve.train.values import value_metrics, with_gae
+from upsolve.train.data.encode import EncodedGroup
+from upsolve.train.data.groups import Formed, draw_groups, whole_groups
+from upsolve.train.data.judging import sample_metrics
+from upsolve.train.data.pack import PackedBatch, plan_scoring, plan_steps
+from upsolve.train.data.pairs import draw_pairs
+from upsolve.train.data.sources import RoundGroups
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.reference import load_arrays, save_arrays
+from upsolve.train.update.step import ByAttempt, FrozenScores
+from upsolve.train.update.values import value_metrics, with_gae
 from upsolve.types import Group
 
 __all__ = ["Round", "form_groups", "pack_round", "prepare_epochs", "round_metrics", "score_now", "score_start"]

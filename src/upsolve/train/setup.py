@@ -17,19 +17,19 @@ from upsolve.policy.model import codec_of
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
-from upsolve.train.drawn import FOLDER, DrawnGroups
-from upsolve.train.encode import EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import Formed, HeldRewards, TrainGroup, decided_by_outcome
-from upsolve.train.judging import Rollouts, judging_for
-from upsolve.train.learner import Learner
-from upsolve.train.likelihood import start_likelihoods
-from upsolve.train.memory import announce, beside_trainer, memory_of
-from upsolve.train.pack import PackedBatch
-from upsolve.train.processes import Processes
-from upsolve.train.reference_scorer import probe
+from upsolve.train.data.drawn import FOLDER, DrawnGroups
+from upsolve.train.data.encode import EncodedGroup, Encoding, encode_groups
+from upsolve.train.data.groups import Formed, HeldRewards, TrainGroup, decided_by_outcome
+from upsolve.train.data.judging import Rollouts, judging_for
+from upsolve.train.data.pack import PackedBatch
+from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource
 from upsolve.train.rounds import form_groups, pack_round, score_now, score_start
-from upsolve.train.sources import OnlineSource, RoundGroups, Source, StoredSource
-from upsolve.train.step import FrozenScores
+from upsolve.train.run.memory import announce, beside_trainer, memory_of
+from upsolve.train.run.processes import Processes
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.likelihood import start_likelihoods
+from upsolve.train.update.reference_scorer import probe
+from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
 __all__ = ["Parts", "parts_of"]

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upsolve.archive.contest import Imports
 from upsolve.errors import ConfigError
 from upsolve.files import cache_folder
+from upsolve.languages.packages import missing_packages
 from upsolve.types import TestKind
-from upsolve.verify.sandbox.packages import missing_packages
+from upsolve.verify.contest import Imports
 
 if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
@@ -21,13 +21,11 @@ __all__ = [
     "ANALYSES",
     "DECISIVE",
     "ISOLATIONS",
-    "MOST_STACK",
     "JudgeSettings",
     "Limits",
     "judge_settings",
     "limits_for",
     "refuse_impossible",
-    "stack_bytes",
 ]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
@@ -38,15 +36,6 @@ TESTS_AT_ONCE = 10
 """Tests that limits without a limit of the task are for: a hundred take longer, and one that never ends should not get the time of all."""
 LEAST_MEMORY = 256 * 2**20
 """Smallest memory limit that a task can set, bytes."""
-
-
-MOST_STACK = 1 << 30
-"""Largest stack of a program's main thread, to which it may raise its own limit, bytes."""
-
-
-def stack_bytes(memory_bytes: int) -> int:
-    """Return the size of the main thread's stack under a memory limit: less than the limit, so that endless recursion overflows it."""
-    return min(memory_bytes // 4 * 3, MOST_STACK)
 
 
 @dataclass(frozen=True, slots=True)

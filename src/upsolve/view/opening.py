@@ -9,9 +9,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from upsolve.archive.cells import CSV, DATABASES
-from upsolve.archive.ingest import ingest
-from upsolve.archive.packed import ends_with
 from upsolve.archive.places import place_of
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive, open_archive, open_filled
@@ -19,8 +16,11 @@ from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
+from upsolve.importers.ingest import ingest
+from upsolve.importers.packed import ends_with
+from upsolve.importers.tables.cells import CSV, DATABASES
 from upsolve.plugins import names
-from upsolve.train.drawn import FOLDER
+from upsolve.train.data.drawn import FOLDER
 from upsolve.types import Attempt, Task, Turn
 from upsolve.view.answers import Answers
 from upsolve.view.drawn import Recorded
@@ -164,9 +164,9 @@ def log_prober(
     import torch
 
     from upsolve.policy.model import load_model
-    from upsolve.train.encode import EncodedAttempt, EncodedGroup
-    from upsolve.train.pack import plan_steps
-    from upsolve.train.reference_scorer import padded_scores
+    from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+    from upsolve.train.data.pack import plan_steps
+    from upsolve.train.update.reference_scorer import padded_scores
 
     policy, codec = load_model(model.name).eval(), load_codec()
 

@@ -10,8 +10,8 @@ import numpy as np
 from upsolve.archive.turns import earlier_turns
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.reward.judged import group_of
-from upsolve.train.drawn import attempt_key
-from upsolve.train.groups import TrainGroup
+from upsolve.train.data.drawn import attempt_key
+from upsolve.train.data.groups import TrainGroup
 from upsolve.types import Attempt, Group, Task, Turn
 from upsolve.view.drawn import Drawn, Recorded
 
@@ -79,7 +79,7 @@ class RunScores:
     def of_task(self, group: Group, places: list[int]) -> TaskScores:
         """Return rewards and advantages of the attempts at a task."""
         from upsolve.reward.formula import reward
-        from upsolve.train.groups import with_advantages
+        from upsolve.train.data.groups import with_advantages
 
         scored, whole = reward(group, self.reward), None
         if len(scored.rewards_G):
@@ -140,7 +140,7 @@ class RunScores:
         """Return rewards and advantages of the tokens of a rewarded attempt, as training assigns them."""
         from upsolve.reward.credit import token_rewards
         from upsolve.reward.judged import Judged
-        from upsolve.train.encode import EncodedAttempt, Encoding, with_credit
+        from upsolve.train.data.encode import EncodedAttempt, Encoding, with_credit
 
         item, codec, drawn = scored.item, loaded(self.load_codec), scored.drawn
         attempt, verdict = item.group.attempts[index], item.group.verdicts[index]

@@ -1,7 +1,7 @@
 """Write the programs in capitals."""
 
-from upsolve.export.columns import TEXT
-from upsolve.export.record import Column, Export
+from upsolve.exports.columns import TEXT
+from upsolve.exports.record import Column, Export
 
 
 def rows(group, _place):

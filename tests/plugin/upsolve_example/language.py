@@ -1,6 +1,6 @@
 """The shell that every Debian has."""
 
-from upsolve.verify.languages import Language
+from upsolve.languages import Language
 
 POSIX = Language(
     "posix",

@@ -1,7 +1,7 @@
 """Read lines `name|a b|result|language|program`: a task that adds, and an attempt at it."""
 
-from upsolve.archive.rows import BadRow
-from upsolve.archive.source import Option, Source
+from upsolve.importers.rows import BadRow
+from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Task, TestCase, TestKind
 
 

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from upsolve.languages import languages
 from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source
-from upsolve.verify.languages import languages
 
 __all__ = ["complexity"]
 

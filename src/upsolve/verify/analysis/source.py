@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import JudgeError
+from upsolve.languages import PYTHON
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.languages import PYTHON
 
 __all__ = ["Source", "column_of", "in_folder", "rows_of", "source_of"]
 

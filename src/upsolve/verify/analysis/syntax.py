@@ -9,9 +9,9 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.extras import needs_extras
+from upsolve.languages import languages
 from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source, column_of
-from upsolve.verify.languages import languages
 
 __all__ = ["parse", "syntax"]
 

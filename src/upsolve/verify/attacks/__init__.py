@@ -16,7 +16,7 @@ from os import getpid
 from pathlib import Path
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.languages import languages
+from upsolve.languages import languages
 from upsolve.verify.limits import Limits
 
 __all__ = [

@@ -6,9 +6,9 @@ from typing import Any
 
 from upsolve.checkers import CALLS, CheckerProgram, program_of
 from upsolve.errors import JudgeError
+from upsolve.languages import Language, language
 from upsolve.types import Task, content_id
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, command_job, encode_text
-from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit

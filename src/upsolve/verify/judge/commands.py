@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from upsolve.verify.languages import SYSTEM_PATH, Language
-from upsolve.verify.limits import MOST_STACK, JudgeSettings, stack_bytes
+from upsolve.languages import MOST_STACK, SYSTEM_PATH, Language, stack_bytes
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.folders import PACKAGES
 from upsolve.verify.sandbox.process import Job
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from upsolve.archive.integers import with_short_integers
+from upsolve.verify.integers import with_short_integers
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.sandbox.values import Opaque, value_of
 

@@ -4,11 +4,11 @@ import ast
 import sys
 from dataclasses import replace
 
-from upsolve.archive.contest import Imports, with_imports
+from upsolve.languages.packages import missing_packages
 from upsolve.types import Task
+from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.packages import missing_packages
 
 __all__ = ["absent_packages", "as_judged"]
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
+from upsolve.languages import PYTHON, language
+from upsolve.languages.packages import missing_packages, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, tolerance_of
@@ -28,13 +30,11 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
+from upsolve.verify.judge.simulations import parsed, run_simulation, simulates
 from upsolve.verify.judge.tested import called_names, is_direct_call, literal_call, required_names, variables_read
-from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
-from upsolve.verify.sandbox.packages import missing_packages, profile_of
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
-from upsolve.verify.simulators.plan import parsed, run_simulation, simulates
 
 __all__ = ["judge", "judge_all"]
 

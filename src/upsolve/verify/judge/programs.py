@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from upsolve.errors import JudgeError
+from upsolve.languages import Language, language
+from upsolve.languages.packages import profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.changes import OF_OLDER
 from upsolve.verify.judge.checking import checked
@@ -21,9 +23,7 @@ from upsolve.verify.judge.outcomes import (
     unscored,
     verdict,
 )
-from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 

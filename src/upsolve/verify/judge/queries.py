@@ -5,6 +5,8 @@ from dataclasses import replace
 from math import isinf
 from typing import Any
 
+from upsolve.languages import ENGINES, Language, language
+from upsolve.languages.packages import profile_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
@@ -20,9 +22,7 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan
 from upsolve.verify.judge.rows import rows_of
-from upsolve.verify.languages import ENGINES, Language, language
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 

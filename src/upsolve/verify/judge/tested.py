@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from upsolve.archive.integers import with_short_integers
 from upsolve.types import Task, TestKind
+from upsolve.verify.integers import with_short_integers
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
 from upsolve.verify.sandbox.values import QUESTIONS

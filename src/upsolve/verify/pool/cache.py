@@ -11,15 +11,15 @@ from pathlib import Path
 from platform import python_version
 
 from upsolve.checkers import is_program, program_of
+from upsolve.languages import ENGINES, PYTHON, languages
+from upsolve.languages.packages import packages_folder
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.changes import changes_since
 from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import ELAPSED, JUDGE
-from upsolve.verify.languages import ENGINES, PYTHON, languages
 from upsolve.verify.limits import DECISIVE, JudgeSettings, limits_for
-from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from upsolve.checkers import is_program
 from upsolve.errors import ConfigError
+from upsolve.languages import PYTHON, language
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
-from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.cluster import RayWorker, ray_slots

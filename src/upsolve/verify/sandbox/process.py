@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import JudgeError
+from upsolve.languages.packages import packages_folder, prepared_folder, required_by, runs_programs
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
-from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by, runs_programs
 from upsolve.verify.sandbox.waits import CoreWaits
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from upsolve.languages import PYTHON, language
 from upsolve.verify.judge.commands import COMPILE_SECONDS, encode_text
-from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.runner import Exit
 from upsolve.verify.service.run_code import Program, ProgramResult

@@ -1,0 +1,212 @@
+"""Export an archive: a folder with a card, or a file."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from upsolve import __version__
+from upsolve.archive.places import local_place
+from upsolve.archive.records import stored_records
+from upsolve.archive.schema import TABLES
+from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.store import Archive
+from upsolve.config import PromptConfig, Recipe, load_recipe
+from upsolve.errors import ArchiveError, ConfigError
+from upsolve.exports.card import Card, card_text, judges_of, licences_of
+from upsolve.exports.columns import COMPLETION, Content
+from upsolve.exports.forming import Items, Part, Stages, check_format, items_of, parts_of, stages_of
+from upsolve.exports.record import Export, Place
+from upsolve.exports.writing import rows_of, write_rows
+from upsolve.files import write_text
+from upsolve.importers.source import parse_options
+from upsolve.plugins import find, spelled
+
+__all__ = ["Exported", "export_archive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Result of an export."""
+
+    path: Path
+    """The file or folder."""
+    rows: Mapping[str, int]
+    """Rows by split."""
+    left_out: Mapping[str, int]
+    """Attempts and tasks in no row, by reason."""
+
+    def text(self) -> str:
+        """Return the counts as lines of text."""
+        lines = [f"{count:,} rows{f' of {split}' if split else ''}: {self.path}" for split, count in self.rows.items()]
+        return "\n".join([*lines, *(f"left out: {count:,} {reason}" for reason, count in Counter(self.left_out).most_common())])
+
+
+def export_archive(
+    archive: Archive,
+    out: str | Path,
+    format: str | Export = "jsonl",  # noqa: A002  the word that users say
+    *,
+    recipe: Recipe | None = None,
+    split: str = "",
+    epoch: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    command: str = "",
+) -> Exported:
+    """Write an archive in the format of another tool (docs/exports.md).
+
+    Args:
+        archive: what to export.
+        out: a new folder or, for a format that is one file, the file, which is replaced if it exists.
+        format: name of a format, ``package.module:attribute``, or the record itself.
+        recipe: splits, authors, judge, rewards, selection, advantages and pairs; None: all tasks in one split, with the rewards and
+            advantages of the format's default recipe.
+        split: only ``train``, ``dev`` or ``test``; empty: all.
+        epoch: groups or pairs as training samples them in this epoch, from 0; None: one group of all attempts for each task.
+        options: options of the format.
+        command: command for the card; empty: made in Python.
+
+    Raises:
+        ConfigError: no such format, option or split, a recipe that the format cannot use, or nothing to export.
+        ArchiveError: the folder is not empty or a URL, or a file cannot be written.
+    """
+    name, record, values = format_of(format, options or {})
+    values = completed(record, values, recipe)
+    stages = stages_of(recipe or load_recipe(record.recipe))
+    check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
+    work = Work(local_place(out), name, record, options=values, prompt=recipe.model.prompt if recipe else PromptConfig())
+    if record.unit == "record":
+        work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
+        return work.exported()
+    parts = parts_of(archive, recipe and recipe.data, split, formed=record.unit in ("group", "pair"))
+    items = ((part.split, items_of(part, record, stages, epoch=epoch)) for part in parts)
+    if record.output == "file":
+        work.write_file(chain.from_iterable(found.items for _, found in items))
+        return work.exported()
+    work.write_folder(items)
+    settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
+    card = work.card(parts, archive=archive_name(archive), made={"command": command, "recipe": settings})
+    write_text(work.path / "README.md", card_text(card))
+    return work.exported()
+
+
+def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Export, dict[str, Any]]:
+    """Return the name, the record and the parsed options of a format.
+
+    Raises:
+        ConfigError: no such format or option, or a value has another type.
+    """
+    try:
+        record: Export = find("export", name.replace(".py:", ":") if isinstance(name, str) else name)
+        label = spelled("export", name)
+        return label, record, parse_options(f"format {label}", record.options, options)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def completed(record: Export, values: dict[str, Any], recipe: Recipe | None) -> dict[str, Any]:
+    """Return the options of a format, with what completions hold in the recipe (``model.completion``) if the user does not say it."""
+    if recipe is None or COMPLETION not in record.options:
+        return values
+    return {COMPLETION.name: Content(recipe.model.completion), **values}
+
+
+def archive_name(archive: Archive) -> str:
+    """Return the name of an archive of the package, or of its folder."""
+    return next((name for name, folder in SHIPPED.items() if folder == archive.path), archive.path.resolve().name)
+
+
+def card_recipe(record: Export, stages: Stages, prompt: PromptConfig, *, given: bool) -> str:
+    """Return the part of a recipe that decided an export, as YAML; empty if none did."""
+    read = ["data"] if given else []
+    if record.unit in ("group", "pair"):
+        read += ["reward", "select", "advantage"]
+    settings: dict[str, Any] = {"name": stages.name, **{key: getattr(stages, key).model_dump(mode="json") for key in read}}
+    if record.unit == "pair":
+        settings["objective"] = {"preference": {"pairs": stages.pairs}}
+    if prompt != PromptConfig():
+        settings["model"] = {"prompt": prompt.model_dump(mode="json", exclude_defaults=True)}
+    return yaml.safe_dump(settings, sort_keys=False) if read else ""
+
+
+class Work:
+    """An export in progress: files, rows by split, and what was left out."""
+
+    def __init__(self, path: Path, name: str, record: Export, *, options: Mapping[str, Any], prompt: PromptConfig) -> None:
+        """Check the path.
+
+        Raises:
+            ArchiveError: the folder is not empty, or the file is a folder.
+        """
+        self.path, self.name, self.record, self.options, self.prompt = path, name, record, options, prompt
+        self.rows, self.files = dict[str, int](), dict[str, str]()
+        self.left_out, self.flagged = Counter[str](), Counter[str]()
+        self.columns = record.columns(**options)
+        if record.output == "file" and path.is_dir():
+            raise ArchiveError(f"{path}: is a folder; the format {name} is one file, such as {path / 'out.jsonl'}")
+        if record.output != "file" and path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise ArchiveError(f"{path}: exists; the format {name} is a folder with a card: export into a new folder")
+
+    def write_file(self, items: Iterable[Any]) -> None:
+        """Write the only file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows[""] = self.write(self.path, items, "")
+        self.check_rows()
+
+    def write_folder(self, parts: Iterable[tuple[str, Items]]) -> None:
+        """Write a file for each split that has rows."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for split, items in parts:
+            file = self.path / f"{split}.{self.record.output}"
+            self.rows[split] = self.write(file, items.items, split)
+            self.left_out += items.left_out
+            self.flagged += items.flagged
+            if self.rows[split]:
+                self.files[split] = file.name
+            else:
+                file.unlink()
+        self.check_rows()
+
+    def write(self, file: Path, items: Iterable[Any], split: str) -> int:
+        """Write the rows of items, and return their number."""
+        rows = rows_of(self.record, items, Place(split, 0, self.prompt), options=self.options, left_out=self.left_out)
+        return write_rows(file, rows, self.columns if self.record.output == "parquet" else None)
+
+    def check_rows(self) -> None:
+        """Refuse an export without a row, and remove what it left.
+
+        Raises:
+            ConfigError: says what was left out.
+        """
+        if any(self.rows.values()):
+            return
+        self.path.unlink() if self.record.output == "file" else self.path.rmdir()
+        reasons = "; ".join(f"{count} {reason}" for reason, count in self.left_out.most_common(3)) or "the archive has none"
+        raise ConfigError(f"{self.path}: nothing to export in the format {self.name}: {reasons}")
+
+    def card(self, parts: Sequence[Part], *, archive: str, made: Mapping[str, str]) -> Card:
+        """Return the content of the card; ``made`` has the command and the recipe."""
+        return Card(
+            title=self.path.name,
+            archive=archive,
+            name=self.name,
+            help=self.record.help,
+            files=self.files,
+            rows=self.rows,
+            tasks={part.split: len(part.tasks) for part in parts},
+            columns=self.columns,
+            left_out=self.left_out,
+            flagged=self.flagged,
+            licences=licences_of(parts, attempts=self.record.unit != "task"),
+            judges={} if self.record.unit == "task" else judges_of(parts),
+            version=__version__,
+            **made,
+        )
+
+    def exported(self) -> Exported:
+        """Return the result."""
+        return Exported(self.path, self.rows, self.left_out)

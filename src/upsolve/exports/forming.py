@@ -1,0 +1,188 @@
+"""Archive -> the items of a format: records, tasks, attempts, groups or pairs, by split, with the rewards and advantages of a recipe."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from upsolve.archive.groups import Lazy
+from upsolve.archive.split import report_languages, split_archive
+from upsolve.archive.store import Archive
+from upsolve.config import AdvantageConfig, DataConfig, Recipe, RewardConfig, SelectConfig, VerifyConfig
+from upsolve.errors import ConfigError
+from upsolve.exports.record import Export
+from upsolve.reward.formula import Rewarded
+from upsolve.reward.selection import choose
+from upsolve.train.data.groups import (
+    Formed,
+    TrainGroup,
+    decided_by_outcome,
+    draw_groups,
+    drawn_first,
+    rewards_of,
+    select,
+    whole_groups,
+    with_advantages,
+)
+from upsolve.train.data.pairs import draw_pairs
+from upsolve.types import Group, Task
+
+__all__ = ["Items", "Part", "Stages", "check_format", "items_of", "parts_of", "stages_of"]
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of a recipe that an export reads."""
+
+    name: str
+    """Name of the recipe."""
+    data: DataConfig
+    """Splits, authors, judge; size and number of groups, number of pairs."""
+    reward: RewardConfig
+    """Rewards."""
+    select: SelectConfig
+    """Groups and attempts to keep, weights, order."""
+    advantage: AdvantageConfig
+    """Estimator."""
+    pairs: str
+    """Kind of pairs (``objective.preference.pairs``)."""
+    verify: VerifyConfig
+    """Limits for references, if the rewards need their times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A split of an archive."""
+
+    split: str
+    """``train``, ``dev`` or ``test``."""
+    tasks: Sequence[Task]
+    """All tasks of the split."""
+    groups: Sequence[Group]
+    """Those with attempts, judged or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What the rows of a split are made of."""
+
+    items: Iterable[Any]
+    """Items of the format's unit (``Export.unit``), in the order of the rows."""
+    left_out: Counter[str]
+    """Attempts and tasks that are in no item, by reason; complete once all items are read."""
+    flagged: Counter[str]
+    """Attempts that are truncated or that a detector flags, by name, and replaced verdicts of a control."""
+
+
+def stages_of(recipe: Recipe) -> Stages:
+    """Return the stages that an export reads."""
+    pairs = recipe.objective.preference.pairs
+    return Stages(recipe.name, recipe.data, recipe.reward, recipe.select, recipe.advantage, pairs, recipe.verify)
+
+
+def check_format(record: Export, stages: Stages, *, given: bool, split: str, epoch: int | None) -> None:
+    """Refuse settings that a format does not read.
+
+    Raises:
+        ConfigError: names the setting and the fix.
+    """
+    formed = record.unit in ("group", "pair")
+    if record.unit == "record" and (given or split):
+        raise ConfigError("--as: this format holds the whole archive: leave out --recipe, --set and --split")
+    if split and (split not in SPLITS or not given):
+        raise ConfigError(
+            f"--split {split}: one of {', '.join(SPLITS)}, with a --recipe whose `data` section splits the archive"
+        )
+    if epoch is not None and not formed:
+        raise ConfigError("--epoch samples groups or pairs, and this format has neither: leave it out")
+    if record.unit == "pair" and stages.data.turns:
+        raise ConfigError(
+            "data.turns: a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
+        )
+    if formed and stages.select.reads_start:
+        raise ConfigError(
+            "select: start_logp and start_min_logp need the model that training starts from: leave them out of an export"
+        )
+    if record.unit == "group" and stages.advantage.needs_values:
+        raise ConfigError(
+            f"advantage.kind: {stages.advantage.kind} computes advantages from a value head in training: choose another recipe"
+        )
+
+
+def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
+    """Return the splits of an archive, or one of them.
+
+    Args:
+        archive: the archive.
+        data: how to split, whose attempts to take, and whose verdicts; None: everything in ``train``.
+        split: name of the only split to return; empty: all.
+        formed: for groups or pairs: with the probability that each label is right, and only attempts in the language of the prompt.
+    """
+    if data is None:
+        groups = archive.groups(labels=formed)
+        if formed:
+            report_languages(archive, "")
+            groups = Lazy(groups, lambda group: select(group, DataConfig()))
+        return [Part("train", archive.tasks(), groups)]
+    found, chosen = split_archive(archive, data, labels=formed), data
+    return [
+        Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, chosen)))
+        for name in SPLITS
+        if split in ("", name)
+    ]
+
+
+def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -> Items:
+    """Return the items of a split for a format of tasks, attempts, groups or pairs.
+
+    Groups and pairs have the rewards, the selection and the advantages of a recipe, computed by the functions that training uses.
+
+    Args:
+        part: the split.
+        record: says which items the format takes.
+        stages: rewards, selection, advantages, kind and number of pairs.
+        epoch: groups as training samples them in this epoch; None: one group of all attempts for each task. Pairs are always sampled,
+            by default as in epoch 0.
+    """
+    if record.unit == "task":
+        return Items(part.tasks, Counter(), Counter())
+    if record.unit == "attempts":
+        return Items(part.groups, Counter(), Counter())
+    groups = part.groups
+    if record.unit == "group" and epoch is not None and decided_by_outcome(stages.reward, stages.select, stages.data):
+        groups = drawn_first(groups, stages.data, epoch=epoch)
+    rewarded = rewards_of(groups, stages.reward, stages.verify)
+    if record.unit == "group" and epoch is None and not stages.select.is_on:
+        left_out, flagged = Counter[str](), Counter[str]()
+        return Items(one_by_one(rewarded, stages, left_out, flagged), left_out, flagged)
+    pairs = record.unit == "pair"
+    formed = form_groups(rewarded, stages, epoch=epoch, pairs=pairs)
+    items = [with_advantages(item, stages.advantage, seed=stages.data.seed, pair=pairs) for item in formed.groups]
+    return Items(items, formed.left_out, formed.flagged)
+
+
+def one_by_one(
+    rewarded: Iterable[Rewarded], stages: Stages, left_out: Counter[str], flagged: Counter[str]
+) -> Iterator[TrainGroup]:
+    """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
+    for item in rewarded:
+        formed = whole_groups([item])
+        left_out.update(formed.left_out)
+        flagged.update(formed.flagged)
+        yield from (with_advantages(one, stages.advantage, seed=stages.data.seed) for one in formed.groups)
+
+
+def form_groups(rewarded: Sequence[Rewarded], stages: Stages, *, epoch: int | None, pairs: bool) -> Formed:
+    """Return selected groups, or pairs."""
+    data, number = stages.data, epoch or 0
+    chosen = choose(rewarded, stages.select, number=number, seed=data.seed)
+    if pairs:
+        formed = draw_pairs(chosen.rewarded, data, stages.pairs, epoch=number)
+    elif epoch is None:
+        formed = whole_groups(chosen.rewarded)
+    else:
+        imitates, ordered = stages.advantage.record.selects, bool(stages.select.order)
+        formed = draw_groups(chosen.rewarded, data, imitates=imitates, epoch=number, in_order=ordered)
+    return replace(formed, left_out=formed.left_out + chosen.left_out)

@@ -1,0 +1,1 @@
+"""Importers: files of other tools and sites -> records of an archive."""

@@ -1,0 +1,1 @@
+"""Importers of benchmarks and data sets of functions, queries and repositories."""

@@ -1,0 +1,281 @@
+"""Importer for HumanEval+ and MBPP+ of EvalPlus (2305.01210): its JSON lines, or the files of the Hub.
+
+EvalPlus's files hold inputs only; the expected values are those of its reference program, which runs in the sandbox.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from upsolve.importers.benchmarks.humaneval import INSTRUCTION
+from upsolve.importers.problems.problems import extra_of, literal
+from upsolve.importers.rows import BadRow, Row, build_each, data_files, json_lines, rows_of_file
+from upsolve.importers.source import SHARE_BYTES, Option, Source, Unit
+from upsolve.types import Task, TestCase, TestKind
+from upsolve.verify.judge.references import expected_values
+
+__all__ = ["ORACLES", "SOURCE", "read"]
+
+ANY_ORDER = (
+    "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum intersection_array find_dissimilar Diff"
+)
+"""Functions of MBPP+ whose lists may be in any order."""
+SURFACE = "round(inputs[0] ** 2 + 2 * inputs[0] * ((inputs[0] / 2) ** 2 + inputs[1] ** 2) ** 0.5)"
+DIGITS = "sum(abs(int(a) - int(b)) for a, b in zip(*(str(value).zfill(max(len(str(v)) for v in inputs)) for value in inputs)))"
+ORACLES = {
+    **dict.fromkeys(ANY_ORDER.split(), "set(got) == set(expected)"),
+    "are_equivalent": "True",
+    "sum_div": "got in (expected, 0)",
+    "surface_Area": f"got in (expected, {SURFACE})",
+    "digit_distance_nums": f"got in (expected, {DIGITS})",
+    "find_zero": "abs(sum(factor * got**power for power, factor in enumerate(inputs[0]))) <= 1e-4",
+}
+"""Functions of EvalPlus with several correct values -> condition on ``got``, ``expected`` and ``inputs``, as its evaluation accepts them."""
+RTOL = "1e-7"
+"""Relative tolerance of EvalPlus, in addition to the task's absolute one: 1e-07 in its evaluation."""
+FOUND = "expected == (got if isinstance(got, bool) else got is not None)"
+"""Condition where the reference returns objects, such as matches: only whether there is one is compared."""
+Kinds = dict[tuple[int, int], set[type]]
+"""Position of an argument and depth in it -> types found there."""
+TAKEN = {"task_id", "prompt", "entry_point", "canonical_solution", "code", "base_input", "plus_input", "test"}
+
+
+TASKS = 10
+"""Tasks of a unit, whose references are not run again after an interruption."""
+
+
+def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterator[Row]:
+    """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is set aside.
+
+    Args:
+        path: a folder or file of rows.
+        prompts: HumanEval.jsonl or .jsonl.gz; early files of HumanEval+ have no prompts, and their inputs in files ``*Inputs.jsonl``.
+        only: numbers of the rows of a file that are read, from 1 (``split``); None for all.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    known = [row for _, row in json_lines(Path(prompts)) if isinstance(row, dict)] if prompts else []
+    for file in files_of(path):
+        rows = completed(file, known)
+        some = rows if only is None else islice(rows, only.start - 1, only.stop - 1)
+        yield from build_each(file, some, lambda row: [task_of(row)])
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of tasks: the file itself, or those of a folder."""
+    return [file for file in data_files(path) if "Inputs" not in file.name]
+
+
+def split(path: Path, **_options: Any) -> list[Unit]:
+    """Return units of consecutive rows of a file."""
+    return [
+        Unit(file, {"only": range(start, start + TASKS)}, SHARE_BYTES)
+        for file in files_of(path)
+        for start in range(1, sum(1 for _ in rows_of_file(file)) + 1, TASKS)
+    ]
+
+
+def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield the rows of a file; those of an early HumanEval+ with prompt and inputs, which belong to them by their number."""
+    beside = file.with_name(f"{file.name.partition('.')[0]}Inputs.jsonl")
+    rows = json_lines(beside) if beside.is_file() else ()
+    inputs = {str(row["task_id"]).strip("'"): row["inputs"] for _, row in rows if isinstance(row, dict)}
+    for number, row in rows_of_file(file):
+        if isinstance(row, BadRow) or "reference" not in row:
+            yield number, row
+        elif number > len(prompts):
+            yield number, BadRow(str(file), number, "has no prompt; name HumanEval.jsonl with --prompts", str(row)[:500])
+        else:
+            about = {key: prompts[number - 1][key] for key in ("task_id", "prompt", "entry_point")}
+            plus = inputs.get(f"HumanEval_{number - 1}", [])
+            rest = {key: value for key, value in row.items() if key != "reference"}
+            yield number, {**rest, **about, "canonical_solution": row["reference"], "plus_input": plus}
+
+
+def task_of(row: Mapping[str, Any]) -> Task:
+    """Return the task of a row.
+
+    Raises:
+        ValueError: the reference fails, or gives no value.
+    """
+    name = str(row["task_id"]).lower()
+    name = name if "/" in name else f"mbpp/{name}"
+    prompt, entry_point = str(row.get("prompt") or ""), str(row.get("entry_point") or called_in(str(row.get("test") or "")))
+    human = name.startswith("humaneval")
+    reference = (
+        f"{prompt}{row['canonical_solution']}" if human else str(row.get("canonical_solution") or row["code"]).strip() + "\n"
+    )
+    calls, values, shown = cases_of(row, entry_point)
+    values = values_of(reference, calls) if values is None else values
+    tests, setup = tests_of(entry_point, calls, values, 0 if human else shown)
+    if setup:
+        accepted = values_of(f"{reference}\n{setup}", [test.input for test in tests])
+        tests = tuple(test for test, value in zip(tests, accepted, strict=True) if value == "True")
+    atol = float(row.get("atol") or 0) or (1e-6 if any(has_float(test.expected) for test in tests) else 0)
+    left_out = len(calls) - len(tests)
+    rest = {key: value for key, value in row.items() if key not in TAKEN}
+    return Task(
+        task_id=f"evalplus/{name}",
+        prompt=f"{INSTRUCTION}{prompt.rstrip()}" if human else statement_of(prompt),
+        tests=tests,
+        entry_point=entry_point,
+        source="evalplus",
+        reference=reference,
+        setup=setup,
+        compare=f"floats:{atol:g}:{RTOL}" if atol else "lines",
+        official=True,
+        extra=extra_of({**rest, "split": "test", "inputs_left_out": left_out})
+        if left_out
+        else extra_of({**rest, "split": "test"}),
+    )
+
+
+def values_of(reference: str, calls: Sequence[str]) -> list[str | None]:
+    """Return the values of calls of a reference, which runs in the sandbox (``upsolve.verify.judge.references``)."""
+    return expected_values(reference, calls)
+
+
+def statement_of(prompt: str) -> str:
+    """Return the statement of MBPP+, which is written as a docstring."""
+    try:
+        return str(ast.literal_eval(prompt.strip())).strip()
+    except (ValueError, SyntaxError):
+        return prompt.strip()
+
+
+def called_in(test: str) -> str:
+    """Return the function that the tests of the Hub call: ``assertion(f(*inp), exp, 0)``; empty if there is none."""
+    match = re.search(r"\bassertion\((\w+)\(\*inp\)", test)
+    return match[1] if match else ""
+
+
+def cases_of(row: Mapping[str, Any], entry_point: str) -> tuple[list[str], list[str | None] | None, int]:
+    """Return the calls, their values if the row has them, and how many calls are those of the original set."""
+    if "base_input" in row:
+        base = list(row["base_input"])
+        inputs = restore_types([*base, *(row.get("plus_input") or ())], str(row.get("assertion") or ""), entry_point)
+        values: list[str | None] | None = None
+    else:
+        parts = assigned(str(row["test"]))
+        base, inputs = list(row.get("test_list") or ()), parts["inputs"]
+        values = [literal(value) for value in parts["results"]] if "results" in parts else None
+    calls = [call_of(entry_point, arguments) for arguments in inputs]
+    return calls, values, len(base)
+
+
+def call_of(name: str, arguments: Sequence[Any]) -> str:
+    """Return a call as Python; a call of nothing, which fails, if an argument has no literal (inf, nan)."""
+    try:
+        return f"{name}({', '.join(map(literal, arguments))})"
+    except (ValueError, SyntaxError):
+        return "None()"
+
+
+def assigned(source: str) -> dict[str, Any]:
+    """Return the names to which a program assigns literals, at any depth, with their values."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except (ValueError, TypeError):
+                continue
+    return found
+
+
+def has_float(text: str) -> bool:
+    """Return whether a literal contains a float."""
+    return any(
+        isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(ast.parse(text, mode="eval"))
+    )
+
+
+def tests_of(name: str, calls: Sequence[str], values: Sequence[str | None], shown: int) -> tuple[tuple[TestCase, ...], str]:
+    """Return tests and setup; inputs on which the reference fails are left out, the first ``shown`` tests are visible.
+
+    Raises:
+        ValueError: no test is left.
+    """
+    known = {value for value in values if value is not None}
+    opaque = "..." in known and known <= {"...", "None", "True", "False"}
+    condition = FOUND if opaque else ORACLES.get(name, "")
+    tests: list[TestCase] = []
+    for index, (call, value) in enumerate(zip(calls, values, strict=True)):
+        if value is None or (value == "..." and not opaque):
+            continue
+        if not condition:
+            tests.append(TestCase(TestKind.CALL, call, value, index >= shown))
+            continue
+        expected = repr(value != "None") if opaque and value not in ("True", "False") else value
+        arguments = call[len(name) + 1 : -1]
+        tests.append(TestCase(TestKind.CALL, f"accepts({call}, {expected}, {arguments})", "True", index >= shown))
+    if not tests:
+        raise ValueError("the reference has a value for no input")
+    return tuple(tests), f"def accepts(got, expected, *inputs):\n    return {condition}\n" if condition else ""
+
+
+def restore_types(inputs: Sequence[Any], assertion: str, name: str) -> list[list[Any]]:
+    """Return inputs with the tuples, sets and complex numbers that JSON has lost.
+
+    MBPP's asserts show them: where all containers of an argument at a depth are tuples there, the lists of JSON are tuples, as are those
+    at greater depths than the asserts have; where an argument is a number there, text is a number.
+    """
+    kinds: Kinds = {}
+    try:
+        for node in ast.walk(ast.parse(assertion)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+                for position, argument in enumerate(node.args):
+                    note_kinds(ast.literal_eval(argument), position, 0, kinds)
+    except (ValueError, SyntaxError):
+        kinds = {}
+    return [[restore(value, (position, 0), kinds) for position, value in enumerate(arguments)] for arguments in inputs]
+
+
+def number(text: str) -> complex | str:
+    """Return the number that a text writes, or the text if it writes none."""
+    for kind in (float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def members(value: Any) -> list[Any]:
+    """Return the members of a container, the values of a dict; nothing of other values."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple | set) else []
+
+
+def note_kinds(value: Any, position: int, depth: int, kinds: Kinds) -> None:
+    """Add the types of a value and of its members to ``kinds``, by argument and depth."""
+    kinds.setdefault((position, depth), set()).add(type(value))
+    for item in members(value):
+        note_kinds(item, position, depth + 1, kinds)
+
+
+def restore(value: Any, place: tuple[int, int], kinds: Kinds, above: type = list) -> Any:
+    """Return a value of JSON with the types that the asserts have at its place; ``above``: kind of the containers around it."""
+    known, inside = kinds.get(place, set[type]()), (place[0], place[1] + 1)
+    if isinstance(value, str) and place[1] == 0 and known and known <= {int, float, complex}:
+        return number(value)
+    if isinstance(value, dict):
+        return {key: restore(item, inside, kinds, above) for key, item in value.items()}
+    if isinstance(value, list):
+        containers = known & {list, tuple, set}
+        kind = containers.pop() if len(containers) == 1 else list if containers else above
+        return kind(restore(item, inside, kinds, kind) for item in value)
+    return value
+
+
+SOURCE = Source(
+    read,
+    "HumanEvalPlus*.jsonl, MbppPlus*.jsonl, or the Hub's files (.parquet)",
+    (Option("prompts", str, "HumanEval.jsonl or .jsonl.gz, for early files of HumanEval+ without prompts"),),
+    split=split,
+)

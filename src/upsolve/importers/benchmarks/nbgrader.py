@@ -1,0 +1,280 @@
+"""Importer for courses of nbgrader: exercises of notebooks, students' programs, and the outcomes of the cells that graded them."""
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.benchmarks.asserts import names_bound, names_read
+from upsolve.importers.history.modules import outside
+from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.recogniser.code import sound_tests
+from upsolve.importers.recogniser.found import About
+from upsolve.importers.rows import Row, build_each, left_out
+from upsolve.importers.source import Source
+from upsolve.languages.packages import missing_packages
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+
+__all__ = ["SOURCE", "read"]
+
+JUDGE = "recorded:nbgrader"
+STAGES = ("autograded", "submitted")
+"""Folders with students' notebooks; one that was graded counts, the same as it was submitted does not."""
+GIVEN = ("source", "release")
+"""Folders with the instructor's notebooks: with solutions and hidden tests, and without."""
+MAGIC = re.compile(r"^\s*[%!?]", re.MULTILINE)
+SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?### END SOLUTION[^\n]*$", re.DOTALL | re.MULTILINE)
+MARK = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n", re.MULTILINE)
+HIDDEN = "### BEGIN HIDDEN TESTS"
+ORDER = (Status.FAILED, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.MEMORY_LIMIT, Status.UNSCORED, Status.PASSED)
+"""Outcomes of tests; the first of these is that of the attempt."""
+ENDS = {"AssertionError": Status.FAILED, "MemoryError": Status.MEMORY_LIMIT}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a notebook."""
+
+    code: bool
+    """Whether it is a cell of code."""
+    text: str
+    """Its text; lines of code for IPython alone (``%``, ``!``) are comments."""
+    grade_id: str
+    """nbgrader's name of the cell; empty for a cell that it does not manage."""
+    grade: bool
+    """Whether it gives points."""
+    solution: bool
+    """Whether students write it."""
+    ran: bool
+    """Whether it was executed."""
+    error: str
+    """Name of the exception with which it ended; empty if it ended without."""
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it grades other cells."""
+        return self.code and self.grade and not self.solution
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """A cell that students write, and the cells that grade it."""
+
+    at: int
+    """Number of the cell in its notebook."""
+    grade_id: str
+    """nbgrader's name of the cell."""
+    tests: tuple[Cell, ...]
+    """Cells that grade it; none if it is graded by hand."""
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield a task for each exercise in code of a course, and for each student an attempt with the outcome of its tests.
+
+    Args:
+        path: the folder of a course, with ``autograded/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb`` or the same in ``submitted``.
+
+    Raises:
+        SourceError: there are no such notebooks.
+    """
+    found: dict[tuple[str, str], dict[str, Path]] = {}
+    for stage in reversed(STAGES):
+        for file in sorted((path / stage).glob("*/*/*.ipynb")):
+            student, assignment = file.parts[-3:-1]
+            found.setdefault((assignment, file.name), {})[student] = file  # graded ones replace submitted ones
+    if not found:
+        raise SourceError(f"{path}: no {' or '.join(f'{stage}/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb' for stage in STAGES)} in it")
+    for (assignment, name), files in sorted(found.items()):
+        yield from notebook_rows(path, f"nbgrader/{assignment}/{name.removesuffix('.ipynb')}", files)
+
+
+def notebook_rows(course: Path, prefix: str, files: Mapping[str, Path]) -> Iterator[Row]:
+    """Yield the tasks of a notebook, and the attempts in each student's copy."""
+    assignment, name = Path(prefix).parts[1:]
+    given = {part: file for part in GIVEN if (file := course / part / assignment / f"{name}.ipynb").is_file()}
+    graded = [file for file in files.values() if file.parts[-4] == STAGES[0]]
+    # graded copies have hidden tests, and those that nbgrader wrote
+    candidates = [*graded, *given.values(), *files.values()]
+    model = next(filter(readable, candidates), candidates[0])
+    dropped = set[str]()
+    yield from build_each(model, [(0, {})], partial(tasks_of, model, given, prefix, [*files.values()], dropped))
+    for student, file in files.items():
+        yield from build_each(file, [(0, {})], partial(attempts_of, file, prefix, student, dropped))
+
+
+def tasks_of(
+    model: Path, given: Mapping[str, Path], prefix: str, copies: Sequence[Path], dropped: set[str], _row: Mapping[str, Any]
+) -> Iterator[Row]:
+    """Yield the task of each exercise of a notebook.
+
+    Args:
+        model: the notebook with the tests.
+        given: the instructor's notebooks, by the names of their folders.
+        prefix: beginning of the tasks' ids.
+        copies: students' notebooks: a package that one of them imports is required if it is installed here, so that none that a single student
+            tried keeps all others from being judged.
+        dropped: nbgrader's names of tests that cannot fail are added to it.
+    """
+    cells, known = cells_of(model), {part: readable(file) for part, file in given.items()}
+    imported = outside((program for file in copies for program, _, _ in programs_of(readable(file))), {})
+    installed = {*imported}.difference(missing_packages(imported))
+    for exercise in exercises_of(cells):
+        name = exercise.grade_id
+        places = {part: at for part, one in known.items() for at, cell in enumerate(one) if cell.grade_id == name}
+        texts = {part: known[part][at].text for part, at in places.items()}
+        part = next(iter(places), "")
+        before = known[part][: places[part]] if part else cells[: exercise.at]
+        solved = program_of(known["source"], places["source"], exercise.tests) if "source" in places else ""
+        tests = tuple(TestCase(TestKind.CODE, test.text, hidden=HIDDEN in test.text) for test in exercise.tests)
+        found = sound_tests(tests, About(lenient=True))
+        dropped |= {cell.grade_id for cell, test in zip(exercise.tests, tests, strict=True) if test not in found.tests}
+        yield from left_out(found.refused)
+        packages = outside([solved, *(test.text for test in exercise.tests)], {})
+        yield Task(
+            f"{prefix}/{name}",
+            statement(before, texts.get("release") or stub_of(texts.get("source", ""))),
+            found.tests,
+            source="nbgrader",
+            official=bool(found.tests),
+            reference=MARK.sub("", solved),
+            requires=tuple(sorted({*packages, *installed})),
+        )
+
+
+def stub_of(text: str) -> str:
+    """Return a cell of the instructor as students get it: where no solution is marked, all of it is."""
+    return SOLUTION.sub(r"\1# YOUR CODE HERE", text) if SOLUTION.search(text) or not text else "# YOUR CODE HERE"
+
+
+def statement(before: Sequence[Cell], stub: str) -> str:
+    """Return the text before an exercise, and the cell as students got it."""
+    text = "\n\n".join(cell.text.strip() for cell in before if not cell.code and not cell.solution)
+    return f"{text}\n\nWrite the code of this cell, and what it needs:\n\n```python\n{stub.strip()}\n```" if stub else text
+
+
+def attempts_of(file: Path, prefix: str, student: str, dropped: Collection[str], _row: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield an attempt at each exercise of a student's notebook, with a verdict; tests in ``dropped`` do not count."""
+    graded = file.parts[-4] == STAGES[0]
+    for program, exercise, tests in programs_of(cells_of(file)):
+        attempt = Attempt(f"{prefix}/{exercise}", program, author=student, extra=extra_of({"stage": file.parts[-4]}))
+        yield attempt
+        ends = [end_of(test) for test in tests if test.grade_id not in dropped] if graded else []
+        passed = ends.count(Status.PASSED)
+        status = min(ends, key=ORDER.index, default=Status.UNSCORED)
+        yield Verdict(attempt.attempt_id, status, passed=passed, total=len(ends), outcomes=tuple(ends), judge=JUDGE)
+
+
+def end_of(test: Cell) -> Status:
+    """Return the outcome of a cell that grades."""
+    if not test.ran:
+        return Status.UNSCORED
+    late = Status.TIMEOUT if "Timeout" in test.error else Status.RUNTIME_ERROR
+    return ENDS.get(test.error, late) if test.error else Status.PASSED
+
+
+def programs_of(cells: Sequence[Cell]) -> list[tuple[str, str, tuple[Cell, ...]]]:
+    """Return the program of each exercise of a notebook, nbgrader's name of the exercise, and its tests."""
+    found = exercises_of(cells)
+    return [(program_of(cells, exercise.at, exercise.tests), exercise.grade_id, exercise.tests) for exercise in found]
+
+
+def exercises_of(cells: Sequence[Cell]) -> list[Exercise]:
+    """Return the exercises in code of a notebook: each cell that students write, with the tests up to the next one."""
+    starts = [at for at, cell in enumerate(cells) if cell.solution]
+    ends = [*starts[1:], len(cells)] if starts else []
+    return [
+        Exercise(at, cells[at].grade_id, tuple(cell for cell in cells[at:end] if cell.is_test))
+        for at, end in zip(starts, ends, strict=True)
+        if cells[at].code
+    ]
+
+
+def program_of(cells: Sequence[Cell], at: int, tests: Sequence[Cell]) -> str:
+    """Return the code of an exercise: its cell, and the earlier cells that it or its tests need and that ended without an exception.
+
+    An earlier cell is needed if it binds or changes a name that a later part of the program reads.
+    """
+    needed = names_in([cells[at].text, *(test.text for test in tests)])
+    parts = [cells[at].text]
+    for cell in reversed(cells[:at]):
+        if cell.code and not cell.is_test and not cell.error and touches(cell.text, needed):
+            parts.insert(0, cell.text)
+            needed |= names_in([cell.text])
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def names_in(texts: Iterable[str]) -> set[str]:
+    """Return the names that are read in some texts."""
+    return {name for text in texts for name in names_read(text)}
+
+
+def touches(text: str, names: set[str]) -> bool:
+    """Return whether code binds one of these names, or changes what one refers to: ``x = 1``, ``x[0] = 1``, ``x.append(1)``, ``import *``."""
+    if {"*", *names} & names_bound(text):
+        return True
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    changed = [
+        part
+        for node in body
+        if not hasattr(node, "body")
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute | ast.Subscript)
+    ]
+    inside = [part for node in body if hasattr(node, "body") for part in ast.walk(node) if isinstance(part, ast.Name)]
+    bases = [part.value for part in changed if isinstance(part.ctx, ast.Store) or isinstance(part, ast.Attribute)]
+    stored = {part.id for part in inside if isinstance(part.ctx, ast.Store)}
+    return bool(names & ({base.id for base in bases if isinstance(base, ast.Name)} | stored))
+
+
+def readable(file: Path) -> list[Cell]:
+    """Return the cells of a notebook; none if it cannot be read, which is said where its attempts are."""
+    try:
+        return cells_of(file)
+    except ValueError:
+        return []
+
+
+def cells_of(file: Path) -> list[Cell]:
+    """Return the cells of a notebook.
+
+    Raises:
+        ValueError: it is no notebook of version 4, or not in Python 3.
+    """
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise ValueError("not a notebook of version 4")
+    about = notebook.get("metadata", {})
+    kernel, info = about.get("kernelspec", {}), about.get("language_info", {})
+    language = kernel.get("language", "python")
+    if language == "python" and (kernel.get("name") == "python2" or str(info.get("version", "")).startswith("2.")):
+        language = "Python 2"
+    if language != "python":
+        raise ValueError(f"the notebook is in {language}, not in Python 3")
+    return [cell_of(cell) for cell in notebook["cells"]]
+
+
+def cell_of(cell: Mapping[str, Any]) -> Cell:
+    """Return a cell from its JSON."""
+    known = cell.get("metadata", {}).get("nbgrader", {})
+    errors = [out.get("ename") or "Exception" for out in cell.get("outputs", ()) if out.get("output_type") == "error"]
+    text, code = "".join(cell["source"]), cell.get("cell_type") == "code"
+    if code:
+        text = (
+            re.sub("^", "# ", text, flags=re.MULTILINE)
+            if text.startswith("%%")
+            else MAGIC.sub(lambda found: f"# {found[0]}", text)
+        )
+    grade, solution = bool(known.get("grade")), bool(known.get("solution"))
+    ran = bool(errors) or cell.get("execution_count") is not None
+    return Cell(code, text, known.get("grade_id", ""), grade, solution, ran, errors[0] if errors else "")
+
+
+SOURCE = Source(read, "the folder of a course", max_rejected=1.0)

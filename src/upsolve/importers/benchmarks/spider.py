@@ -1,0 +1,213 @@
+"""Questions and SQL queries in the layout of Spider (1809.08887) and BIRD (2305.03111), each with its SQLite databases.
+
+train_spider.json, train_others.json, train.json, dev.json, test.json      here or in a folder here
+database/<db_id>/*.sqlite, dev_databases/<db_id>/*.sqlite ...              every file is one test (2010.02840 has several each)
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.rows import Row, build_each
+from upsolve.importers.source import SHARE_BYTES, Option, Source, Unit
+from upsolve.types import Task, TestCase, TestKind
+from upsolve.verify.judge.queries import expected_rows
+
+__all__ = ["SOURCE", "read"]
+
+FILES = {"train_spider": "train", "train_others": "train", "train": "train", "dev": "dev", "test": "test"}
+"""Names of question files -> the split. Without a test file, dev is the test split: then it is what results are reported on."""
+MAX_KB, MAX_DATABASES = 100, 8
+NESTED = re.compile(r"\([^()]*\)|'(?:[^']|'')*'|\"[^\"]*\"")
+ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The databases of one schema, as scripts."""
+
+    schema: str
+    """Its CREATE statements, as a prompt shows them."""
+    scripts: tuple[str, ...]
+    """One SQL script a database."""
+
+
+QUESTIONS = 50
+"""Questions of a unit, whose queries are not run again after an interruption."""
+
+
+def read(
+    path: Path,
+    *,
+    max_kb: int = MAX_KB,
+    max_databases: int = MAX_DATABASES,
+    only: tuple[str, range] | None = None,
+) -> Iterator[Row]:
+    """Yield a task for each question: its reference is the recorded query, whose rows are expected.
+
+    A question is set aside where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
+    query fails, is more than a read, takes too long or gives too many rows for the judge.
+
+    Args:
+        path: the folder.
+        max_kb: largest size of a database's script, kilobytes.
+        max_databases: most databases of a schema.
+        only: a file, and the numbers of its questions that are read, from 1 (``split``); None for all.
+
+    Raises:
+        SourceError: there is no question file, or one cannot be read.
+    """
+    files = question_files(path)
+    tested = any(file.stem == "test" for file in files)
+    databases_by_name: dict[str, list[Path]] = {}
+    for file in sorted(path.rglob("*.sqlite"), key=lambda file: (file.stem != file.parent.name, file)):
+        databases_by_name.setdefault(file.parent.name, []).append(file)
+
+    @cache
+    def database(name: str) -> Database:
+        return database_of(name, databases_by_name.get(name, [])[:max_databases], max_bytes=max_kb * 1000)
+
+    for file in files if only is None else [Path(only[0])]:
+        numbers = only[1] if only else None
+        of_split = "test" if FILES[file.stem] == "dev" and not tested else FILES[file.stem]
+        build = partial(task_of, name=file.stem, split=of_split, database=database)
+        rows = ((number, row) for number, row in numbered(file) if numbers is None or number in numbers)
+        yield from build_each(file, rows, lambda row, build=build: [build(row)])
+
+
+def question_files(path: Path) -> list[Path]:
+    """Return the question files of a folder; SourceError if it has none."""
+    files = [file for pattern in ("*.json", "*/*.json") for file in sorted(path.glob(pattern)) if file.stem in FILES]
+    if not files:
+        raise SourceError(f"{path}: contains no question file: {', '.join(f'{name}.json' for name in FILES)}")
+    return files
+
+
+def split(path: Path, **_options: Any) -> list[Unit]:
+    """Return units of consecutive questions of a file."""
+    return [
+        Unit(path, {"only": (str(file), range(start, start + QUESTIONS))}, SHARE_BYTES)
+        for file in question_files(path)
+        for start in range(1, sum(1 for _ in numbered(file)) + 1, QUESTIONS)
+    ]
+
+
+def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the questions of a file with their numbers, from 1."""
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{file}: cannot be read: {error}") from error
+    for number, row in enumerate(rows, start=1):
+        yield number, {"number": number, **(row if isinstance(row, dict) else {"row": row})}
+
+
+def task_of(row: Mapping[str, Any], *, name: str, split: str, database: Any) -> Task:
+    """Build the task of a question of either data set.
+
+    Raises:
+        ValueError: it has no database here, or its query cannot be used; says why.
+    """
+    bird = "SQL" in row
+    query, source = str(row["SQL" if bird else "query"]).strip(), "bird" if bird else "spider"
+    found: Database = database(str(row["db_id"]))
+    evidence = str(row.get("evidence") or "").strip()
+    expected = expected_rows(query, found.scripts)
+    tests = zip(found.scripts, expected, strict=True)
+    return Task(
+        task_id=f"{source}/{name}/{row.get('question_id', row['number'])}",
+        prompt="\n\n".join([found.schema, str(row["question"]).strip(), *([f"Hint: {evidence}"] if evidence else [])]),
+        tests=tuple(TestCase(TestKind.STDIO, script, rows, hidden=True) for script, rows in tests),
+        language="sql",
+        difficulty=str(row.get("difficulty") or ""),
+        source=source,
+        reference=query,
+        compare="rows_in_order" if is_ordered(query) else "rows",
+        extra=json.dumps({"schema": row["db_id"], "split": split}),
+    )
+
+
+def is_ordered(query: str) -> bool:
+    """Return whether a query orders its rows, and not just those of a part of it."""
+    outer, before = query, ""
+    while outer != before:
+        outer, before = NESTED.sub(" ", outer), outer
+    return bool(ORDERED.search(outer))
+
+
+def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> Database:
+    """Read the databases of a schema; those that are too large are left out as long as one remains.
+
+    Raises:
+        ValueError: none can be used; says why.
+    """
+    scripts: list[str] = []
+    problem, schema = f"no database {name}/*.sqlite here", ""
+    for file in files:
+        try:
+            schema = schema or schema_of(file)
+            scripts.append(script_of(file, max_bytes))
+        except (sqlite3.Error, ValueError) as error:
+            problem = f"{file}: {error}"
+    if not scripts:
+        raise ValueError(problem)
+    return Database(schema, tuple(dict.fromkeys(scripts)))
+
+
+def text(data: bytes) -> str:
+    """Return a text cell, whatever its bytes."""
+    return data.decode("utf-8", "replace")
+
+
+def open_database(file: Path) -> sqlite3.Connection:
+    """Open a database for reading."""
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = text
+    return connection
+
+
+def schema_of(file: Path) -> str:
+    """Return the CREATE statements of tables and views."""
+    connection = open_database(file)
+    try:
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql <> '' AND name NOT LIKE 'sqlite_%'"
+        )
+        return "\n".join(f"{sql.strip().rstrip(';')};" for (sql,) in rows)
+    finally:
+        connection.close()
+
+
+def script_of(file: Path, max_bytes: int) -> str:
+    """Return a database as an SQL script.
+
+    Raises:
+        ValueError: it is longer than ``max_bytes``.
+    """
+    connection, lines, size = open_database(file), [], 0
+    try:
+        for line in connection.iterdump():
+            lines.append(line)
+            size += len(line.encode()) + 1
+            if size > max_bytes:
+                raise ValueError(f"its script is longer than {max_bytes // 1000} kB (--max-kb)")
+    finally:
+        connection.close()
+    return "\n".join(lines)
+
+
+SOURCE = Source(
+    read,
+    "a folder in the layout of Spider or BIRD",
+    (
+        Option("max_kb", int, f"maximum size of a database's script, kilobytes (default: {MAX_KB})"),
+        Option("max_databases", int, f"maximum number of databases per schema (default: {MAX_DATABASES})"),
+    ),
+    split=split,
+)

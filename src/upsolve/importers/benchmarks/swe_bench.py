@@ -1,0 +1,232 @@
+"""Importer for SWE-bench (2310.06770) and sets of its form: instances, predictions, and the reports of its harness."""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.packed import ends_with
+from upsolve.importers.problems.problems import as_list, extra_of
+from upsolve.importers.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files, json_value, objects_in, rows_of_file
+from upsolve.importers.source import Source
+from upsolve.types import Attempt, Status, Task, Verdict
+
+__all__ = ["SOURCE", "read"]
+
+JUDGE = "recorded:swe_bench"
+LANGUAGE = "diff"
+PASSED = ("resolved_ids", "resolved")
+FAILED = (
+    "unresolved_ids",
+    "completed_ids",
+    "applied",
+    "no_apply",
+    "test_errored",
+    "test_timeout",
+    "empty_patch_ids",
+    "no_generation",
+)
+UNKNOWN = ("error_ids",)
+BROKEN = ("infra_failure_ids", "install_fail", "reset_failed")
+"""Fields of a summary with the ids of instances, by outcome: those of the harness, and of the public experiments. A broken environment outweighs a failure."""
+TESTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
+TASK_FIELDS = ("instance_id", "problem_statement", "text", "patch")
+UNREAD = "trajs"
+"""Folder with the transcripts of agents in public experiments."""
+Numbered = Iterable[tuple[int, dict[str, Any] | BadRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a report says of a prediction."""
+
+    status: Status
+    passed: int = 0
+    """Tests passed."""
+    total: int = 0
+    """Tests; 0: the report has no counts."""
+    broken: bool = False
+    """The environment of the tests failed, not the patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Outcomes that the reports of a folder say."""
+
+    outcomes: dict[str, list[tuple[Path, str, Outcome]]] = field(
+        default_factory=lambda: defaultdict[str, list[tuple[Path, str, Outcome]]](list)
+    )
+    """Instance -> for each report: the folder of the predictions, a name that begins with the model's or is empty, and the outcome."""
+
+    def add(self, file: Path, value: Mapping[str, Any]) -> bool:
+        """Add a report of one instance or a summary; return whether it is one."""
+        if any(isinstance(value.get(name), list) for name in PASSED):
+            self.add_summary(file, value)
+            return True
+        reports = {name: one for name, one in value.items() if isinstance(one, dict) and isinstance(one.get("resolved"), bool)}
+        folder, model = (
+            next((parent.parent for parent in file.parents if parent.name == "logs"), file.parent),
+            file.parent.parent.name,
+        )
+        for name, one in reports.items():
+            self.outcomes[name].append((folder, "" if model == "logs" else model, outcome_of(one)))
+        return bool(reports)
+
+    def add_summary(self, file: Path, value: Mapping[str, Any]) -> None:
+        """Add a summary: ``MODEL.RUN.json`` of the harness beside the predictions, or ``results/results.json`` of a public experiment."""
+        folder = file.parent.parent if file.parent.name == "results" else file.parent
+        known = set[str]()
+        unknown = Outcome(Status.UNSCORED)
+        by_field = (
+            (PASSED, Outcome(Status.PASSED)),
+            (BROKEN, replace(unknown, broken=True)),
+            (UNKNOWN, unknown),
+            (FAILED, Outcome(Status.FAILED)),
+        )
+        for names, outcome in by_field:
+            ids = {str(name) for key in names for name in as_list(value.get(key))} - known
+            known |= ids
+            for name in ids:
+                self.outcomes[name].append((folder, "" if file.stem == "results" else file.name, outcome))
+
+    def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
+        """Return the outcomes of all reports that are of a prediction."""
+        name, known = model.replace("/", "__"), self.outcomes.get(instance, ())
+        beside = [outcome for folder, said, outcome in known if not said and folder == file.parent]
+        named = [
+            outcome for folder, said, outcome in known if f"{said}.".startswith(f"{name}.") and file.is_relative_to(folder)
+        ]
+        return beside + named
+
+    def of(self, file: Path, instance: str, model: str) -> Outcome:
+        """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none.
+
+        Unscored if there is none, if reports differ, or if one says that the environment failed; with counts if one has them.
+        """
+        found = self.found(file, instance, model)
+        if any(outcome.broken for outcome in found):
+            return Outcome(Status.UNSCORED)
+        sure = [outcome for outcome in found if outcome.status is not Status.UNSCORED]
+        if len({outcome.status for outcome in sure}) != 1:
+            return Outcome(Status.UNSCORED)
+        return max(sure, key=lambda outcome: outcome.total)
+
+
+def outcome_of(report: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of a report of one instance."""
+    lists = [(report.get("tests_status") or {}).get(name) or {} for name in TESTS]
+    passed, failed = (sum(len(one.get(key) or ()) for one in lists) for key in ("success", "failure"))
+    return Outcome(Status.PASSED if report["resolved"] else Status.FAILED, passed, passed + failed)
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield a task and its maintainers' patch for each instance, and an attempt with the outcome of the reports for each prediction.
+
+    Args:
+        path: a folder with instances, predictions and reports at any depth, or a file of instances or of predictions.
+
+    Raises:
+        SourceError: there are neither instances nor predictions.
+    """
+    reports, rows = Reports(), list[tuple[Path, Numbered | None]]()
+    for file in data_files(path, suffixes=(*LINES, *ARRAYS, ".parquet", ".arrow")):
+        if UNREAD in file.relative_to(path).parts:
+            continue
+        if not ends_with(file, ARRAYS):
+            rows.append((file, None))
+        elif isinstance(value := json_value(file), list):
+            rows.append((file, [*objects_in(file, value)]))
+        elif isinstance(value, dict) and not reports.add(file, value):
+            items = [
+                {"instance_id": name, **one} for name, one in value.items() if isinstance(one, dict) and "model_patch" in one
+            ]
+            rows += [(file, [*objects_in(file, items)])] if items else []
+    if not rows:
+        raise SourceError(f"{path}: no instances (.parquet, .jsonl) and no predictions (.jsonl, .json) in it or below")
+    check_reports(path, rows, reports)
+    for file, numbered in rows:
+        yield from build_each(
+            file, rows_of_file(file) if numbered is None else numbered, partial(records_of, file=file, reports=reports)
+        )
+
+
+def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
+    """Warn about models in a file of predictions of which no report says an outcome.
+
+    Raises:
+        SourceError: there is no such report for any prediction, so that all would be unscored.
+    """
+    reported: dict[tuple[Path, str], bool] = {}
+    for file, given in rows:
+        for _, row in rows_of_file(file) if given is None else given:
+            if isinstance(row, dict) and row.get("model_patch") and not isinstance(row.get("resolved"), bool):
+                model = str(row.get("model_name_or_path") or "")
+                found = reported.get((file, model)) or reports.found(file, str(row.get("instance_id")), model)
+                reported[file, model] = bool(found)
+    missing = [
+        f"{file.relative_to(path) if path.is_dir() else file.name} ({model or 'no model'})"
+        for (file, model), found in reported.items()
+        if not found
+    ]
+    names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    if missing and len(missing) == len(reported):
+        raise SourceError(
+            f"{path}: no report of the harness says which predictions of {names} resolve their instance: all would be unscored. "
+            "Put it beside them: MODEL.RUN.json with `resolved_ids`, report.json of each instance, or a field `resolved` in the predictions"
+        )
+    if missing:
+        warnings.warn(f"{path}: no report names {names}: these predictions are unscored", stacklevel=2)
+
+
+def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Iterator[Row]:
+    """Yield the records of an instance or of a prediction.
+
+    Raises:
+        ValueError: it is neither, or the patch is empty.
+    """
+    name = str(row["instance_id"])
+    task_id = f"swe_bench/{name}"
+    if "problem_statement" in row:
+        yield from instance(row, task_id)
+        return
+    if "model_patch" not in row:
+        raise ValueError("has neither a problem_statement nor a model_patch")
+    model, patch = str(row.get("model_name_or_path") or ""), row["model_patch"] or ""
+    outcome = outcome_of(row) if isinstance(row.get("resolved"), bool) else reports.of(file, name, model)
+    if not patch.strip():
+        raise ValueError(f"the patch is empty ({outcome.status.value})")
+    others = {key: value for key, value in row.items() if key not in ("instance_id", "model_patch", "model_name_or_path")}
+    yield from judged(Attempt(task_id, patch, LANGUAGE, model, extra=extra_of(others)), outcome)
+
+
+def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
+    """Yield the task of an instance, and the patch of its maintainers, which passes all tests."""
+    issue = str(row.get("text") or row["problem_statement"]).strip()
+    where = f"{row.get('repo') or 'a repository'}" + (f" at commit {row['base_commit']}" if row.get("base_commit") else "")
+    prompt = (
+        issue if row.get("text") else f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"
+    )
+    extra = extra_of({key: value for key, value in row.items() if key not in TASK_FIELDS})
+    yield Task(
+        task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=str(row.get("difficulty") or ""), extra=extra
+    )
+    if row.get("patch"):
+        tests = sum(len(as_list(row.get(name))) for name in TESTS)
+        yield from judged(Attempt(task_id, str(row["patch"]), LANGUAGE, "human"), Outcome(Status.PASSED, tests, tests))
+
+
+def judged(attempt: Attempt, outcome: Outcome) -> Iterator[Row]:
+    """Yield an attempt and its recorded verdict."""
+    yield attempt
+    yield Verdict(attempt.attempt_id, outcome.status, passed=outcome.passed, total=outcome.total, judge=JUDGE)
+
+
+SOURCE = Source(
+    read,
+    "instances of SWE-bench, predictions and reports of its harness: a folder, or a file",
+    max_rejected=1.0,
+)

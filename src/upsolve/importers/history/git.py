@@ -1,0 +1,161 @@
+"""Importer for the history of a repository in Python: the file before a fix failed, the file after it passed.
+
+A task is a commit that changes one file; its tests are those that failed before the commit and pass after it, run in the judge's sandbox.
+The repository is read through the program ``git``; nothing is checked out, and no hook runs.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from upsolve.importers.history.changes import Change, bad_commit, changes_of, commit_units, repository_name
+from upsolve.importers.history.judging import FORMS, Runs, crossed, require, run, with_packages, with_tests
+from upsolve.importers.history.prompts import prompt_of
+from upsolve.importers.history.repository import Repository
+from upsolve.importers.rows import BadRow, Row
+from upsolve.importers.source import Option, Source, Unit
+from upsolve.progress import OnProgress, no_progress
+from upsolve.types import Finding, Status, Task, Verdict
+
+__all__ = ["SOURCE", "read"]
+
+JUDGE = "recorded:git"
+MAX_KB, MAX_TESTS, REPEATS = 20, 40, 3
+
+
+def read(
+    path: Path,
+    *,
+    revision: str = "HEAD",
+    name: str = "",
+    max_kb: int = MAX_KB,
+    max_tests: int = MAX_TESTS,
+    repeats: int = REPEATS,
+    only: Set[str] | None = None,
+    on_progress: OnProgress = no_progress,
+) -> Iterator[Row]:
+    """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are set aside.
+
+    Args:
+        path: the repository.
+        revision: branch, tag or commit whose history is read.
+        name: name of the repository in task ids; default: that of its folder.
+        max_kb: largest size of the file, kB.
+        max_tests: most tests of a task; those that the commit repairs come first.
+        repeats: number of times that the tests run on each of the two files, >= 1; a test whose outcomes differ is flaky.
+        only: names of the commits that are read (``split``); None for all.
+        on_progress: called with ``commits``, the number of commits that are done, and all.
+
+    Raises:
+        SourceError: the path is no repository, or the revision is unknown.
+    """
+    with Repository(path) as repository:
+        label = name or repository_name(path)
+        for change in changes_of(repository, revision=revision, name=label, max_kb=max_kb, only=only, on_progress=on_progress):
+            if isinstance(change, BadRow):
+                yield change
+                continue
+            try:
+                yield from rows_of(repository, change, max_tests=max_tests, repeats=max(1, repeats))
+            except ValueError as error:
+                yield bad_commit(path, change, str(error))
+
+
+def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:
+    """Return units of consecutive commits."""
+    with Repository(path) as repository:
+        return commit_units(path, [commit.name for commit in repository.commits(revision)])
+
+
+def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: int) -> list[Row]:
+    """Return task, attempts and verdicts of a change.
+
+    Raises:
+        ValueError: it repairs nothing that a test shows; says why.
+    """
+    task = change.task(repository)
+    require(task.requires)
+    tests = [with_packages(test, change) for test in change.tests(repository)]
+    usable = [test for test in tests if not test.problem]
+    if not usable:
+        raise ValueError(
+            f"no test can be run: {tests[0].name}: {tests[0].problem}" if tests else "no test file names its module"
+        )
+    runs, kinds = Runs((), ()), dict[str, str]()
+    for form in FORMS:
+        texts = form(task, change, usable)
+        if not (names := [*texts]):
+            continue
+        draft = with_tests(task, texts, names)
+        runs = run(draft, change.attempts, 1)
+        if repeats > 1 and runs.flipped():
+            runs += run(draft, change.attempts, repeats - 1)
+        kinds = {name: runs.kind(index) for index, name in enumerate(names)}
+        chosen = [name for kind in ("flipped", "kept") for name in names if kinds[name] == kind][:max_tests]
+        if "flipped" in kinds.values() and (form is FORMS[-1] or crossed(runs)):
+            flaky = [name for name in names if kinds[name] == "flaky"]
+            flipped = [name for name in chosen if kinds[name] == "flipped"]
+            return finished(change, with_tests(task, texts, chosen), flipped, flaky)
+    raise ValueError(why_not(runs, kinds))
+
+
+def why_not(runs: Runs, kinds: dict[str, str]) -> str:
+    """Return why no test shows that a commit repairs something."""
+    if "flaky" in kinds.values():
+        return f"the tests that it repairs are flaky: {', '.join(name for name, kind in kinds.items() if kind == 'flaky')}"[
+            :500
+        ]
+    if all(not kind for kind in kinds.values()):
+        error = next((f": {error_of(one)}" for one in runs.after if one.error_message), "")
+        return f"no test passes after it{error}"[:500]
+    return "no test that failed before it passes after it"
+
+
+def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence[str]) -> list[Row]:
+    """Return the records of a change, judged once more by the chosen tests alone.
+
+    Raises:
+        ValueError: by these tests, the file before does not fail, or the file after does not pass.
+    """
+    ((first,), (last,)) = (runs := run(task, change.attempts, 1)).before, runs.after
+    if first.status is Status.PASSED or last.status is not Status.PASSED:
+        error = f": {error_of(last)}" if last.error_message else ""
+        raise ValueError(f"its tests give {first.status} before it and {last.status} after it when they run alone{error}"[:500])
+    facts: dict[str, Any] = {"repository": change.repository, "path": change.path, "commit": change.commit.name}
+    facts |= {"parent": change.commit.parent, "repaired": list(flipped), "flaky": list(flaky)}
+    before, after = change.attempts
+    whole = replace(task, prompt=prompt_of(change, flipped, error_of(first)), extra=json.dumps(facts))
+    return [whole, before, recorded(first, flaky), after, recorded(last, flaky)]
+
+
+def recorded(verdict: Verdict, flaky: Sequence[str]) -> Verdict:
+    """Return the verdict of the history, with a finding for each flaky test."""
+    findings = tuple(
+        Finding("flaky", "outcome", f"{name}: outcomes differ between runs of the same commit", 1) for name in flaky
+    )
+    return replace(verdict, judge=JUDGE, findings=(*verdict.findings, *findings))
+
+
+def error_of(verdict: Verdict) -> str:
+    """Return the first error of a verdict, without the number of the test."""
+    said = re.sub(r"^hidden test \d+: ", "", verdict.error_message)
+    return f"{verdict.error_type}: {said}" if verdict.error_type else said
+
+
+SOURCE = Source(
+    read,
+    "a repository of git with pure Python",
+    (
+        Option("revision", str, "branch, tag, commit or range (v1..v2) whose history is read (default: HEAD)"),
+        Option("name", str, "name of the repository in task ids (default: that of its folder)"),
+        Option("max_kb", int, f"largest size of the file, kB (default: {MAX_KB})"),
+        Option("max_tests", int, f"most tests of a task (default: {MAX_TESTS})"),
+        Option("repeats", int, f"runs of the tests on each file, to find flaky ones (default: {REPEATS})"),
+    ),
+    max_rejected=1.0,
+    reports=True,
+    split=split,
+)

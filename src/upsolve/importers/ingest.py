@@ -1,0 +1,280 @@
+"""Import a source into an archive: streaming, resumable, idempotent, with unusable rows set aside."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
+from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
+from upsolve.files import commit_file, is_remote
+from upsolve.importers.census import census
+from upsolve.importers.concurrent import begin, is_current, only_importer, start_over
+from upsolve.importers.imported_before import drop_stored
+from upsolve.importers.importing import Job, Journal
+from upsolve.importers.rows import BadRow
+from upsolve.importers.settling import settle
+from upsolve.importers.shares import import_shares, shares_of
+from upsolve.importers.source import Source, parse_options
+from upsolve.importers.tables.cells import TABLES as TABLE_ENDINGS
+from upsolve.plugins import find, names
+from upsolve.progress import OnProgress, no_progress
+from upsolve.types import content_id
+
+__all__ = ["IngestReport", "ingest"]
+
+
+@dataclass
+class IngestReport:
+    """Counts of an import; records read = stored + repeated + set aside."""
+
+    added: Counter[str] = field(default_factory=Counter[str])
+    """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
+    read: int = 0
+    """Records read, those set aside included."""
+    bad: int = 0
+    """Records that could not be used and were set aside."""
+    reasons: list[BadRow] = field(default_factory=list[BadRow])
+    """The first three rows set aside."""
+    rejected: Path | None = None
+    """File with all rows set aside, each with its reason."""
+    written: Counter[str] = field(default_factory=Counter[str])
+    """Records written by this import, those that were known before included."""
+    orphans: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
+    missing: str = ""
+    """Id of a task that an attempt lacks; empty if there is none."""
+    mistaken: str = ""
+    """Says that attempts of earlier imports are in another language than their tasks, which have come now; empty if none is."""
+    left_out: int = 0
+    """Tests that cannot fail and were left out of their tasks."""
+    examples: list[str] = field(default_factory=list[str])
+    """The first three of them, each with file, line and reason."""
+    known: bool = False
+    """True if the same import was done before; nothing was changed."""
+    too_many: bool = False
+    """True if more rows were set aside than allowed; importing the same path again replaces this import."""
+    orphaned: bool = False
+    """True if more of the stored attempts, or verdicts, lack their task, or attempt, than may be set aside."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        counts = {name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")}
+        reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
+        rejected = str(self.rejected) if self.rejected else None
+        state = {
+            "known": self.known,
+            "too_many": self.too_many,
+            "orphaned": self.orphaned,
+            "rejected": rejected,
+            "reasons": reasons,
+        }
+        tests = {"tests_left_out": self.left_out, "left_out": self.examples}
+        return {
+            "read": self.read,
+            **counts,
+            "set_aside": self.bad,
+            **state,
+            **tests,
+            **self.orphans,
+            "mistaken": self.mistaken or None,
+        }
+
+    def text(self) -> str:
+        """Return the report as text, a few lines."""
+        if self.known:
+            return (
+                "already imported; nothing was added (to import it in another way, such as by another map, name a new archive)"
+            )
+        stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
+        kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
+        lines = [
+            f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} set aside"
+        ]
+        reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
+        orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
+        if self.missing:
+            orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
+        where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
+        fix = "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
+        if not self.added.total():
+            fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
+        orphans += [self.mistaken] * bool(self.mistaken)
+        if self.left_out:
+            reasons += [f"{self.left_out} tests that cannot fail are left out, such as", *(f"  {one}" for one in self.examples)]
+        last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
+        return "\n".join([*lines, *reasons, *last])
+
+
+def where_of(place: str | Path) -> str:
+    """Return the text by which the place of a source is recognised."""
+    return place if isinstance(place, str) else str(place.resolve())
+
+
+def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
+    """Return an id of a source, its options and its files: names, sizes and times or versions in a folder or at a URL, the content of a file.
+
+    Raises:
+        SourceError: the path does not exist.
+    """
+    digest = sha256(json.dumps([source, sorted(options.items())]).encode())
+    if isinstance(path, str):
+        for file, size, version in listing(path):
+            digest.update(f"{file}|{size}|{version}".encode())
+    elif path.is_file():
+        with path.open("rb") as data:
+            while block := data.read(1 << 20):
+                digest.update(block)
+    elif path.is_dir():
+        for name, stat in files_of(str(path), ""):
+            digest.update(f"{name}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+    else:
+        raise SourceError(f"{path}: no such file or folder")
+    return f"{source}:{digest.hexdigest()[:20]}"
+
+
+def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files of a folder with their relative names, in sorted order, holding one directory in memory at a time."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        yield f"{above}{entry.name}", entry.stat(follow_symlinks=entry.is_file())
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_of(entry.path, f"{above}{entry.name}/")
+
+
+def ingest(
+    archive: Archive,
+    source: str | Source,
+    path: str | Path,
+    *,
+    workers: int = 1,
+    executor: str = "local",
+    on_progress: OnProgress = no_progress,
+    max_rejected: float | None = None,
+    **options: Any,
+) -> IngestReport:
+    """Import a path. A finished import is not repeated; one that was stopped goes on after the last batch that it stored.
+
+    Args:
+        archive: the archive to add to.
+        source: a name in ``SOURCES`` (``upsolve.importers.registry``), ``package.module:attribute``, or the record.
+        path: file or folder, or a URL of fsspec, which is copied into the cache folder for the time of the import.
+        workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
+        executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
+        on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
+        max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
+            None: that of the source, and 0 if nothing was stored.
+        options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
+
+    Raises:
+        SourceError: unknown source or option, or the path is not what the source needs.
+    """
+    label, record, values = find_source(source, options)
+    place = str(path) if is_url(path) else record.locate(Path(path))
+    name = import_id(label, place, values)
+    tag, where = content_id(name), content_id(label, where_of(place), json.dumps(sorted(values.items())))
+    job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
+    with only_importer(archive, job):
+        if name in archive.ingested():
+            remove_folder(job.folder)
+            return IngestReport(known=True)
+        file = download(place) if isinstance(place, str) else place
+        shares = shares_of(record, file, values)
+        while True:
+            job = begin(archive, job, where)
+            done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
+            report = finish(archive, job, done, file, where)
+            with archive.lock():
+                if is_current(archive, job):
+                    conclude(archive, job, report, name, where, share_allowed(report, record, max_rejected))
+                    break
+            start_over(job)
+        if file != place and not report.too_many:
+            remove_folder(file.parents[1])
+    return report
+
+
+def share_allowed(report: IngestReport, source: Source, given: float | None) -> float:
+    """Return the share of records that may be set aside: the one given, else that of the source, and 0 if nothing was stored."""
+    if given is not None:
+        return given
+    return source.max_rejected if report.added.total() else 0.0
+
+
+def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
+    """Record an import as finished unless more rows were set aside than allowed; the archive is locked."""
+    if report.bad:
+        report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
+    report.too_many, report.orphaned = report.bad > allowed * report.read, has_lost(report, allowed)
+    if not report.too_many:
+        archive.remember_locked(name, where)
+    remove_folder(job.folder)
+
+
+def has_lost(report: IngestReport, allowed: float) -> bool:
+    """Return whether more than a share of the attempts lack their task, or of the verdicts their attempt, and not because all of those come later.
+
+    An import of attempts alone, all of whose tasks are missing, comes before that of its tasks.
+    """
+    halves = zip(report.orphans.values(), ("attempts", "verdicts"), ("tasks", "attempts"), strict=True)
+    return any(
+        count > allowed * report.written[name] and (report.bad or report.written[other] or count < report.written[name])
+        for count, name, other in halves
+    )
+
+
+def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
+    """Return the name of a source, the source, and options with values of its types; SourceError if there is no such source or option."""
+    label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
+    if label not in names("source") and f".{label}" in TABLE_ENDINGS:
+        raise SourceError(f"no source {label!r}; the source `table` reads .{label} files: upsolve ingest table FILE ARCHIVE")
+    try:
+        record: Source = find("source", label if isinstance(source, str) else source)
+        return label, record, parse_options(f"source {label}", record.options, options)
+    except ValueError as error:
+        raise SourceError(str(error)) from error
+
+
+def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, where: str) -> IngestReport:
+    """Settle the tasks of an import whose shares are done, remove what earlier imports of its path have stored, and return its counts."""
+    settled = settle(job, file)
+    stored = drop_stored(archive, job, where)
+    counted, repeated = census(archive, job.tag), sum(journal.repeated for journal in journals)
+    added = Counter(
+        tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,
+        attempts=counted.new,
+        verdicts=sum(journal.verdicts for journal in journals) - settled.verdicts - stored["verdicts"],
+        repeated=repeated + settled.repeated + sum(stored.values()) + counted.attempts - counted.new,
+    )
+    bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
+    left_out = sum(journal.left_out for journal in journals)
+    report = IngestReport(added, sum(journal.read for journal in journals) - left_out, bad, orphans=counted.orphans)
+    report.left_out, report.examples = left_out, [one for journal in journals for one in journal.examples][:3]
+    tasks, verdicts = (sum(getattr(journal, name) for journal in journals) for name in ("tasks", "verdicts"))
+    report.written = Counter(tasks=tasks + repeated, attempts=counted.attempts, verdicts=verdicts - settled.verdicts)
+    report.missing, report.mistaken = counted.missing, counted.mistaken
+    return report
+
+
+def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
+    """Write the rows that were set aside, which each batch has in its own file, into one file; return it and the first three rows."""
+    joined = job.archive / "rejected" / name
+    temporary = joined if is_remote(joined) else joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
+    if not is_remote(joined):
+        joined.parent.mkdir(exist_ok=True)
+    with temporary.open("wb") as out:
+        for file in sorted(fresh(job.folder).glob("*.jsonl")):
+            with file.open("rb") as lines:
+                shutil.copyfileobj(lines, out)
+    if temporary != joined:
+        commit_file(temporary, joined)
+    with joined.open(encoding="utf-8") as lines:
+        return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]

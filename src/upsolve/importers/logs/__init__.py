@@ -1,0 +1,1 @@
+"""Importers of logs: test runs, CI, samples and rollouts of other tools."""

@@ -1,0 +1,310 @@
+"""Samples of evaluation harnesses: files of programs that name their tasks by id, with the harness's outcomes where it recorded them.
+
+human-eval, EvalPlus      samples.jsonl: task_id, and completion (continues the prompt) or solution (a whole program)
+                          *_results.jsonl: also passed, result; *_eval_results.json: base_status, plus_status; folder HumanEval_0/0.py
+BigCodeBench              *_eval_results.json: status
+bigcode harness           a list of lists of programs, in the order of its tasks
+LiveCodeBench             a list of questions with question_id, code_list, and, once evaluated, graded_list, metadata
+lm-evaluation-harness     samples_*.jsonl: doc, resps, filtered_resps, metrics
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.benchmarks import humaneval, mbpp
+from upsolve.importers.known import TASKS_HELP, read_known
+from upsolve.importers.logs.sample_records import Samples
+from upsolve.importers.outcome import are_statuses, status_of
+from upsolve.importers.problems.problems import prompt_of
+from upsolve.importers.rows import Row, build_each, json_lines
+from upsolve.importers.source import Option, Source
+from upsolve.importers.tables.columns import says_opposite
+from upsolve.policy.answers import names_of, program_in
+from upsolve.types import Status, Task
+
+__all__ = ["SOURCE", "read"]
+
+Json = dict[str, Any]
+
+ENDING = re.compile(r"(\.jsonl)?([._](eval_all|eval_results|results))?\.jsonl?(\.gz)?$")
+DATE = re.compile(r"(_\d{4}-\d\d-\d\dT[^/]*)?\.jsonl(\.gz)?$")
+LIVECODEBENCH = {-2: "failed", -3: "timeout", -4: "runtime_error", -5: "unscored"}
+"""LiveCodeBench's ``error_code`` -> status; -5: its test runner failed."""
+
+
+def read(
+    path: Path, *, tasks: str = "", author: str = "", first: int = 0, filter_name: str = "", metric: str = ""
+) -> Iterator[Row]:
+    """Yield the attempts of a file or folder, the tasks that they name, and recorded verdicts.
+
+    Args:
+        path: a file of one of the harnesses, EvalPlus's folder of samples, or a folder with samples_*.jsonl.
+        tasks: tasks that the ids belong to (``upsolve.importers.known.read_known``); needed by completions and lists of programs.
+        author: author of the attempts; default: the file's name, for lm-evaluation-harness the folder's.
+        first: index of the first task of a list of lists, from 0.
+        filter_name: name of lm-evaluation-harness's filter; default: the first in the file.
+        metric: name of its metric that decides; default: the first.
+
+    Raises:
+        SourceError: the path has none of the forms, or the tasks are missing or do not fit.
+    """
+    options = {"first": first, "filter": filter_name, "metric": metric}
+    samples = Samples(read_known(tasks), author, options)
+    if not path.is_dir():
+        yield from read_file(path, samples)
+    elif files := sorted(path.rglob("samples_*.jsonl")):
+        for file in files:
+            yield from read_file(file, samples)
+    else:
+        yield from read_folder(path, samples)
+
+
+def read_file(path: Path, samples: Samples) -> Iterator[Row]:
+    """Yield the records of one file."""
+    name = path.parent.name if path.name.startswith("samples_") else ENDING.sub("", path.name)
+    samples = replace(samples, author=samples.author or name)
+    if ".jsonl" in path.suffixes:
+        lm_eval = LmEval(samples, DATE.sub("", path.name.removeprefix("samples_")))
+        yield from build_each(
+            path, json_lines(path), lambda row: lm_eval.records(row) if "resps" in row else sample_of(row, samples=samples)
+        )
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
+    if isinstance(content, dict) and isinstance(content.get("eval"), dict):
+        rows = [row for part in content["eval"].values() for row in (part if isinstance(part, list) else [part])]
+        yield from build_each(path, enumerate(rows, start=1), partial(evalplus_result, samples=samples))
+    elif isinstance(content, list) and all(isinstance(row, list) for row in content):
+        yield from lists_of_programs(path, content, samples)
+    elif isinstance(content, list) and all(isinstance(row, dict) and "code_list" in row for row in content):
+        yield from build_each(path, enumerate(content, start=1), partial(question_of, samples=samples))
+    else:
+        raise SourceError(
+            f"{path}: is neither EvalPlus's results, a list of lists of programs, nor LiveCodeBench's list of questions"
+        )
+
+
+def read_folder(path: Path, samples: Samples) -> Iterator[Row]:
+    """Yield the records of EvalPlus's folder of samples: ``HumanEval_0/0.py`` is a program for HumanEval/0.
+
+    Raises:
+        SourceError: the folder has no such file.
+    """
+    files = sorted(path.glob("*/*.py"), key=lambda file: (file.parent.name, len(file.name), file.name))
+    if not files:
+        raise SourceError(f"{path}: contains neither samples_*.jsonl nor EvalPlus's <task>_<number>/<sample>.py")
+    samples = replace(samples, author=samples.author or path.name)
+    for file in files:
+        row = {"task_id": file.parent.name.replace("_", "/"), "file": file}
+        yield from build_each(
+            file, [(1, row)], lambda row: samples.records(row["task_id"], row["file"].read_text(encoding="utf-8"))
+        )
+
+
+def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
+    """Yield the records of a line of human-eval or EvalPlus."""
+    fields = dict(row)
+    name, completion, solution = str(fields.pop("task_id")), fields.pop("completion", None), fields.pop("solution", None)
+    outcome = outcome_of(fields)
+    if solution is None and completion is None:
+        raise ValueError("has neither completion nor solution")
+    code = str(solution) if solution is not None else continued(samples.task(name), name, str(completion))
+    yield from samples.records(name, code, outcome, extra=fields)
+
+
+def outcome_of(fields: Json) -> list[Json]:
+    """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more.
+
+    Raises:
+        ValueError: ``passed`` is no word for an outcome, or ``result`` contradicts it.
+    """
+    passed, result = fields.pop("passed", None), fields.get("result")
+    said = "failed" if str(result).startswith("failed:") else result
+    known = isinstance(said, str | bool) and are_statuses([said])
+    told = None if passed in (None, "") or passed != passed else status_of(passed)
+    found = status_of(said) if known else None
+    if told and found and (told is Status.PASSED) != (found is Status.PASSED):
+        raise ValueError(f"passed says {told.value}, result says {found.value}")
+    if not (status := found or told):
+        return []
+    error = "" if status is Status.PASSED else str(result or "").removeprefix("failed: ")
+    if known or error:
+        fields.pop("result", None)
+    return [{"status": status.value, "error": error, "judge": "recorded:human-eval"}]
+
+
+def continued(task: Task | None, name: str, completion: str) -> str:
+    """Return the whole program of a completion: the code in the task's prompt, and the completion after it.
+
+    Raises:
+        ValueError: the task is unknown, or it is not known where the code in its prompt begins.
+    """
+    if task is None:
+        raise ValueError(f"its completion continues a prompt, and --tasks has no task {name}")
+    code = task.prompt.removeprefix(humaneval.INSTRUCTION)
+    if code != task.prompt:
+        return f"{code}\n{completion}"
+    if re.search(rf"^(async +)?(def|class) +{re.escape(task.entry_point)}\b", code, re.MULTILINE):
+        raise ValueError(
+            f"where the code in the prompt of {task.task_id} begins is unknown; use a file with whole programs (solution)"
+        )
+    return completion
+
+
+def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
+    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests, and one by all if they were run; BigCodeBench has one."""
+    if "solution" not in row:
+        raise ValueError("has no solution: results of an early EvalPlus; import the file of samples")
+    fields = dict(row)
+    alone = fields.pop("status", None) if "base_status" not in fields else None
+    base, plus = alone or fields.pop("base_status"), fields.pop("plus_status", None)
+    outcomes = [{"status": base or "unscored", "judge": "recorded:bigcodebench" if alone else "recorded:evalplus-base"}]
+    if plus:
+        outcomes.append({"status": base if base and base != "pass" else plus, "judge": "recorded:evalplus"})
+    yield from samples.records(fields.pop("task_id"), fields.pop("solution"), outcomes, extra=fields)
+
+
+def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) -> Iterator[Row]:
+    """Yield the records of bigcode-evaluation-harness: program list number i belongs to task number ``first`` + i.
+
+    Raises:
+        SourceError: tasks are missing, or more than half of the lists never name the function of their task.
+    """
+    first = int(samples.options["first"])
+    tasks = samples.known.tasks[first : first + len(lists)] if samples.known else ()
+    if len(tasks) < len(lists):
+        have = (
+            f"--tasks has {len(samples.known.tasks)}, from --first {first} on {len(tasks)}"
+            if samples.known
+            else "--tasks is missing"
+        )
+        raise SourceError(f"{path}: has programs for {len(lists)} tasks in their order; {have}")
+    pairs = [(task, [str(code) for code in codes if code is not None]) for task, codes in zip(tasks, lists, strict=True)]
+    strange = sum(bool(codes) and not any(task.entry_point in code for code in codes) for task, codes in pairs)
+    if strange * 2 > len(pairs):
+        raise SourceError(
+            f"{path}: {strange} of {len(pairs)} lists never name the function of their task; check --tasks and --first"
+        )
+    rows = enumerate(({"task": task, "codes": codes} for task, codes in pairs), start=1)
+    yield from build_each(path, rows, partial(programs_of, samples=samples))
+
+
+def programs_of(row: Json, *, samples: Samples) -> Iterator[Row]:
+    """Yield the records of the programs for one task."""
+    for code in row["codes"]:
+        yield from samples.records(row["task"].task_id, code)
+
+
+def question_of(row: Json, *, samples: Samples) -> Iterator[Row]:
+    """Yield the records of one question of LiveCodeBench; a question of an unknown task is stored as a task without tests."""
+    fields = dict(row)
+    name, codes, grades = str(fields["question_id"]), fields.pop("code_list"), fields.pop("graded_list", None)
+    answers, metadata = fields.pop("output_list", None), fields.pop("metadata", None)
+    statement = prompt_of(str(fields.get("question_content") or ""), str(fields.get("starter_code") or ""))
+    about = {key: fields[key] for key in ("question_title", "platform", "contest_id", "contest_date") if fields.get(key)}
+    task = Task(
+        f"livecodebench/{name}",
+        statement,
+        difficulty=str(fields.get("difficulty") or ""),
+        source="livecodebench",
+        extra=json.dumps(about) if about else "",
+    )
+    for index, code in enumerate(codes):
+        grade = None if grades is None else grades[index]
+        outcomes = [] if grade is None else [graded(grade, json.loads(metadata[index]) if metadata else {})]
+        answer = {"answer": answers[index]} if answers and answers[index] != code else {}
+        yield from samples.records(name, code, outcomes, extra=answer, task=task if statement else None)
+
+
+def graded(passed: Any, metadata: Json) -> Json:
+    """Return the outcome of one program of LiveCodeBench."""
+    code = metadata.get("error_code")
+    right = status_of(passed) is Status.PASSED
+    return {
+        "status": "passed" if right else LIVECODEBENCH.get(code, "failed") if code is not None else "failed",
+        "error": "" if right else str(metadata.get("error_message") or ""),
+        "judge": "recorded:livecodebench",
+    }
+
+
+@dataclass
+class LmEval:
+    """Reads samples of lm-evaluation-harness."""
+
+    samples: Samples
+    """Builds the records."""
+    name: str
+    """Name of the harness's task, a part of the file's name."""
+    filter: str = ""
+    """Name of the filter whose responses are read, that of the first line unless given. Other filters show the same responses again."""
+
+    def records(self, row: Json) -> Iterator[Row]:
+        """Yield the records of a line: the responses to one document.
+
+        A metric of 1 or 0 over several responses holds for each of them; one in between does not say which passed.
+        """
+        self.filter = self.filter or str(self.samples.options["filter"] or row["filter"])
+        if row["filter"] != self.filter:
+            return
+        metric = self.samples.options["metric"] or next(iter(row["metrics"]), "")
+        if says_opposite(metric):
+            raise ValueError(
+                f"by its name, 1 of the metric {metric} is a failure, and 1 counts as passed: --metric names another"
+            )
+        value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
+        status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
+        error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"
+        outcome = {"status": status, "error": error, "judge": "recorded:lm-eval"}
+        task = self.task(row)
+        read = partial(program_in, language=task.language, names=names_of(task), prompt=prompt_in(row))
+        extra = {key: row[key] for key in ("doc_id", "filter", *row["metrics"]) if key in row}
+        for code in map(read, codes) if self.filter == "none" else codes:
+            yield from self.samples.records(name, code, [outcome], extra=extra, task=task)
+
+    def task(self, row: Json) -> Task:
+        """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
+        doc = row["doc"]
+        if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
+            task = humaneval.task_of(doc)
+        elif {"task_id", "test_list", "code"} <= doc.keys():
+            task = mbpp.task_of(doc)
+        else:
+            return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=json.dumps(doc, default=str))
+        number = task.task_id.rpartition("/")[2]
+        return replace(task, task_id=f"{self.name}/{number}", source=self.name) if "plus" in self.name else task
+
+
+def prompt_in(row: Json) -> str:
+    """Return the prompt that the harness showed; empty if the line has none."""
+    shown = ((row.get("arguments") or {}).get("gen_args_0") or {}).get("arg_0")
+    return shown if isinstance(shown, str) else ""
+
+
+def flat(responses: Any) -> Iterator[str]:
+    """Yield the texts in lists of lists."""
+    if isinstance(responses, str):
+        yield responses
+    else:
+        for part in responses:
+            yield from flat(part)
+
+
+SOURCE = Source(
+    read,
+    "a file or folder of human-eval, EvalPlus, bigcode-evaluation-harness, LiveCodeBench or lm-evaluation-harness",
+    (
+        Option("tasks", str, TASKS_HELP),
+        Option("author", str, "author of the attempts (default: the file's name)"),
+        Option("first", int, "bigcode: index of the first task, from 0 (default: 0)"),
+        Option("filter_name", str, "lm-evaluation-harness: name of the filter (default: the first)"),
+        Option("metric", str, "lm-evaluation-harness: name of the metric that decides (default: the first)"),
+    ),
+)

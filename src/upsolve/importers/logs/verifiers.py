@@ -1,0 +1,173 @@
+"""Traces of verifiers v1 and prime-rl: ``traces.jsonl`` beside ``config.toml`` or ``configs/``.
+
+A line is an episode with its traces or, in files of earlier versions, one trace. A trace has the task, the messages as nodes of a graph,
+each with its tokens, and named rewards, which are null if scoring failed.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.logs.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of, time_of
+from upsolve.importers.rows import BadRow, Row, build_each, json_lines
+from upsolve.importers.source import Option, Source
+
+__all__ = ["SOURCE", "read"]
+
+Json = dict[str, Any]
+
+
+def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
+    """Yield the tasks, attempts and verdicts of a run.
+
+    Args:
+        path: ``traces.jsonl``, or a folder with such files below. Of a step of prime-rl the episodes in ``all`` are read, which include those in
+            ``effective``.
+        reward: rewards whose sum is the score, comma separated; default: all, with their weights.
+        options: of ``upsolve.importers.logs.rollouts.Rollouts``.
+
+    Raises:
+        SourceError: there is no traces.jsonl, or an option is invalid.
+    """
+    found = [path] if path.is_file() else sorted(path.rglob("traces.jsonl"))
+    files = [file for file in found if file.parent.name != "effective" or file.parent.with_name("all") / file.name not in found]
+    if not files:
+        raise SourceError(f"{path}: contains no traces.jsonl")
+    rollouts = Rollouts("verifiers", **options)
+    wanted = [name.strip() for name in reward.split(",") if name.strip()]
+    for file in files:
+        build = partial(records_of, config=config_of(file.parent), wanted=wanted, rollouts=rollouts)
+        yield from build_each(file, traces_of(file), build)
+
+
+def config_of(folder: Path) -> Json:
+    """Return the configuration of a run; empty if there is none."""
+    for file in [
+        folder / "config.toml",
+        *sorted(folder.glob("configs/*.json")),
+        *sorted(folder.glob("configs/resolved/*.json")),
+    ]:
+        try:
+            text = file.read_text(encoding="utf-8")
+            content: Any = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        except (OSError, ValueError):
+            continue
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
+def traces_of(file: Path) -> Iterator[tuple[int, Json | BadRow]]:
+    """Yield the traces of a file, each with the fields of its episode as ``episode``."""
+    for number, row in json_lines(file):
+        if isinstance(row, BadRow) or "traces" not in row:
+            yield number, row
+            continue
+        episode = {name: value for name, value in row.items() if name not in ("traces", "task")}
+        for trace in row["traces"] or [{}]:
+            yield number, {**trace, "episode": episode}
+
+
+def records_of(trace: Json, *, config: Json, wanted: Sequence[str], rollouts: Rollouts) -> Iterator[Row]:
+    """Yield the records of a trace; the answer is its last sampled message with text.
+
+    A trace without an answer has no program, and an empty one would be judged as a failure: it is set aside with its error.
+    """
+    episode = trace.get("episode") or {}
+    score, reason = score_of(trace, wanted)
+    sampled = [node for node in trace.get("nodes") or [] if node.get("sampled")]
+    answers = [node for node in sampled if text_of(node["message"].get("content") or "").strip()]
+    if not answers:
+        raise ValueError(f"has no answer: {last_error(trace) or last_error(episode) or reason or 'no model call'}")
+    answer, task = answers[-1], trace["task"]
+    call = next((one for one in trace.get("calls") or [] if one.get("node") == trace["nodes"].index(answer)), {})
+    chosen = [token for token, kept in zip(answer.get("token_ids") or [], answer.get("mask") or [], strict=True) if kept]
+    agent = trace.get("agent") or {}
+    rest = {name: value for name, value in trace.items() if name not in ("nodes", "task", "episode")}
+    rollout = Rollout(
+        prompt=statement_of(trace),
+        answer=text_of(answer["message"]["content"]),
+        score=score,
+        reason=reason,
+        name=task_name(task, episode, config),
+        known_as=str(task["data"].get("name") or task.get("key") or ""),
+        author=call.get("model") or (agent.get("config") or {}).get("model") or agent.get("model") or config.get("model") or "",
+        created=time_of(answer.get("timestamp")),
+        truncated=call.get("finish_reason") == "length",
+        tokens=(call.get("usage") or {}).get("completion_tokens") or None,
+        token_ids=chosen,
+        logps=answer.get("logprobs") or [],
+        extra={**step_of(episode), **rest, "episode": episode, "messages": conversation(trace) if len(sampled) > 1 else None},
+        about={name: value for name, value in task["data"].items() if name != "prompt"},
+    )
+    yield from rollouts.records(rollout)
+
+
+def score_of(trace: Json, wanted: Sequence[str]) -> tuple[float | None, str]:
+    """Return the sum of the wanted rewards, or of all with their weights; None and the reason if one is null or the trace failed.
+
+    Raises:
+        ValueError: the trace has no such reward.
+    """
+    rewards, error = trace.get("rewards") or {}, last_error(trace)
+    if missing := [name for name in wanted if rewards and name not in rewards]:
+        raise ValueError(f"has no reward {missing[0]}, but {', '.join(rewards)}")
+    parts = [rewards.get(name) for name in wanted or rewards]
+    if not trace.get("ok", not error) or not parts or None in parts:
+        return None, error or f"not scored; stop condition: {trace.get('stop_condition')}"
+    known: list[float] = []
+    for part in parts:
+        score, weight = (
+            (part["score"], part.get("weight", 1.0)) if isinstance(part, dict) else (part, 1.0)
+        )  # earlier: weighted numbers
+        if (value := number_of(score)) is not None:
+            known.append(value if wanted else value * weight)
+    return (sum(known), "") if len(known) == len(parts) else (None, "a reward is not a number")
+
+
+def last_error(record: Json) -> str:
+    """Return the last error of a trace or an episode; empty if there is none."""
+    error = (record.get("errors") or [{}])[-1]
+    return f"{error.get('type')}: {error.get('message')}" if error else ""
+
+
+def task_name(task: Json, episode: Json, config: Json) -> str:
+    """Return the environment and the key of a task; empty if it has no key, so that its prompt names it."""
+    key = str(task.get("key") or task.get("hash") or "")
+    if not key:
+        return ""
+    taskset = (config.get("env") or config).get("taskset") or {}
+    where = (episode.get("env") or {}).get("id") or taskset.get("id") or task["type"]
+    return f"{where}/{key[:12] if key == task.get('hash') else key}"  # by default the key is the hash of the content
+
+
+def statement_of(trace: Json) -> str:
+    """Return the prompt of the task or, if the user opens the conversation, the first message of the user."""
+    prompt = trace["task"]["data"].get("prompt")
+    if isinstance(prompt, str):
+        return prompt
+    messages = prompt or [node["message"] for node in trace["nodes"] if not node.get("sampled")]
+    users = [message for message in messages if message.get("role") == "user"]
+    return text_of(users if prompt else users[:1])
+
+
+def conversation(trace: Json) -> list[Any]:
+    """Return the messages of a trace, in the order of its nodes."""
+    return [node["message"] for node in trace["nodes"]]
+
+
+def step_of(episode: Json) -> Json:
+    """Return the training step at which an episode was sampled, if it is known."""
+    step = ((episode.get("run") or {}).get("work") or {}).get("step")
+    return {} if step is None else {"step": step}
+
+
+SOURCE = Source(
+    read,
+    "traces.jsonl of verifiers or prime-rl, or the folder of a run",
+    (Option("reward", str, "rewards whose sum is the score (default: all, with their weights)"), *ROLLOUT_OPTIONS),
+)

@@ -1,0 +1,1 @@
+"""Importers of contest problems with their tests and submissions."""

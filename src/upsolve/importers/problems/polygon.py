@@ -1,0 +1,234 @@
+"""Importer for packages of Codeforces' Polygon: statement, tests, limits, checker, and the authors' solutions with their tags."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+from xml.parsers.expat import ExpatError
+
+from upsolve.errors import SourceError
+from upsolve.importers.logs.junit import parse_xml
+from upsolve.importers.outcome import WORDS
+from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.problems.validators import BUILT, TESTLIB, built_checker
+from upsolve.importers.rows import BadRow, Row, build_each
+from upsolve.importers.source import Option, Source
+from upsolve.languages.names import language_in, languages_in
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+
+__all__ = ["SOURCE", "read"]
+
+JUDGE = "recorded:polygon"
+MAX_MB = 8
+"""Largest input or output of a test, megabytes, unless the user gives another."""
+STATEMENT = (
+    ("", "name"),
+    ("", "legend"),
+    ("Input", "input"),
+    ("Output", "output"),
+    ("Interaction", "interaction"),
+    ("Scoring", "scoring"),
+    ("Note", "notes"),
+)
+"""Headings and fields of a statement."""
+TAGS = {
+    "main": Status.PASSED,
+    "accepted": Status.PASSED,
+    "time-limit-exceeded-or-memory-limit-exceeded": Status.FAILED,
+}
+"""Outcomes of tags that are no words of a judge's."""
+
+
+def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Row]:
+    """Yield a task for each package, and an attempt with the outcome that its tag says for each solution.
+
+    Args:
+        path: a package, which is a folder with ``problem.xml``, or a folder with packages at any depth.
+        language: languages of the solutions to keep, such as ``python,cpp``; empty for all.
+        max_mb: tests with a larger input or output, megabytes, are left out and counted in ``extra``.
+
+    Raises:
+        SourceError: there is no package.
+    """
+    files, languages = sorted(path.rglob("problem.xml")), languages_in(language)
+    if not files:
+        raise SourceError(f"{path}: no problem.xml in it or below; unpack packages (.zip) first")
+    for file in files:
+        yield from build_each(file, rows_of(file), partial(records_of, file.parent, languages, max_mb << 20))
+
+
+def records_of(folder: Path, languages: frozenset[str], most: int, row: Mapping[str, Any]) -> Iterable[Row]:
+    """Return the records of a row of ``rows_of``."""
+    return task_of(folder, row, most=most) if "task" in row else solution_of(folder, languages, row)
+
+
+def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield a row for the task of a package, and one for each of its solutions."""
+    try:
+        root = parse_xml(file)
+    except ExpatError as error:
+        yield error.lineno, BadRow(str(file), error.lineno, f"not XML: {error}", "")
+        return
+    except ValueError as error:
+        yield 0, BadRow(str(file), 0, str(error), "")
+        return
+    name = root.get("short-name")
+    if not name or root.find("judging/testset") is None:
+        yield 0, BadRow(str(file), 0, "not a package of Polygon: it has no short-name, or no tests in <judging>", "")
+        return
+    task_id = f"polygon/{name}"
+    yield 0, {"task": root, "task_id": task_id}
+    for number, solution in enumerate(root.iterfind("assets/solutions/solution"), 1):
+        source = solution.find("source")
+        given = {} if source is None else source.attrib
+        known = {"path": given.get("path", ""), "type": given.get("type", ""), "tag": solution.get("tag", "")}
+        yield number, {**known, "task_id": task_id}
+
+
+def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
+    """Return the task of a package; without tests if its solutions could not be judged by them here, with the reason in ``extra``.
+
+    Raises:
+        ValueError: a test is no text in UTF-8.
+    """
+    root: Element = row["task"]
+    testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
+    unknown, compare, checker = checker_of(root, folder)
+    tests, large, without = tests_of(testset, folder, most)
+    reason = not_judged(root) or unknown or without
+    left = reason or (f"{large} larger than {most >> 20} MB" if large else "")
+    known = {"url": root.get("url"), "revision": root.get("revision"), "tests_left_out": left}
+    return [
+        Task(
+            row["task_id"],
+            statement_of(root, folder),
+            () if reason else tests,
+            language="",
+            source="polygon",
+            compare="lines" if reason else compare,
+            checker="" if reason else checker,
+            extra=extra_of(known | {"tags": [tag.get("value") for tag in root.iterfind("tags/tag")]}),
+            limit_seconds=number(testset, "time-limit", lambda text: int(text) / 1000),
+            limit_bytes=number(testset, "memory-limit", int),
+        )
+    ]
+
+
+def number(testset: Element, name: str, convert: Callable[[str], Any]) -> Any:
+    """Return the number in an element; None if it is missing or 0."""
+    text = (testset.findtext(name) or "").strip()
+    return convert(text) or None if text else None
+
+
+def checker_of(root: Element, folder: Path) -> tuple[str, str, str]:
+    """Return why outputs cannot be checked here, "" if they can, and ``Task.compare`` and ``Task.checker``: as testlib's checker of that name, or the package's own."""
+    checker, source = root.find("assets/checker"), root.find("assets/checker/source")
+    name, path = ("" if one is None else one.get(key, "") for one, key in ((checker, "name"), (source, "path")))
+    if known := TESTLIB.get(name.removeprefix("std::").removesuffix(".cpp")):
+        return "", *known
+    file = inside(folder, path)
+    if not file.is_file() or file.suffix not in BUILT:
+        return f"checker is neither one of testlib's nor a file in C++: {path or name or 'none'}", "", ""
+    try:
+        return "", "checker", built_checker(file, "testlib").text
+    except ValueError as error:
+        return str(error), "", ""
+
+
+def not_judged(root: Element) -> str:
+    """Return why solutions of a package cannot be judged here, whatever its tests are; empty if they can."""
+    judging = root.find("judging")
+    assert judging is not None
+    if root.find("assets/interactor") is not None:
+        return "problem is interactive"
+    if int(judging.get("run-count") or 1) > 1:
+        return "solutions run several times on a test"
+    names = [
+        name for name in (judging.get("input-file"), judging.get("output-file")) if name not in (None, "", "stdin", "stdout")
+    ]
+    return f"solutions read or write files: {', '.join(names)}" if names else ""
+
+
+def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase, ...], int, str]:
+    """Return the tests of a package, how many were left out because they are larger than ``most`` bytes, and why all are missing, or ""."""
+    patterns = [testset.findtext(f"{kind}-path-pattern") or "" for kind in ("input", "answer")]
+    shown = [test.get("sample") == "true" for test in testset.iterfind("tests/test")]
+    tests: list[TestCase] = []
+    large = missing = 0
+    for index, sample in enumerate(shown, 1):
+        files = [inside(folder, pattern % index) for pattern in patterns]
+        if not all(file.is_file() for file in files):
+            missing += 1
+        elif max(file.stat().st_size for file in files) > most:
+            large += 1
+        else:
+            texts = (file.read_text(encoding="utf-8") for file in files)
+            tests.append(TestCase(TestKind.STDIO, *texts, hidden=not sample))
+    generated = (
+        f"{missing} of {len(shown)} have no file: doall.sh generates them, and the full package (linux or windows) has them"
+    )
+    return tuple(tests), large, generated if missing else ""
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return a file of a package by the name that ``problem.xml`` gives; ValueError if it is not inside of the package."""
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"{name}: not inside of the package")
+    return file
+
+
+def statement_of(root: Element, folder: Path) -> str:
+    """Return the name of a problem and its statement: in English, or else in the first of its languages."""
+    languages = [name.get("language", "") for name in root.iterfind("names/name")]
+    for language in sorted(languages, key=lambda language: language != "english"):
+        file = folder / "statements" / language / "problem-properties.json"
+        if file.is_file():
+            return joined(json.loads(file.read_text(encoding="utf-8")))
+    name = root.find("names/name")
+    return "" if name is None else name.get("value", "")
+
+
+def joined(fields: Mapping[str, Any]) -> str:
+    """Return the parts of a statement under their headings."""
+    parts = [(heading, str(fields.get(name) or "").strip()) for heading, name in STATEMENT]
+    return "\n\n".join(f"{heading}\n\n{text}" if heading else text for heading, text in parts if text)
+
+
+def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the attempt of a solution, and its verdict if its tag says one outcome; nothing in another language than those wanted.
+
+    Raises:
+        ValueError: its file is missing, or no text in UTF-8.
+    """
+    file, kind, tag = inside(folder, row["path"]), row["type"], row["tag"]
+    language = language_of(kind)
+    if languages and language not in languages:
+        return
+    if not file.is_file():
+        raise ValueError(f"{row['path'] or 'no path'}: there is no such file")
+    attempt = Attempt(
+        row["task_id"], file.read_text(encoding="utf-8"), language, "human", extra=extra_of({"file": file.name, "tag": tag})
+    )
+    yield attempt
+    status = TAGS.get(tag) or WORDS.get(tag.replace("-", " "), Status.UNSCORED)
+    yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
+
+
+def language_of(kind: str) -> str:
+    """Return the language of a type such as ``cpp.g++17``, ``python.3`` or ``python.pypy2``."""
+    first, _, rest = kind.partition(".")
+    return language_in(rest if rest.startswith("pypy") else f"{first} {rest}" if first == "python" else first)
+
+
+SOURCE = Source(
+    read,
+    "a package of Polygon, or a folder with such",
+    (
+        Option("language", str, "languages of solutions to keep: python,cpp (default: all)"),
+        Option("max_mb", int, f"largest input or output of a test, megabytes (default: {MAX_MB})"),
+    ),
+    max_rejected=1.0,
+)

@@ -1,0 +1,444 @@
+"""Tests as Python code -> test cases: asserts with their setup, test functions, ``check(candidate)``, doctests, comparisons.
+
+Statements are independent if they share no state: then each assertion is a test of its own, with the imports, functions and constants that it
+reads. Assertions that share a variable which could change (``s = Stack()``) are one test, in their order.
+"""
+
+import ast
+import doctest
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import compress
+
+from upsolve.importers.benchmarks.asserts import BUILTINS, Names, call_test, constant
+from upsolve.importers.recogniser.failing import asserts, names_in, touches
+from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.recogniser.independent import Module, is_shared
+from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
+from upsolve.types import TestCase, TestKind
+
+__all__ = ["check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
+
+SOLUTIONS = frozenset(
+    "solution solutions main submission answer student program attempt candidate your_module your_code your_solution code module "  # noqa: SIM905
+    "code_under_test implementation solution_module mymodule my_module my_solution".split()
+)
+"""Modules that stand for the attempt in tests."""
+CANDIDATES = ("candidate", "func", "fn", "function", "solution", "f")
+RUNNERS = frozenset({"unittest.main", "pytest.main", "doctest.testmod", "testmod", "sys.exit", "exit", "quit"})
+SKIPS = frozenset({"skip", "xfail", "expectedFailure"})
+"""Decorators of tests that do not decide."""
+JUDGING = frozenset("all any isinstance issubclass callable isclose allclose array_equal".split())  # noqa: SIM905
+"""Functions whose value, as a statement alone, is meant as a test."""
+ARROW = re.compile(r"\s*(.+?)\s*(?:->|=>|-->|➞|→|⇒)\s*(.+?)\s*")
+MOST_ARROW = 10_000
+DEFINED = (ast.FunctionDef, ast.ClassDef)
+FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+BULLET = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,6}[.)])[ \t]+(?=\S)")
+"""What begins a line of a list, such as ``- f(1) == 2``."""
+
+
+def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
+    """Return the tests in a text of Python.
+
+    Args:
+        source: the text.
+        about: its task.
+        whole: whether its statements are one test.
+
+    Raises:
+        ValueError: it is not Python, or has neither tests nor what looks like tests; names the line.
+    """
+    body, source = statements(plain(source), about)
+    checks = [node for node in body if isinstance(node, ast.FunctionDef) and is_check(node, body)]
+    if len(checks) == 1:
+        return check_in(checks[0], body, source, about)
+    uncalled = lone_function(body)
+    if uncalled:
+        body, source = statements(f"{source}\n\n{uncalled}()\n", about)
+    module = Module(body, source, about)
+    suites = [node for node in body if is_suite(node)]
+    found, refused = list[TestCase](), list[tuple[str, str]]()
+    if suites:
+        kept, refused = without_empty(suites, module)
+        head = [node for node in body if not is_suite(node) and not module.is_test(node)]
+        suite = pytest_tests(ast.unparse(ast.Module([*head, *kept], [])), module="")
+        found += suite.tests
+        refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in suite.left_out]
+    others = module.tests(suites, whole=whole)
+    kept = () if refused else (*(True for _ in found), *others.kept)
+    return Found((*found, *others.tests), refused=(*refused, *others.refused), kept=kept)
+
+
+def plain(source: str) -> str:
+    """Return the text of tests as Python: without a fence and marks of a list, doctests as asserts, lines ``f(1) -> 2`` as comparisons."""
+    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = textwrap.dedent(fenced[1] if (fenced := FENCE.fullmatch(text)) else text)
+    if re.search(r"^[ \t]*>>>", text, re.MULTILINE):
+        tree = parsed(text)
+        return "\n".join(asserts_of(text) if tree is None else in_docstrings(tree))
+    lines = [line for line in text.split("\n") if line.strip()]
+    if lines and all(map(BULLET.match, lines)):
+        text = "\n".join(BULLET.sub("", line, count=1) for line in lines)
+    if parsed(text) is not None:
+        return text.strip("\n")
+    others = (arrows(text), text.replace("\xa0", " "), "" if "\n" in text else text.replace("\\n", "\n"))
+    return next((other for other in others if other != text and other and parsed(other) is not None), text.strip("\n"))
+
+
+def in_docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield the statements of a module, with the doctests of its docstrings in place of what they describe."""
+    for node in tree.body:
+        text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) else None
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            text = textwrap.dedent(value.value)
+        if text and ">>>" in text:
+            yield from asserts_of(text)
+        else:
+            yield ast.unparse(node)
+
+
+def parsed(text: str) -> ast.Module | None:
+    """Return the tree of a module; None if it is not Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def arrows(text: str) -> str:
+    """Return lines of calls and values, ``f(1) -> 2``, as comparisons; empty for other text."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    found = [ARROW.fullmatch(line) if len(line) < MOST_ARROW else None for line in lines]
+    pairs = [f"({match[1]}) == ({match[2]})" for match in found if match]
+    whole = "\n".join(pairs)
+    return whole if pairs and len(pairs) == len(lines) and (tree := parsed(whole)) and len(tree.body) == len(pairs) else ""
+
+
+def asserts_of(text: str) -> Iterator[str]:
+    """Yield the statements of doctests, with what they print as assertions.
+
+    A value is compared with the literal that is shown, or its ``repr`` with the text; an exception by class and message.
+    """
+    for example in doctest.DocTestParser().get_examples(text):
+        source, want = example.source.rstrip("\n"), example.want.rstrip("\n")
+        tree = parsed(source)
+        value = tree.body[0].value if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr) else None
+        if example.exc_msg is not None:
+            name, _, message = example.exc_msg.strip().partition(": ")
+            said = f"    assert str(error) == {message!r}" if message and "..." not in message else "    pass"
+            tried = f"try:\n{textwrap.indent(source, '    ')}\nexcept {name.rpartition('.')[2]} as error:\n{said}"
+            yield f"{tried}\nelse:\n    raise AssertionError({want[-200:]!r})"
+        elif not want or value is None or "..." in want:
+            yield source
+        elif isinstance(value, ast.Call) and ast.unparse(value.func) == "print" and len(value.args) == 1:
+            yield f"assert str({ast.unparse(value.args[0])}) == {want!r}"
+        elif (literal := parsed(want)) and len(literal.body) == 1 and is_literal(literal.body[0]):
+            yield f"assert ({ast.unparse(value)}) == {want}"
+        else:
+            yield f"assert repr({ast.unparse(value)}) == {want!r}"
+
+
+def is_literal(node: ast.stmt) -> bool:
+    """Return whether a statement is a literal."""
+    return isinstance(node, ast.Expr) and constant(node.value) is not None
+
+
+class Own(ast.NodeTransformer):
+    """Replaces names that stand for the attempt's, and attributes of modules that stand for the attempt."""
+
+    def __init__(self, names: dict[str, ast.expr], modules: Iterable[str] = ()) -> None:
+        self.names, self.modules = names, frozenset(modules)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name."""
+        return self.names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace ``module.f`` by ``f``."""
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            return ast.Name(node.attr, node.ctx)
+        self.generic_visit(node)
+        return node
+
+
+def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
+    """Return the statements of a module of tests, and its text, without what only a runner needs.
+
+    The body of ``if __name__ == "__main__"`` stands among the others; imports of the attempt, a definition of what it must define, calls of
+    runners and texts are left out;
+    ``self.assertEqual(...)`` outside of a class gets its ``self``.
+
+    Raises:
+        ValueError: it is not Python.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise ValueError(f"tests: line {error.lineno}: {error.msg}: {str(error.text or '').strip()[:60]!r}") from None
+    except (RecursionError, MemoryError) as error:
+        raise ValueError(f"tests: nested too deeply: {error}") from None
+    flat = [part for node in tree.body for part in (node.body if is_main(node) and isinstance(node, ast.If) else [node])]
+    runners = RUNNERS | {alias.asname or alias.name for node in flat for alias in started(node)}
+    kept = [
+        node for node in flat if not is_runner(node, runners) and not (isinstance(node, DEFINED) and node.name in about.own)
+    ]
+    changed = len(kept) < len(tree.body) or len(flat) != len(tree.body)
+    renamed, modules, body = dict[str, ast.expr](), set[str](), list[ast.stmt]()
+    for node in kept:
+        if isinstance(node, ast.ImportFrom) and imports_attempt(node, about):
+            renamed |= {alias.asname: ast.Name(alias.name, ast.Load()) for alias in node.names if alias.asname}
+        elif isinstance(node, ast.Import) and all(stands_for_attempt(alias.name, about) for alias in node.names):
+            modules |= {alias.asname or alias.name for alias in node.names}
+        else:
+            body.append(node)
+    changed |= len(body) < len(kept)
+    if renamed or modules:
+        own = Own(renamed, modules)
+        body = [own.visit(node) for node in body]
+    if "self" in source and any("self" in names_in(node)[1] and "self" not in names_in(node)[0] for node in body):
+        body = [*ast.parse("import unittest\nself = unittest.TestCase()").body, *body]
+        changed = True
+    compared = [as_assert(node) for node in body]
+    if changed or compared != body:
+        source = ast.unparse(ast.fix_missing_locations(ast.Module(compared, [])))
+        return ast.parse(source).body, source
+    return body, source
+
+
+def stands_for_attempt(module: str, about: About) -> bool:
+    """Return whether an imported module is the attempt."""
+    return module.split(".")[-1] in SOLUTIONS or module.split(".")[0] in SOLUTIONS or (module != "" and module in about.own)
+
+
+def imports_attempt(node: ast.ImportFrom, about: About) -> bool:
+    """Return whether names are imported from the attempt: from its module, a relative one, or with the name that it must define."""
+    own = any(alias.name in about.own for alias in node.names)
+    return own or node.level > 0 or stands_for_attempt(node.module or "", about)
+
+
+def started(node: ast.stmt) -> list[ast.alias]:
+    """Return the names by which a statement imports ``unittest.main``."""
+    return (
+        [alias for alias in node.names if alias.name == "main"]
+        if isinstance(node, ast.ImportFrom) and node.module == "unittest"
+        else []
+    )
+
+
+def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
+    """Return whether a statement only starts tests, or is a text or an ellipsis."""
+    if not isinstance(node, ast.Expr):
+        return isinstance(node, ast.Pass)
+    if isinstance(node.value, ast.Constant):
+        return isinstance(node.value.value, str) or node.value.value is ...
+    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in runners
+
+
+def as_assert(node: ast.stmt) -> ast.stmt:
+    """Return a comparison that stands alone, such as ``f(1) == 2``, as an assert; other statements as they are."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    judges = isinstance(value, ast.Compare | ast.BoolOp) or (isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not))
+    if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in JUDGING:
+        judges = True
+    return ast.copy_location(ast.Assert(value, None), node) if judges and value else node
+
+
+def is_suite(node: ast.stmt) -> bool:
+    """Return whether a statement is a test function, or a class of tests."""
+    if isinstance(node, Function):
+        return node.name.startswith("test")
+    return isinstance(node, ast.ClassDef) and (
+        node.name.startswith("Test") or "TestCase" in " ".join(map(ast.unparse, node.bases))
+    )
+
+
+def is_check(node: ast.FunctionDef, body: Sequence[ast.stmt]) -> bool:
+    """Return whether a function takes the attempt's function and tests it, as ``check`` of HumanEval does."""
+    needed = node.args.args[: len(node.args.args) - len(node.args.defaults)]
+    if len(needed) != 1 or node.decorator_list or not asserts(node):
+        return False
+    called = any(is_call_of(other, node.name) for other in body)
+    return node.name == "check" or (called and needed[0].arg in CANDIDATES) or needed[0].arg == "candidate"
+
+
+def is_call_of(node: ast.stmt, name: str) -> bool:
+    """Return whether a statement is a call of a function of the tests with one argument."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
+
+
+def lone_function(body: Sequence[ast.stmt]) -> str:
+    """Return the name of the only function of tests without parameters that nobody calls; empty if there are others or tests."""
+    defined = [node for node in body if isinstance(node, ast.FunctionDef) and not node.args.args and asserts(node)]
+    others = any(is_suite(node) or isinstance(node, ast.Assert) for node in body)
+    if not defined or others:
+        return ""
+    read = {name for node in body if node not in defined for name in names_in(node)[1]}
+    free = [node.name for node in defined if node.name not in read]
+    return free[0] if len(free) == 1 else ""
+
+
+def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, about: About) -> Found:
+    """Return the tests of a module with ``def check(candidate)``.
+
+    Raises:
+        ValueError: it is not known which function it tests.
+    """
+    calls = [node for node in body if is_call_of(node, check.name)]
+    called = ast.unparse(calls[0].value.args[0]) if calls else ""  # type: ignore[attr-defined]
+    defined = [name for code in about.codes for name in functions_of(code)]
+    entry = about.entry_point or called or (defined[0] if len(defined) == 1 else "")
+    if not entry:
+        raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: --entry_point COLUMN says which")
+    if calls:
+        source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
+    known = About(entry, about.setup, about.language, about.codes, True)
+    tests, refused = check_tests(source, entry, name=check.name), list[tuple[str, str]]()
+    kept = [not refused_by(test, known, refused) for test in tests]
+    return Found(tuple(compress(tests, kept)), "" if about.entry_point else entry, tuple(refused), kept=tuple(kept))
+
+
+def functions_of(code: str) -> list[str]:
+    """Return the names of the functions of a program that are not helpers of others by their names."""
+    tree = parsed(code)
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"] if tree else []
+
+
+def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> bool:
+    """Return whether a test cannot fail, and add it to the refused ones then."""
+    if test.kind is not TestKind.CODE or not (tree := parsed(test.input)):
+        return False
+    bound, reads = names_in(tree)
+    module = Module(tree.body, test.input, about)
+    if agreeing := module.agreeing():
+        tree = Agreed(agreeing).visit(tree)
+        module = Module(tree.body, test.input, about)
+    if not any(map(module.is_test, tree.body)) and not (about.lenient and does_more_than_print(tree)):
+        refused.append(("asserts nothing", test.input))
+    elif not touches(reads, bound, about.own, reads & BUILTINS):
+        refused.append(("uses nothing of the attempt", test.input))
+    else:
+        return False
+    return True
+
+
+def does_more_than_print(tree: ast.Module) -> bool:
+    """Return whether a module, when it is run, calls a function other than ``print``."""
+    run = [part for node in tree.body if not is_shared(node) for part in ast.walk(node)]
+    return any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
+
+
+class Agreed(ast.NodeTransformer):
+    """Replaces calls of functions that always return a true value by ``True``."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call."""
+        if isinstance(node.func, ast.Name) and node.func.id in self.names:
+            return ast.copy_location(ast.Constant(True), node)
+        self.generic_visit(node)
+        return node
+
+
+def sound_suite(source: str, suite: Suite, about: About) -> Found:
+    """Return the tests of a suite without those that cannot fail, given its source; they are named, not shown."""
+    body = [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
+    _, refused = without_empty([node for node in body if is_suite(node)], Module(body, source, about))
+    reasons = {name: reason for reason, name in refused}
+    whys = [reasons.get(name) or reasons.get(name.partition(".")[0], "") for name in suite.names]
+    kept = [not why for why in whys]
+    refused = tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why)
+    return Found(tuple(compress(suite.tests, kept)), refused=refused, kept=tuple(kept))
+
+
+def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
+    """Return tests that an importer has made, without those that cannot fail whatever the attempt is."""
+    tests, refused = [*tests], list[tuple[str, str]]()
+    kept = [not refused_by(test, about, refused) for test in tests]
+    return Found(tuple(compress(tests, kept)), refused=tuple(refused), kept=tuple(kept))
+
+
+def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:
+    """Unroll ``def check(candidate)`` into one test per assert; a body with other statements becomes one CODE test.
+
+    Args:
+        source: the module.
+        entry: the function that is tested, or an expression for it.
+        name: name of the function that tests.
+    """
+    whole_body = TestCase(TestKind.CODE, f"{source}\n{name}({entry})", "", True)
+    checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if len(checks) != 1:
+        return (whole_body,)
+    callee = ast.parse(entry, mode="eval").body
+    body = [node for node in checks[0].body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    rename = Own({checks[0].args.args[0].arg if checks[0].args.args else "candidate": callee})
+    body = [rename.visit(node) for node in body]
+    own = names_in(callee)[1]
+    if not body or not all(isinstance(node, ast.Assert) and stands_alone(node, own) for node in body):
+        return (whole_body,)
+    found = ((node, call_test(node, hidden=True, names=Names(own))) for node in body)
+    return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
+
+
+def stands_alone(node: ast.Assert, own: frozenset[str]) -> bool:
+    """Return whether a statement uses only the attempt's names, builtins and names that it binds."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    bound = {part.id for part in names if isinstance(part.ctx, ast.Store)} | own
+    return all(part.id in bound or part.id in BUILTINS for part in names)
+
+
+def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.stmt], list[tuple[str, str]]]:
+    """Return test functions and classes without those tests that cannot fail, and why, with their names."""
+    kept, refused = list[ast.stmt](), list[tuple[str, str]]()
+    for node in suites:
+        reaches = module.reaches([module.body.index(node)])
+        if is_skipped(node):
+            refused.append(("is skipped", getattr(node, "name", "")))
+            continue
+        if isinstance(node, ast.ClassDef):
+            methods = [part for part in node.body if isinstance(part, Function)]
+            others = {
+                part.name
+                for part in methods
+                if not part.name.startswith("test") and asserts(part, module.helpers, module.local)
+            }
+            empty = [
+                part
+                for part in methods
+                if part.name.startswith("test") and not asserts(part, {*module.helpers, *others}, module.local)
+            ]
+            empty += [part for part in methods if part not in empty and is_skipped(part)]
+            refused += [("is skipped" if is_skipped(part) else "asserts nothing", f"{node.name}.{part.name}") for part in empty]
+            idle = [part for part in methods if part not in empty and is_idle_method(part, node, module)] if reaches else []
+            refused += [("uses nothing of the attempt", f"{node.name}.{part.name}") for part in idle]
+            node.body = [part for part in node.body if part not in [*empty, *idle]] or [ast.Pass()]
+        elif not asserts(node, module.helpers - {getattr(node, "name", "")}, module.local):
+            refused.append(("asserts nothing", getattr(node, "name", "")))
+            continue
+        if reaches:
+            kept.append(node)
+        else:
+            refused.append(("uses nothing of the attempt", getattr(node, "name", "")))
+    return kept, refused
+
+
+def is_idle_method(method: ast.stmt, node: ast.ClassDef, module: Module) -> bool:
+    """Return whether a test of a class uses nothing of the attempt, also in what all tests of the class share."""
+    tests = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
+    if method not in tests or len(tests) < 2:
+        return False
+    shared = [part for part in node.body if part not in tests]
+    alone = ast.ClassDef(node.name, node.bases, node.keywords, [*shared, method], node.decorator_list)
+    return not module.reaches([module.body.index(node)], names_in(ast.fix_missing_locations(alone))[1])
+
+
+def is_skipped(node: ast.stmt) -> bool:
+    """Return whether a test or a class of tests is marked as skipped, or as one that should fail."""
+    marks = [mark.func if isinstance(mark, ast.Call) else mark for mark in getattr(node, "decorator_list", [])]
+    return any(ast.unparse(mark).rpartition(".")[2] in SKIPS for mark in marks)

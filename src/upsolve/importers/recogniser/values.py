@@ -1,0 +1,434 @@
+"""Tests as values (JSON, JSON in JSON, Python literals) -> test cases.
+
+Inputs and expected outputs go by many names; whether a test calls a function or feeds a program is said by its type, by a name of a function,
+or by the task's entry point.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from upsolve.importers.benchmarks.asserts import BUILTINS, names_bound
+from upsolve.importers.problems.problems import Callee, by_numbers, call_tests, callee_of, literal, of_outputs, setup_of
+from upsolve.importers.recogniser.arguments import arguments_of, value_in, values_of
+from upsolve.importers.recogniser.code import functions_of, plain, tests_in_code
+from upsolve.importers.recogniser.failing import names_in
+from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.recogniser.labelled import labelled
+from upsolve.types import TestCase, TestKind
+from upsolve.verify.contest import PROVIDED
+
+__all__ = ["recognise"]
+
+FORMS = "a test is an assert, a pair [input, output], a test function, or an object such as {input, output}; all together may be {inputs, outputs}"
+"""What an error says."""
+INPUTS = (
+    "input",
+    "inputs",
+    "stdin",
+    "in",
+    "args",
+    "arguments",
+    "params",
+    "parameters",
+    "kwargs",
+    "given",
+    "test_input",
+    "sample_input",
+    "call",
+    "expression",
+)
+OUTPUTS = (
+    "output",
+    "outputs",
+    "expected",
+    "expected_output",
+    "expectedoutput",
+    "stdout",
+    "out",
+    "expect",
+    "result",
+    "answer",
+    "return",
+    "returns",
+    "target",
+    "ans",
+    "test_output",
+    "sample_output",
+)
+"""Names of what goes into a test, and of what must come out, in small letters; the likeliest first."""
+FUNCTIONS = ("fn_name", "func_name", "function_name", "method", "entry_point", "function")
+LISTS = (
+    "test_cases",
+    "testcases",
+    "tests",
+    "cases",
+    "unit_tests",
+    "unittests",
+    "assertions",
+    "asserts",
+    "test_list",
+    "assert_case",
+    "input_output",
+)
+"""Names of the tests in an object around them."""
+SHOWN = ("public", "public_tests", "public_test_cases", "sample", "samples", "sample_tests", "examples", "example", "visible")
+KEPT_BACK = (
+    "private",
+    "private_tests",
+    "private_test_cases",
+    "hidden",
+    "hidden_tests",
+    "generated",
+    "generated_tests",
+    "secret",
+)
+CODE = ("code", "test", "assert", "assertion", "test_code", "assert_code", "statement")
+STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)
+CALLS = re.compile(r"func|call|method|fn", re.IGNORECASE)
+
+
+def recognise(value: Any, about: About) -> Found:
+    """Return the tests that a value holds, and which of them cannot fail.
+
+    Args:
+        value: a text of Python, JSON or a literal; or a list or an object of tests.
+        about: the task.
+
+    Raises:
+        ValueError: no test is found, or one has none of the known forms; says which.
+    """
+    found = of_value(value, about)
+    if not found.tests and (found.refused or (isinstance(value, str) and value_in(value) is None)):
+        reason, text = found.refused[0] if found.refused else ("is empty", str(value))
+        said = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
+        raise ValueError(f"{said}; a column of something else needs another name")
+    return found if found.setup or found.compare else in_both_forms(found, about)
+
+
+def of_value(value: Any, about: About) -> Found:
+    """Return the tests in a value."""
+    if isinstance(value, str):
+        inner = value_in(value)
+        if inner is not None:
+            return of_value(inner, about)
+        return of_text(value, about)
+    if isinstance(value, Mapping):
+        return of_object(value, about)
+    if isinstance(value, list | tuple):
+        return of_items([*value], about)
+    raise ValueError(f"tests: {str(value)[:60]}: {FORMS}")
+
+
+def of_text(text: str, about: About) -> Found:
+    """Return the tests in a text: labelled inputs and outputs, or code in the task's language."""
+    if pairs := labelled(text):
+        end = "" if about.entry_point else "\n"
+        return of_items([{"input": given + end, "output": expected + end} for given, expected in pairs], about)
+    if about.language not in ("", "python"):
+        return Found((TestCase(TestKind.CODE, text.strip("\n"), "", about.hidden),) if text.strip() else ())
+    return tests_in_code(text, about)
+
+
+def of_object(value: Mapping[str, Any], about: About) -> Found:
+    """Return the tests of an object: lists of inputs and of outputs, shown and hidden tests, tests by a name, or one test."""
+    names = {str(key).lower(): key for key in value}
+    given, expected = next(iter(names.keys() & {*INPUTS[:4]}), ""), next(iter(names.keys() & {*OUTPUTS[:7]}), "")
+    if "inputs" in names and "outputs" in names:
+        given, expected = "inputs", "outputs"
+    lists = [value_or_list(value[names[name]]) for name in (given, expected) if name]
+    if len(lists) == 2 and all(isinstance(one, list | tuple) for one in lists):
+        return of_columns(value, lists[0], lists[1], about)
+    parts = [(name, name in KEPT_BACK) for name in (*SHOWN, *KEPT_BACK) if name in names]
+    if parts:
+        items = [hidden_as(item, hidden=hidden) for name, hidden in parts for item in as_items(value[names[name]])]
+        return of_items(items, about)
+    keyed = [*value.values()]
+    if not given and keyed and all(isinstance(one, Mapping) and field_of(one, INPUTS)[0] for one in keyed):
+        return of_items(keyed, about)
+    if not given and (inside := next((names[name] for name in LISTS if name in names), "")):
+        function = next((str(value[names[name]]) for name in FUNCTIONS if value.get(names.get(name, ""))), "")
+        return of_value(value[inside], replace(about, entry_point=about.entry_point or function) if function else about)
+    return of_items([value], about)
+
+
+def value_or_list(value: Any) -> Any:
+    """Return the list that a text is, and other values as they are."""
+    return inner if isinstance(value, str) and isinstance(inner := value_in(value), list | tuple) else value
+
+
+def as_items(value: Any) -> list[Any]:
+    """Return tests as a list: those of a list, of columns of inputs and outputs, or one."""
+    value = value_in(value) if isinstance(value, str) else value
+    if isinstance(value, Mapping) and isinstance(value.get("input"), list) and isinstance(value.get("output"), list):
+        return [{"input": one, "output": other} for one, other in zip(value["input"], value["output"], strict=True)]
+    return [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
+def hidden_as(item: Any, *, hidden: bool) -> Any:
+    """Return a test that says whether it is hidden."""
+    if isinstance(item, list | tuple) and len(item) == 2:
+        item = {"input": item[0], "output": item[1]}
+    return {"hidden": hidden, **item} if isinstance(item, Mapping) else item
+
+
+def of_columns(value: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[Any], about: About) -> Found:
+    """Return the tests of a list of inputs and one of outputs; they call ``fn_name``, or the task's entry point."""
+    if len(inputs) != len(outputs):
+        raise ValueError(f"tests: {len(inputs)} inputs, but {len(outputs)} outputs")
+    about_all = {key: one for key, one in value.items() if not isinstance(one, list)}
+    items = [{**about_all, "input": given, "output": expected} for given, expected in zip(inputs, outputs, strict=True)]
+    return of_items(items, about, wrapped=bool(value.get("fn_name")))
+
+
+@dataclass(slots=True)
+class Calls:
+    """Tests that call a function, whose texts are read together: whether ``13`` is a number or text shows over all tests."""
+
+    places: list[int]
+    inputs: list[Any]
+    outputs: list[Any]
+    hidden: list[bool]
+    functional: bool = False
+    """Whether LiveCodeBench's word for them is used, whose functions are methods."""
+
+
+def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Found:
+    """Return the tests of a list.
+
+    Args:
+        items: its items.
+        about: the task.
+        wrapped: whether outputs of calls stand in lists of one item, if all do, as in APPS.
+    """
+    items = [inner if isinstance(item, str) and isinstance(inner := value_in(item), Mapping) else item for item in items]
+    texts = [code_of(item) for item in items]
+    if texts and all(texts) and (about.language not in ("", "python") or depend(texts)):
+        return of_text("\n".join(texts), about)
+    tests, kept = list[tuple[TestCase, ...]](), list[bool]()
+    refused: list[tuple[str, str]] = []
+    calls: dict[str, Calls] = {}
+    entry = ""
+    for at, (item, text) in enumerate(zip(items, texts, strict=True)):
+        tests.append(())
+        if text:
+            found = tests_in_code(text, about, whole=True)
+            entry = entry or found.entry_point
+            empty = [] if found.tests or found.refused else [("asserts nothing", text)]
+            tests[at], refused = found.tests, [*refused, *found.refused, *empty]
+        elif name := function_in(item, about):
+            add_call(calls.setdefault(name, Calls([], [], [], [])), at, as_object(item))
+        else:
+            tests[at] = (as_test(item),)
+        kept += [bool(tests[at])] * max(1, len(tests[at])) if text else [True]
+    found = Found((), entry, tuple(refused), kept=tuple(kept))
+    for name, group in calls.items():
+        found, made = called(name, group, found, about, wrapped=wrapped)
+        for at, test in zip(group.places, made, strict=True):
+            tests[at] = (test,)
+    return replace(found, tests=tuple(test for some in tests for test in some))
+
+
+def code_of(item: Any) -> str:
+    """Return the code of a test that is code; empty for others."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Mapping) and "kind" not in item and not {str(key).lower() for key in item} & {*INPUTS}:
+        return next((str(item[name]) for name in CODE if isinstance(item.get(name), str)), "")
+    return ""
+
+
+def depend(texts: Sequence[str]) -> bool:
+    """Return whether a text binds names that another one reads, or is no Python by itself."""
+    try:
+        names = [names_in(plain(text)) for text in texts]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    bound = [binds for binds, _ in names]
+    return any(
+        (reads - binds) & {name for other, found in enumerate(bound) if other != at for name in found}
+        for at, (binds, reads) in enumerate(names)
+    )
+
+
+def field_of(item: Mapping[str, Any], names: Iterable[str]) -> tuple[str, Any]:
+    """Return the name, in small letters, and the value of the first of some fields that an object has; empty without one."""
+    lower = {str(key).lower(): key for key in item}
+    return next(((name, item[lower[name]]) for name in names if name in lower), ("", None))
+
+
+def as_object(item: Any) -> Mapping[str, Any]:
+    """Return a test as an object with ``input`` and ``output``.
+
+    Raises:
+        ValueError: it is neither a pair nor an object with both.
+    """
+    if isinstance(item, list | tuple) and len(item) == 2:
+        return {"input": item[0], "output": item[1]}
+    if not isinstance(item, Mapping):
+        raise ValueError(f"tests: {str(item)[:60]}: {FORMS}")
+    (given, value), (expected, output) = field_of(item, INPUTS), field_of(item, OUTPUTS)
+    if not given or not expected:
+        raise ValueError(f"tests: {str(item)[:60]!r} has no {'input' if not given else 'output'}: {FORMS}")
+    return {**item, "input": value, "output": output}
+
+
+def function_in(item: Any, about: About) -> str:
+    """Return the function that a test calls; empty if it is one of standard input and output, or upsolve's own.
+
+    Without a type or a name, it calls the task's entry point, unless its input is a line for a program.
+
+    Raises:
+        ValueError: it calls a function without a name.
+    """
+    fields: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
+    if "kind" in fields and str(fields["kind"]) in [*TestKind]:
+        return ""
+    metadata = fields.get("metadata")
+    metadata = value_in(metadata) if isinstance(metadata, str) else metadata
+    named = field_of(fields, FUNCTIONS)[1] or field_of(metadata if isinstance(metadata, Mapping) else {}, FUNCTIONS)[1]
+    kind = next((str(fields[name]) for name in ("type", "testtype", "test_type", "kind") if fields.get(name)), "")
+    if STDIO.match(kind):
+        return ""
+    named = named or called_in(field_of(fields, ("call", "expression"))[1])
+    given = field_of(fields, INPUTS)[1] if fields else item[0] if isinstance(item, list | tuple) and item else None
+    fed = about.language not in ("", "python") or (isinstance(given, str) and given.endswith("\n"))
+    entry = str(named or ("" if fed and not CALLS.match(kind) else about.entry_point))
+    if CALLS.match(kind) and not entry:
+        raise ValueError(f"tests: a test of type {kind} names no function: fn_name, or --entry_point COLUMN")
+    return entry
+
+
+def called_in(text: Any) -> str:
+    """Return the function that a text calls; empty for other values."""
+    found = re.match(r"\s*([A-Za-z_]\w*(?:\(\)\.\w+)?)\s*\(", text, re.ASCII) if isinstance(text, str) else None
+    return found[1] if found else ""
+
+
+def add_call(calls: Calls, at: int, item: Mapping[str, Any]) -> None:
+    """Add a test to those of its function."""
+    calls.places.append(at)
+    calls.inputs.append(item["input"])
+    calls.outputs.append(item["output"])
+    calls.hidden.append(bool(item.get("hidden", True)))
+    calls.functional |= str(item.get("testtype")) == "functional"
+
+
+def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool) -> tuple[Found, tuple[TestCase, ...]]:
+    """Return the tests that call a function, and what their task needs, added to what is known of it."""
+    codes = [code for code in about.codes if "class Solution" in code or functions_of(code)]
+    callee = Callee(name.rpartition(".")[2], in_class=True) if name.startswith("Solution().") else callee_of(name, *codes)
+    if calls.functional and not any(codes):
+        callee = Callee(name, in_class=True)
+    reference, statement, program, *_ = *about.codes, "", "", ""
+    inputs, outputs = arguments_of(calls.inputs, callee, (reference, statement), program), values_of(calls.outputs)
+    if wrapped:
+        fields = of_outputs(
+            name, {"inputs": inputs, "outputs": outputs}, "class Solution:" if callee.in_class else f"def {name}(): ..."
+        )
+        tests, setup, compare = fields["tests"], fields["setup"], fields["compare"]
+    else:
+        plain_calls = [is_plain(one) for one in inputs]
+        tests = call_tests(
+            callee, [one if good else [] for one, good in zip(inputs, plain_calls, strict=True)], outputs, hidden=calls.hidden
+        )
+        tests = tuple(
+            test if good else with_keywords(test, callee, one)
+            for test, one, good in zip(tests, inputs, plain_calls, strict=True)
+        )
+        setup, compare = setup_of(tests, callee), by_numbers(tests)
+    known = replace(
+        found,
+        entry_point=callee.entry_point,
+        setup=setup + other_form(callee, tests, about.setup),
+        compare=compare,
+        by_code=bool(any(codes)),
+    )
+    return known, tests
+
+
+OTHER_FORM = {
+    False: """
+def {0}(*values, **named):
+    try:
+        made = Solution()
+    except NameError:
+        raise NameError("name '{0}' is not defined") from None
+    return made.{0}(*values, **named)
+""",
+    True: """
+class Solution:
+    def {0}(self, *values, **named):
+        return {0}(*values, **named)
+""",
+}
+"""Whether tests call a method -> what calls the attempt's function or method in its place, where the attempt has the other form."""
+
+
+def in_both_forms(found: Found, about: About) -> Found:
+    """Return tests by text, of which all are direct calls of one function, with what lets a program of either form pass (``other_form``)."""
+    names = {called_in(test.input) if test.kind is TestKind.CALL else "" for test in found.tests}
+    name = names.pop() if len(names) == 1 else ""
+    callee = Callee(name.rpartition(".")[2], in_class=name.startswith("Solution()."))
+    own = re.split(r"\W+", found.entry_point or about.entry_point)[-1]
+    if name not in (callee.name, f"Solution().{callee.name}") or own not in ("", callee.name, "Solution"):
+        return found
+    setup = "" if name == "Solution" or "__future__" in about.setup else other_form(callee, found.tests, about.setup)
+    return replace(found, entry_point=callee.entry_point, setup=setup) if setup else found
+
+
+def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
+    """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win.
+
+    Empty for a name that Python, the imports of contests or the ``given`` setup bind: these would answer in place of the attempt. Empty, too,
+    if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the attempt's process
+    (``in_process``).
+    """
+    direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
+    usable = callee.name.isidentifier() and callee.name not in BUILTINS | PROVIDED | names_bound(given)
+    usable = usable and all(test.input.startswith(direct) for test in tests)
+    return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
+
+
+def is_plain(arguments: Any) -> bool:
+    """Return whether the arguments of a call are a list of values."""
+    return isinstance(arguments, list)
+
+
+def with_keywords(test: TestCase, callee: Callee, arguments: Mapping[str, Any]) -> TestCase:
+    """Return a test whose call has named arguments."""
+    call = f"{callee.expression}({', '.join(f'{name}={literal(value)}' for name, value in arguments.items())})"
+    return replace(test, input=test.input.replace(f"{callee.expression}()", call))
+
+
+def as_test(item: Any) -> TestCase:
+    """Return a test of standard input and output, or upsolve's own.
+
+    Raises:
+        ValueError: it is neither a pair nor an object with an input and an output.
+    """
+    if isinstance(item, Mapping) and "kind" in item and str(item["kind"]) in [*TestKind]:
+        return own_test(item)
+    fields = as_object(item)
+    return TestCase(TestKind.STDIO, lines(fields["input"]), lines(fields["output"]), bool(fields.get("hidden", True)))
+
+
+def own_test(item: Mapping[str, Any]) -> TestCase:
+    """Return a test as upsolve writes it; ValueError for an unknown field or one of another type."""
+    unknown = {*item} - {"kind", "input", "expected", "hidden"}
+    odd = [name for name in ("input", "expected") if not isinstance(item.get(name, ""), str)]
+    if unknown or odd or "input" not in item:
+        raise ValueError(
+            f"tests: {', '.join([*sorted(map(str, unknown)), *odd]) or 'input'}: unknown, missing or no text in {str(item)[:60]!r}"
+        )
+    return TestCase(TestKind(str(item["kind"])), item["input"], item.get("expected", ""), bool(item.get("hidden", False)))
+
+
+def lines(value: Any) -> str:
+    """Return the text of standard input or output, given as text, as a number, or as a list of lines."""
+    if isinstance(value, bool | int | float):
+        return f"{value}\n"
+    if isinstance(value, Mapping) or value is None:
+        raise ValueError(f"tests: {str(value)[:60]!r} is neither text nor lines")
+    return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)

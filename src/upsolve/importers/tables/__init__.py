@@ -1,0 +1,1 @@
+"""Importers of tables and JSON lines of any columns."""

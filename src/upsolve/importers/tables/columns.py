@@ -1,0 +1,314 @@
+"""Columns of a table, or unknown fields of JSON, that look like fields, by their names and contents; for advice alone: none is used unasked."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.outcome import are_statuses, number_in
+from upsolve.importers.tables.cells import SECONDS, nested_columns, nested_value
+
+__all__ = [
+    "VAGUE",
+    "column_of_programs",
+    "likely_fields",
+    "options_for",
+    "refuse_codes",
+    "refuse_opposite",
+    "says_opposite",
+    "unfit_status",
+]
+
+RESPONSES = ("response", "completion", "generation", "output")
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "task_id": ("problem", "task", "question", "exercise", "challenge", "puzzle"),
+    "prompt": ("statement", "question", "description", "instruction", "problem", "task", "exercise", "query", "text"),
+    "tests": ("testcases", "testlist", "unittests", "checks", "assertions"),
+    "answer": RESPONSES,
+    "code": ("sourcecode", "source", "program", "submission", *RESPONSES),
+    "language": ("lang", "programminglanguage", "languagename", "proglang", "compiler"),
+    "author": ("user", "username", "userid", "handle", "student", "studentid", "participant", "model", "modelname"),
+    "created": (
+        "createdat",
+        "submittedat",
+        "submitted",
+        "submissiontime",
+        "submissiondate",
+        "creationtimeseconds",
+        "createtime",
+        "epochsecond",
+        "timestamp",
+        "date",
+        "indate",
+        "time",
+    ),
+    "status": (
+        "verdict",
+        "result",
+        "outcome",
+        "judgement",
+        "judgment",
+        "state",
+        "correct",
+        "iscorrect",
+        "accepted",
+        "success",
+        "solved",
+    ),
+    "passed": ("testspassed", "passedtests", "passedtestcount", "passedcount", "numpassed", "npassed"),
+    "total": ("teststotal", "totaltests", "totaltestcount", "testcount", "numtests", "ntests"),
+    "exit_code": ("exitcode", "returncode"),
+}
+"""Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
+STANDS_FOR: Mapping[str, tuple[str, ...]] = {
+    "task_id": ("prompt", "prompt_file"),
+    "prompt": ("prompt_file",),
+    "answer": ("code", "code_file"),
+    "code": ("answer", "code_file"),
+    "status": ("passed", "outcomes"),
+    "passed": ("status", "outcomes"),
+    "total": ("status", "outcomes"),
+    "exit_code": ("status", "passed", "outcomes"),
+}
+"""Field -> other fields with which it is not needed."""
+COUNTS = ("passed", "total", "exit_code")
+"""Fields whose values are numbers; none is needed beside a status."""
+PAIR = ("passed", "total")
+"""Fields that need each other, as numbers of tests."""
+RIGHT = ("correct", "accepted", "success", "solved")
+"""Ends of names of columns in which 1 is good."""
+FAILURE = re.compile(
+    r"bugg?y|bugs?$|err(?:or|s?$)|fail|wrong|invalid|incorrect|inaccura|crash|exception|mistake|defect|reject|violat|broke|(?<!de)fault"
+    r"|vulnerab|unsol|unresol|unaccept|unsuccess|unpass|unsat|timeout|timed|flak|penalt|loss|retcode|returncode|exitcode|exitstatus"
+    r"|missed|bad$|mismatch|diverg|unscored|hacked"
+)
+"""What names of columns have in which a large value, or true, is bad."""
+CODES = ("rc", "ret", "retval", "returnvalue", "returnstatus", "returncode", "signal", "errno")
+SUCCESS = re.compile(r"pass|correct|accept|succe|solv|right|valid|ok$|true$|good|resolv")
+NEGATION = re.compile(
+    r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
+)
+NEUTRAL = {
+    "is",
+    "has",
+    "had",
+    "was",
+    "n",
+    "num",
+    "nr",
+    "number",
+    "of",
+    "count",
+    "counts",
+    "total",
+    "flag",
+    "value",
+    "any",
+    "rate",
+    "sum",
+}
+VAGUE = ("true", "false", "yes", "no")
+"""Words for an outcome whose meaning depends on the column."""
+MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
+"""How an exit code is read."""
+WORDS = 4
+"""A text of as many words is a statement, one of fewer the name of a task."""
+
+
+def likely_fields(
+    rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)
+) -> dict[str, str]:
+    """Return field -> column, of fields that no column has, for the columns that look like them.
+
+    Args:
+        rows: the first rows of the table.
+        mapped: field -> its column, which need not exist.
+        fields: some of ``NAMES``: those that are looked for.
+    """
+    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    free = [name for name in found if name not in mapped.values()]
+    likely: dict[str, str] = {}
+    for field in fields:
+        if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
+            continue  # a named column may be in a list
+        if field in COUNTS and "status" in likely:
+            continue
+        columns = [name for name in by_name(NAMES[field], free) if fits(field, name, values_of(rows, name))]
+        if field == "status":
+            columns += [name for name in free if holds_words(values_of(rows, name))]
+        if columns:
+            likely[field] = columns[0]
+            free.remove(columns[0])
+    known = {*likely, *(field for field, column in mapped.items() if column in found)}
+    return {field: column for field, column in likely.items() if field not in PAIR or known.issuperset(PAIR)}
+
+
+def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
+    """Return the columns with these names, in the order of the names; that of a value in an object counts without the objects'."""
+    plain = {column: re.sub("[^a-z0-9]", "", column.lower().rpartition(".")[2]) for column in columns}
+    return [column for name in names for column in columns if plain[column] in (name, f"{name}id", f"{name}name")]
+
+
+def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
+    """Return the values of a column that are not null, NaN or empty text."""
+    values = (row[column] if column in row else nested_value(row, column.split(".")) for row in rows)
+    return [value for value in values if value not in (None, "") and value == value]
+
+
+def fits(field: str, column: str, values: Sequence[Any]) -> bool:
+    """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence.
+
+    Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
+    """
+    if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
+        return False
+    if field == "tests" and any(isinstance(value, list) and are_results(value) for value in values):
+        return False
+    if field in ("task_id", "prompt"):
+        return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
+    numbers = {number_in(str(value).strip()) for value in values}
+    if field == "created":  # seconds since 1970, and not those of a run
+        return "" in numbers or all(float(number) >= SECONDS for number in numbers)
+    if field in ("code", "answer") and ("" not in numbers or column.lower().endswith("id")):
+        return False
+    if field == "answer":
+        return any("```" in str(value) for value in values)
+    if field not in ("status", *COUNTS):
+        return True
+    if field in COUNTS:
+        return "" not in numbers
+    good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
+    return good or any(are_statuses([value]) for value in values)
+
+
+def are_results(items: Sequence[Any]) -> bool:
+    """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
+    names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
+    return bool(names & {"status", "result", "verdict", "outcome", "passed", "score"}) and not names & {
+        "input",
+        "stdin",
+        "inputs",
+    }
+
+
+def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first column with a list of objects of which a field looks like a program by its name; empty if there is none."""
+    names = ("code", "solution", *(name for name in NAMES["code"] if name not in RESPONSES))
+    lists = ((column, value[0]) for row in rows for column, value in row.items() if isinstance(value, list) and value)
+    return next((column for column, first in lists if isinstance(first, dict) and by_name(names, first)), "")
+
+
+def holds_words(values: Sequence[Any]) -> bool:
+    """Return whether all values are words for outcomes, whatever the column's name; yes and no, or true and false, may be anything."""
+    return are_statuses(values) and any(str(value).lower() not in ("yes", "no", "true", "false") for value in values)
+
+
+def options_for(likely: Mapping[str, str]) -> str:
+    """Return the options of the command line that name these columns; of an exit code what a map must say, since 0 is no success elsewhere."""
+    code = likely.get("exit_code")
+    named = [f"--{field} {shlex.quote(column)}" for field, column in likely.items() if field != "exit_code"]
+    return " ".join([*named, MAPPED.format(code)] if code else named)
+
+
+def says_opposite(column: str) -> bool:
+    """Return whether a column has 1, true or a large number where an attempt failed, by its name: ``is_buggy``, ``n_errors``, ``exit_code``.
+
+    Of a name with dots the last part counts, or the one before where that says nothing (``errors.count``). A negation turns the
+    meaning round: ``not_passed`` is opposite, ``no_errors`` is not.
+    """
+    for part in reversed(column.split(".")):
+        words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part).lower())
+        if any(word not in NEUTRAL for word in words):
+            failures = any(FAILURE.search(word) for word in words) or "".join(words) in CODES or "exit" in words
+            negated = any(NEGATION.match(word) for word in words)
+            return failures != negated if failures or any(map(SUCCESS.search, words)) else False
+    return False
+
+
+def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], statuses: Iterable[Any]) -> None:
+    """Raise SourceError if 1, true or yes of an outcome's column means a failure by its name, and the map does not say what they mean.
+
+    Args:
+        path: the table.
+        rows: its first rows.
+        named: field -> column that the user named.
+        statuses: words of the map.
+    """
+    known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
+    for name in ("status", "passed", "outcomes"):
+        column = named.get(name, "")
+        if not says_opposite(column):
+            continue
+        words = {word for value in values_of(rows, column) for word in vague_in(value)}
+        if left := sorted(words - known):
+            shown = ", ".join(f"{word}: {'passed' if word in ('0', 'false', 'no') else 'failed'}" for word in left[:9])
+            raise SourceError(
+                f"{path}: by its name, {column} has {left[-1]} where an attempt failed, and --{name} would read it the other way round: "
+                f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
+            )
+
+
+def vague_in(value: Any) -> Iterator[str]:
+    """Yield the numbers and the words for true and false among an outcome, or the outcomes of single tests."""
+    items: Any = value if isinstance(value, list | tuple) else re.split(r"[\[\],;|\s]+", str(value))
+    for item in items:
+        word = str(item).strip().strip("'\"").lower()
+        if number_in(word) or word in VAGUE:
+            yield number_in(word) or word
+
+
+def refuse_codes(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    mapped: Mapping[str, str],
+    *,
+    scores: bool,
+    words: Iterable[str],
+    languages: Iterable[str],
+) -> None:
+    """Raise SourceError if outcomes or languages are numbers that mean something at one judge alone, and nothing says what, or lack scores.
+
+    Args:
+        path: the table.
+        rows: its first rows.
+        mapped: field -> column.
+        scores: whether numbers are scores.
+        words: known words for a status.
+        languages: words for languages in the map.
+    """
+    status, language = mapped.get("status", ""), mapped.get("language", "")
+    if scores and not any(number_in(str(value).strip()) for value in values_of(rows, status)):
+        raise SourceError(
+            f"{path}: option passed_at: the column of `status`, {status}, has no scores; --status COLUMN names another"
+        )
+    codes = numbers_in(rows, status)
+    if codes - {"0", "1"} and not scores and not any(map(number_in, words)):
+        shown = ", ".join(sorted(codes, key=float)[:9])
+        raise SourceError(
+            f"{path}: {status} has numbers, {shown}, which judges use as codes and others as scores: of codes, --map FILE with `columns: "
+            f"{{status: {status}}}` and `statuses: {{4: passed, 6: failed, ...}}`, one for each number; of scores, --passed-at with the "
+            "score from which on an attempt counts as passed"
+        )
+    if codes := numbers_in(rows, language) - {*languages}:
+        raise SourceError(
+            f"{path}: {language} has numbers, {', '.join(sorted(codes, key=float)[:9])}, which mean a language at one judge alone: --map FILE "
+            f"with `languages: {{{min(codes, key=float)}: cpp, ...}}`, one for each number"
+        )
+
+
+def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
+    """Return the numbers in a column; none if it has other values, too."""
+    found = {"" if isinstance(value, bool) else number_in(str(value).strip()) for value in values_of(rows, column)}
+    return set[str]() if "" in found else found
+
+
+def unfit_status(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> str:
+    """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
+    values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
+    return (
+        ""
+        if any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)
+        else str(next(iter(values), ""))
+    )

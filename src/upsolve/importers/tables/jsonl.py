@@ -1,0 +1,191 @@
+"""JSONL with one record per line: ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
+
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from upsolve.importers.outcome import (
+    OUTCOME_FIELDS,
+    check_counts,
+    judge_name,
+    recorded_verdict,
+    status_of,
+    without_left_out,
+    words_of,
+)
+from upsolve.importers.recogniser.code import sound_tests
+from upsolve.importers.recogniser.found import About
+from upsolve.importers.references import language_of_task, name_attempt, named_attempt, whole
+from upsolve.importers.rows import LINES, Row, build_each, data_files, json_lines, left_out
+from upsolve.importers.source import IMPORTS, Source, Unit
+from upsolve.importers.tables.cells import emptied, first_rows
+from upsolve.importers.tables.columns import likely_fields
+from upsolve.languages.names import language_in
+from upsolve.policy.answers import names_of, program_in
+from upsolve.records import KINDS, from_row, refuse_impossible
+from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.contest import Imports, prepared
+
+__all__ = ["SOURCE", "read"]
+
+JUDGE = "recorded:jsonl"
+CONTENT_ID = re.compile("[0-9a-f]{20}")
+Asked = tuple[str, tuple[str, ...], tuple[bool, ...]]
+"""Language that a task asks for, names that its programs must define, and whether each of its tests is kept; () if none was left out."""
+LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
+"""Kind of a record -> fields that unknown ones may be meant for."""
+
+
+def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
+    """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
+    for file in data_files(path, suffixes=LINES):
+        numbered = json_lines(file)
+        head = first_rows(numbered)
+        advise([row for _, row in head if isinstance(row, dict)])
+        yield from prepared(
+            build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, known={}, kept={})), imports
+        )
+
+
+def advise(rows: Sequence[dict[str, Any]]) -> None:
+    """Warn of unknown fields that look like known ones; in the same words for all files of a folder, so that it is said once."""
+    for kind, looked_for in LOOKED_FOR.items():
+        known = {name: name for name in (*KINDS[kind].__dataclass_fields__, *(OUTCOME_FIELDS if kind == "attempt" else ()))}
+        if likely := likely_fields([row for row in rows if row.get("kind") == kind], known, looked_for):
+            renamed = ", ".join(f"{column} to {field}" for field, column in likely.items())
+            warnings.warn(
+                f"unknown fields of {kind}s are stored in extra, and some look like known ones: rename {renamed}, and import "
+                "into a new archive",
+                stacklevel=3,
+            )
+
+
+def split(path: Path, **_options: Any) -> list[Unit]:
+    """Return the files as units."""
+    return [Unit(file) for file in data_files(path, suffixes=LINES)]
+
+
+def records_of(
+    row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked], kept: dict[str, tuple[bool, ...]]
+) -> Iterator[Row]:
+    """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
+
+    An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
+    Null and NaN mean that a field is missing.
+
+    Args:
+        row: the line.
+        ids: content ids of the attempts of the file by their names.
+        known: what the tasks of the file ask for.
+        kept: whether each test is kept, by the ``attempt_id`` of the attempts at tasks of which tests were left out.
+    """
+    fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
+    kind = str(row.get("kind"))
+    if kind not in KINDS:
+        said = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
+        table = "" if "kind" in row else "; a file with an attempt and its task in each row is a table: upsolve ingest table"
+        raise ValueError(f"{said}, it must be one of {', '.join(KINDS)}{table}")
+    if kind == "verdict":
+        verdict = verdict_of(fields, ids)
+        if known_verdict := without_left_out(verdict, kept.get(verdict.attempt_id, ())):
+            yield known_verdict
+    elif kind == "task":
+        task = from_row(Task, with_extra(fields, Task))
+        asked, sound = (task.language, names_of(task)), tuple[bool, ...]()
+        if task.language in ("", "python"):
+            found = sound_tests(task.tests, About(task.entry_point, task.setup, lenient=True))
+            yield from left_out(found.refused)
+            task, sound = (replace(task, tests=found.tests), found.kept) if found.refused else (task, ())
+        known.setdefault(task.task_id, (*asked, sound))
+        yield task
+    else:
+        for record in attempt_of(with_program(with_language(fields, known), known), ids):
+            if isinstance(record, Attempt) and record.task_id in known and (sound := known[record.task_id][2]):
+                kept[record.attempt_id] = sound
+            found = without_left_out(record, kept.get(record.attempt_id, ())) if isinstance(record, Verdict) else record
+            if found:
+                yield found
+
+
+def with_language(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
+    """Return the fields of an attempt, with the language of its task, of this file or another one, if they say none."""
+    task_id = fields.get("task_id")
+    if fields.get("language", "") != "" or not isinstance(task_id, str):
+        return fields
+    language = known[task_id][0] if task_id in known else language_of_task(task_id)
+    return {**fields, "language": language or "python"}
+
+
+def with_program(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
+    """Return the fields of an attempt, with the program in its answer if it has no code."""
+    if "answer" not in fields or "code" in fields:
+        return fields
+    names = known.get(str(fields.get("task_id")), ("", (), ()))[1]
+    return {**fields, "code": program_in(str(fields["answer"]), str(fields.get("language") or "python"), names)}
+
+
+def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
+    """Return the verdict of a line, whose outcomes are words as in attempts."""
+    name, judge = fields.get("attempt_id"), judge_name(fields.get("judge") or JUDGE)
+    if "status" in fields:
+        fields["status"] = status_of(fields["status"])
+    if "outcomes" in fields:
+        fields["outcomes"] = [*map(status_of, words_of(fields["outcomes"]))]
+    attempt_id = named_attempt(ids, str(whole(name)))
+    verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id or name, "judge": judge}))
+    if "passed" in fields:
+        check_counts(verdict.status, verdict.passed, verdict.total)
+    return verdict
+
+
+def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
+    """Yield an attempt and the verdict that its line records."""
+    names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
+    if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
+        del fields["attempt_id"]  # upsolve's own, which is computed
+    outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
+    parent = fields.get("parent_id", "")
+    columns = {**with_extra(fields, Attempt), "parent_id": named_attempt(ids, str(whole(parent))) or parent}
+    attempt = refuse_impossible(from_row(Attempt, columns))
+    if fields.get("language", attempt.language) != attempt.language:
+        names.append(replace(attempt, language=fields["language"]).attempt_id)
+    verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
+    for name in names:
+        if name != attempt.attempt_id:
+            name_attempt(ids, name, attempt.attempt_id)
+    yield attempt
+    if verdict:
+        yield verdict
+
+
+def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
+    """Return the fields of a record, with all others as JSON in ``extra``, and a language as upsolve calls it (``language_in``)."""
+    known = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
+    others = {name: value for name, value in fields.items() if name not in known}
+    if isinstance(word := fields.get("language"), str):
+        known["language"] = language_in(word)
+        others |= {} if word.lower() in ("", known["language"]) else {"language": word}  # with the version
+    given = known.get("extra", "")
+    if not others and isinstance(given, str):
+        return known
+    return {**known, "extra": json.dumps({**object_in(given), **others})}
+
+
+def object_in(extra: Any) -> dict[str, Any]:
+    """Return ``extra`` as an object: it is one, or JSON of one; other values are in its field ``extra``."""
+    try:
+        read = json.loads(extra) if isinstance(extra, str) and extra else extra or {}
+    except ValueError:
+        read = extra
+    return read if isinstance(read, dict) else {"extra": extra}
+
+
+SOURCE = Source(
+    read, "a .jsonl file of upsolve's records, compressed or not, or a folder of such files", (IMPORTS,), split=split
+)

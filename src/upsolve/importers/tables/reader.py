@@ -1,0 +1,382 @@
+"""Rows of a table -> tasks, attempts and recorded outcomes.
+
+No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from upsolve.importers.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored, without_left_out
+from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.recogniser.values import recognise
+from upsolve.importers.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
+from upsolve.importers.rows import BadRow, Row, left_out
+from upsolve.importers.tables.cells import Numbered, decoded, moment, nested_value, without
+from upsolve.languages.names import language_in, language_looked_like
+from upsolve.policy.answers import names_of, program_in
+from upsolve.records import from_row
+from upsolve.types import Attempt, Status, Task, content_id
+
+__all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "PROGRAMS", "Reader"]
+
+TASK_FIELDS: Mapping[str, str] = {
+    "task_id": "name of the task; without it, rows with the same prompt have the same task",
+    "prompt": "statement",
+    "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
+    "entry_point": "function that the tests call",
+    "difficulty": "difficulty",
+    "reference": "correct program",
+    "setup": "code that runs before the attempt",
+    "compare": "how outputs are compared",
+    "checker": "code of check(input, expected, output)",
+    "limit_seconds": "processor time of one test, seconds",
+    "limit_bytes": "memory, bytes",
+}
+ATTEMPT_FIELDS: Mapping[str, str] = {
+    "code": "program",
+    "answer": "whole response of a model, with its program in a fence",
+    "language": "language of program and task; without a column of that name, such as `cpp`, the language of all",
+    "author": "user or model",
+    "created": "time, ISO 8601",
+    "id": "name of the attempt in this table",
+    "parent": "id, in another row, of the attempt that this one repairs",
+}
+FILE_FIELDS: Mapping[str, str] = {
+    "prompt_file": "file with the statement, relative to the table",
+    "code_file": "file with the program, relative to the table",
+}
+ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
+"""Fields that say something about an attempt, beside its program."""
+CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
+"""Fields in which rows of one task must not differ."""
+SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONTENT)}
+"""Place of each in ``hashes_of``."""
+ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
+"""Fields that say something about a task, beside its name and prompt."""
+FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
+"""What a column can hold -> what that is."""
+NAMED_ONLY = ("answer", *FILE_FIELDS)
+"""Fields whose column must be named: a column ``answer`` often holds the expected answer."""
+NAMES = ("task_id", "prompt", "prompt_file")
+"""Fields by which tasks are told apart."""
+PROGRAMS = ("code", "answer", "code_file")
+AS_JSON = json.JSONEncoder(default=str).encode
+"""``json.dumps`` of the columns that no field has, without a new encoder for every row."""
+REFERENCES = ("task_id", "id", "parent", "author")
+"""Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
+KEYS = (*NAMES, *PROGRAMS, "status", "passed")
+"""Fields whose columns, if named, the first rows of JSON must have."""
+
+
+@dataclass
+class Reader:
+    """Builds records from rows; yields each task once."""
+
+    columns: Mapping[str, str]
+    """Field -> column."""
+    name: str
+    """Prefix of task ids, and the tasks' source."""
+    words: Mapping[str, Status]
+    """Word of a status -> status."""
+    languages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word of a language, in lower case -> language."""
+    root: Path | None = None
+    """Folder of the files that rows name."""
+    encoding: str = ""
+    """Encoding of those that are not UTF-8."""
+    passed_at: float | None = None
+    """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
+    default: str = "python"
+    """Language of programs of which neither row nor task says it."""
+    constant: str = ""
+    """Language of all programs, if the user says it."""
+    detects: bool = False
+    """Whether each program shows its language, where no column says it."""
+    any_language: bool = False
+    """Whether attempts at a task are in several languages, so that tasks ask for none."""
+    tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
+    """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
+    built: dict[str, Task] = field(default_factory=dict[str, Task])
+    """The task of the last row by its cells: rows of a task often follow one another."""
+    contested: set[str] = field(default_factory=set[str])
+    """Ids of tasks of which rows have different prompts."""
+    attempts: dict[str, str] = field(default_factory=dict[str, str])
+    """Name of an attempt in the table (``id``) -> ``attempt_id``."""
+    outcomes: dict[str, Status] = field(default_factory=dict[str, Status])
+    """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
+    refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Reasons and texts of the tests of the last row that cannot fail."""
+    kept: dict[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
+    """Id of a task of which tests were left out -> whether each of its tests is kept."""
+    forms: dict[str, str] = field(default_factory=dict[str, str])
+    """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
+    used: set[str] = field(default_factory=set[str])
+    """Fields that had a value in a row."""
+
+    def __post_init__(self) -> None:
+        self.fields: dict[str, list[str]] = {}
+        for name, column in self.columns.items():
+            self.fields.setdefault(column, []).append(name)
+        self.nested = {column: tuple(column.split(".")) for column in self.fields if "." in column}
+
+    def value(self, row: Mapping[str, Any], column: str) -> Any:
+        """Return the value of a column, whose name may be a path into objects."""
+        return nested_value(row, self.nested[column]) if column in self.nested and column not in row else row.get(column)
+
+    def records(self, row: dict[str, Any]) -> Iterator[Row]:
+        """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
+        cells, rest = self.cells(row)
+        described, attempted = "prompt" in cells, "code" in cells or "answer" in cells
+        if not described and not attempted:
+            raise ValueError("neither a program nor a prompt")
+        self.refuse_lost(cells, row)
+        others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
+        rest |= {self.columns[key]: cells[key] for key in others if key in cells}
+        extra = AS_JSON(rest) if rest and not attempted else ""
+        about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
+        self.refused = []
+        task = self.built.get(about) or self.task(cells)
+        is_new = described and task.task_id not in self.tasks
+        if is_new:
+            yield from left_out(self.refused)
+            yield replace(task, extra=extra)
+        elif described:
+            rest |= self.other_reference(task, cells) if attempted else {}
+            known = cells.keys() - ({"reference"} if attempted else set())
+            self.refuse_other(task, () if about in self.built else known, extra, rest)
+        if attempted:
+            yield from self.attempt(cells, rest, task)
+        if is_new:  # last: if the attempt cannot be used, the row is set aside as a whole
+            self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
+        self.built = {about: task} if described else {}
+
+    def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the values of a row by field, and those of other columns; null, empty text and NaN are missing."""
+        cells: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        nested = {column: path for column, path in self.nested.items() if column not in row}
+        for column, value in chain(row.items(), ((column, nested_value(row, path)) for column, path in nested.items())):
+            if not is_given(value):
+                continue
+            if column not in self.fields:
+                rest[column] = value
+            else:
+                for name in self.fields[column]:
+                    cells[name] = whole(value) if name in REFERENCES else value
+        self.used |= cells.keys()
+        cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
+        for path in nested.values():
+            rest = without(rest, path)
+        return cells, rest
+
+    def other_reference(self, task: Task, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """Return, for ``extra`` of an attempt, a correct program that an earlier row of the task does not have."""
+        span = SPANS["reference"]
+        is_other = "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]
+        return {self.columns["reference"]: cells["reference"]} if is_other else {}
+
+    def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
+        """Refuse a row that would lose something, because an earlier row has its task.
+
+        Args:
+            task: the task of the row.
+            given: fields that the row has; those that it lacks are as in the earlier row.
+            extra: other columns of a row that has no attempt, as JSON.
+            rest: their names.
+
+        Raises:
+            ValueError: the earlier row has other values.
+        """
+        old, _, other = self.tasks[task.task_id]
+        new = hashes_of(task) if given else old
+        if differs := [name for name, span in SPANS.items() if old != new and name in given and old[span] != new[span]]:
+            self.contested |= {task.task_id} if "prompt" in differs else set()
+            raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
+        if extra and other != hash(extra):
+            raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
+
+    def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
+        if not cells.keys().isdisjoint(PROGRAMS):
+            return
+        empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
+        lost = [name for name in ABOUT_ATTEMPT if name in cells]
+        if empty and lost:
+            raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
+
+    def text(self, name: Any) -> str:
+        """Return the text of a file that a row names; ValueError if it is outside of the table's folder, cannot be read, or is not UTF-8."""
+        if self.root is None:
+            raise ValueError(f"file {name}: the table has no folder")
+        file = (self.root / str(name)).resolve()
+        if not file.is_relative_to(self.root):
+            raise ValueError(f"file {name}: outside of {self.root}")
+        if file.exists() and not file.is_file():
+            raise ValueError(f"file {name}: is a folder, a pipe or a device, and not a file")
+        try:
+            return decoded(file.read_bytes(), self.encoding)
+        except OSError as error:
+            raise ValueError(f"file {name}: {error.strerror}") from error
+        except UnicodeError as error:
+            raise ValueError(f"file {name}: {error}; name the encoding, such as --encoding latin-1") from error
+
+    def task(self, cells: Mapping[str, Any]) -> Task:
+        """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
+
+        Another file or import may have the task, as where problems and submissions are two tables.
+        """
+        name = str(cells.get("task_id", ""))
+        full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
+        if "prompt" not in cells:
+            if not name:
+                raise ValueError(
+                    f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
+                )
+            if full in self.contested:
+                raise ValueError(
+                    f"no prompt, and earlier rows have different prompts of the task {full}: give one of the two a new id"
+                )
+            return Task(full, "", language="" if self.language(cells) else self.language_of(full))
+        fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
+        fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
+        attempted = any(key in cells for key in PROGRAMS)
+        language = (
+            "" if self.any_language else self.language(cells) or self.language_of(full) or (self.default if attempted else "")
+        )
+        about = {"task_id": full, "source": self.name, "language": language}
+        return from_row(Task, {**fields, **self.fields_of_tests(full, cells, language), **about})
+
+    def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
+        """Return the fields of a task that follow from its tests: these, and the function, setup and comparison that they need.
+
+        Raises:
+            ValueError: the tests have none of the known forms, or none can fail.
+        """
+        if "tests" not in cells:
+            return {}
+        entry, setup = str(cells.get("entry_point", "")), str(cells.get("setup", ""))
+        answer = program_in(str(cells["answer"]), language or "python") if "answer" in cells and "code" not in cells else ""
+        program = str(cells.get("code", answer))
+        shown = prompt if "class Solution" in (prompt := str(cells.get("prompt", ""))) or f"def {entry}(" in prompt else ""
+        codes = (str(cells.get("reference", "")), shown, self.forms.get(full, program))
+        found: Found = recognise(cells["tests"], About(entry, setup, language, codes))
+        if found.by_code and not codes[0] and not shown:
+            self.forms.setdefault(full, program)
+        self.refused = [*found.refused]
+        if found.refused:
+            self.kept.setdefault(full, found.kept)
+        fields: dict[str, Any] = {"tests": found.tests}
+        if found.entry_point or not entry.isidentifier():
+            fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
+        if found.setup:
+            fields["setup"] = f"{found.setup}\n{setup}" if setup else found.setup
+        if found.compare and "compare" not in cells:
+            fields["compare"] = found.compare
+        return fields
+
+    def language(self, cells: Mapping[str, Any]) -> str:
+        """Return the language in a row, as upsolve calls it; empty if it says nothing.
+
+        Raises:
+            ValueError: the program has to show its language, and looks like none.
+        """
+        word = str(cells.get("language", "")).strip()
+        if self.constant:
+            return self.constant
+        if self.detects and not word and is_given(cells.get("code")):
+            if found := language_looked_like(str(cells["code"])):
+                return found
+            raise ValueError(
+                "no column says the language of the program, and it looks like none: --language COLUMN or LANGUAGE"
+            )
+        return self.languages.get(number_in(word) or word.lower()) or language_in(word)
+
+    def language_of(self, task_id: str) -> str:
+        """Return the language of a task that an earlier row, another file or another import has; empty if none is known, or it may be any."""
+        return self.tasks[task_id][1] if task_id in self.tasks else language_of_task(task_id)
+
+    def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether a task has rows in several languages."""
+        found: dict[str, set[str]] = {}
+        columns = {name: self.columns.get(name, name) for name in (*NAMES, "language", "code")}
+        for row in rows:
+            word, code = (self.value(row, columns[name]) for name in ("language", "code"))
+            shown = language_looked_like(str(code)) if self.detects and not is_given(word) and is_given(code) else ""
+            if shown or is_given(word):
+                names = [self.value(row, columns[name]) for name in NAMES]
+                found.setdefault(repr(names), set()).add(shown or self.language({"language": word}))
+        return any(len(languages) > 1 for languages in found.values())
+
+    def parents_first(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield rows, each after that of its parent; those whose parent is missing come last. Rows that wait are held in memory."""
+        seen, waiting = set[str](), dict[str, list[Numbered]]()
+        for found in numbered:
+            ready = [found]
+            while ready:
+                number, row = ready.pop(0)
+                name, parent = ("", "") if isinstance(row, BadRow) else map(self.name_in, (row, row), ("id", "parent"))
+                if parent and parent != name and parent not in seen:
+                    waiting.setdefault(parent, []).append((number, row))
+                    continue
+                yield number, row
+                if name and name not in seen:
+                    seen.add(name)
+                    ready = waiting.pop(name, []) + ready
+        yield from sorted((row for rows in waiting.values() for row in rows), key=lambda row: row[0])
+
+    def name_in(self, row: Mapping[str, Any], field: str) -> str:
+        """Return the name of an attempt in a row, as text; empty if there is none."""
+        value = self.value(row, self.columns[field]) if field in self.columns else None
+        return str(whole(value)).removesuffix(".0") if is_given(value) else ""
+
+    def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
+        """Yield the attempt of a row and its recorded verdict."""
+        fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
+        fields["language"] = self.language(cells) or task.language or self.default
+        if str(cells.get("language", "")).lower() not in ("", fields["language"]):
+            rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
+        if "answer" in fields:
+            fields.setdefault("code", program_in(str(fields["answer"]), fields["language"], names_of(task)))
+        fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
+        cells, points = scored(cells, self.passed_at)
+        rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
+        if "id" in cells:
+            rest = {**rest, self.columns["id"]: cells["id"]}
+        extra = AS_JSON(rest) if rest else ""
+        columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
+        attempt = from_row(Attempt, columns)
+        judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
+        if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
+            name_attempt(self.attempts, name, attempt.attempt_id)
+        verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
+        verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
+        if "id" in cells and verdict and self.attempts[name]:
+            refuse_outcome(self.outcomes, name, verdict, judge=judge)
+        yield attempt
+        if verdict:
+            yield verdict
+
+    def parent(self, cells: Mapping[str, Any]) -> str:
+        """Return the ``attempt_id`` of the attempt that a row repairs; empty if it names none.
+
+        Raises:
+            ValueError: no row has it, or different ones have it.
+        """
+        name = str(cells.get("parent", ""))
+        found = named_attempt(self.attempts, name) or named_attempt(
+            self.attempts, name.removesuffix(".0")
+        )  # as pandas writes CSV
+        if name and not found:
+            raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
+        return found or ""
+
+
+def hashes_of(task: Task) -> bytes:
+    """Return a hash of each field of a task in ``CONTENT``."""
+    return b"".join(hash(getattr(task, name)).to_bytes(8, signed=True) for name in CONTENT)

@@ -1,0 +1,350 @@
+"""Importer for any table (CSV, JSON, Parquet, Arrow, SQLite): each row is an attempt with its task and, if recorded, its outcome.
+
+A map names the column of each field (``FIELDS``); without a map, columns have the names of the fields. Other columns are kept as JSON
+in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError, one_line
+from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS
+from upsolve.importers.packed import UNREADABLE, ends_with, open_bytes
+from upsolve.importers.references import is_given, whole
+from upsolve.importers.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
+from upsolve.importers.source import IMPORTS, Option, Source, Unit
+from upsolve.importers.tables.cells import (
+    CONVERT,
+    TABLES,
+    Numbered,
+    Quotes,
+    emptied,
+    first_rows,
+    nested_columns,
+    nested_value,
+    table_rows,
+)
+from upsolve.importers.tables.columns import (
+    VAGUE,
+    column_of_programs,
+    likely_fields,
+    options_for,
+    refuse_codes,
+    refuse_opposite,
+    says_opposite,
+    unfit_status,
+)
+from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
+from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
+from upsolve.types import Status
+from upsolve.verify.contest import Imports, prepared
+
+__all__ = ["SOURCE", "read"]
+
+DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
+"""Endings of files that may be meant to be read."""
+JSON = (*LINES, *ARRAYS)
+"""Endings of files of JSON."""
+
+
+def read(
+    path: Path,
+    *,
+    name: str = "",
+    imports: Imports = Imports.NONE,
+    encoding: str = "",
+    quotes: Quotes = Quotes.DOUBLE,
+    query: str = "",
+    **columns: Any,
+) -> Iterator[Row]:
+    """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
+
+    Args:
+        path: a file whose name ends as one of ``TABLES``, or a folder of such files.
+        name: prefix of task ids; default: the name of the file or folder.
+        imports: what attempts find imported.
+        encoding: of CSV files, and of files that rows name, if it is not UTF-8.
+        quotes: whether cells of CSV files may be quoted.
+        query: SQL for a SQLite file.
+        columns: field=column, with dots for a value in an object (``meta.user``), or several with plus signs (``contest+problem``); ``map`` names a YAML file with ``columns`` (field:
+            column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
+            ``rows``: name of the list of rows in a JSON object; ``passed_at``: least score in ``status`` that counts as passed.
+
+    Raises:
+        SourceError: the file or the map cannot be read.
+    """
+    if path.is_dir():
+        for unit in split(path, name=name, rows=columns.get("rows", "")):
+            given: dict[str, Any] = {**columns, **unit.options}
+            yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
+        return
+    file, rows, passed_at = (columns.pop(name, default) for name, default in (("map", ""), ("rows", ""), ("passed_at", None)))
+    plan = read_map(Path(file)) if file else {}
+    named = {**plan.get("columns", {}), **columns}
+    mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
+    words, languages = words_in(plan, named, file), languages_of(plan)
+    numbered = joined(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows), mapped.values())
+    head = first_rows(numbered)
+    first = [row for _, row in head if isinstance(row, dict)]
+    constant = language_of_all(first, named, mapped)
+    check_columns(path, first, named, mapped, source=file or "the options")
+    refuse_opposite(path, first, named, plan.get("statuses", {}))
+    leave_unfit(path, first, mapped, named)
+    refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
+    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
+    reader.root, reader.encoding, reader.constant = path.parent.resolve(), encoding, constant
+    advise(reader, first)
+    reader.any_language, first = not constant and reader.mixed(first), []
+    yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), imports)
+    tell_unused(path, reader, named)
+
+
+def languages_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the languages of a map by their words in lower case."""
+    return {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
+
+
+def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Numbered]:
+    """Yield rows with a column for each name with a plus sign, such as ``contest+problem``: the values of both, with a hyphen between them."""
+    parts = {name: [part.split(".") for part in name.split("+")] for name in columns if "+" in name}
+    for number, row in numbered:
+        if not isinstance(row, BadRow):
+            found = {name: [nested_value(row, part) for part in paths] for name, paths in parts.items() if name not in row}
+            row |= {
+                name: "-".join(str(whole(one)) for one in values)
+                for name, values in found.items()
+                if all(map(is_given, values))
+            }
+        yield number, row
+
+
+def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
+    """Return the words for a status, those of a map first; SourceError if one is no status.
+
+    Where the names of the columns turn true, false, yes and no round (``says_opposite``), only the map says what they mean.
+    """
+    given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
+    outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
+    vague = bool(outcomes) and all(map(says_opposite, outcomes))
+    known = {word: status for word, status in WORDS.items() if not vague or word not in VAGUE}
+    try:
+        mapped = {word: Status(status) for word, status in given.items()}
+        return {**known, **{word.replace("_", " ").replace("-", " "): status for word, status in mapped.items()}, **mapped}
+    except ValueError as error:
+        raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
+
+
+def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
+    """Warn of named columns without a value, and of outcomes without a program."""
+    if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
+        warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=3)
+    outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
+    if outcomes and not programs:
+        warnings.warn(
+            f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=3
+        )
+
+
+def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str, str], named: Mapping[str, str]) -> None:
+    """Take ``status`` from the fields, with a warning, if another column is named as the outcome and this one has no word for one."""
+    if word := unfit_status(rows, named):
+        del mapped["status"]
+        warnings.warn(
+            f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status",
+            stacklevel=3,
+        )
+
+
+def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
+    name, mapped = reader.name, reader.columns
+    tell_languages(reader, rows)
+    likely = likely_columns(rows, mapped)
+    if likely:
+        unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
+        warnings.warn(
+            f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
+            f"archive with {options_for(likely)}{unjudged}",
+            stacklevel=3,
+        )
+    if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
+        warnings.warn(
+            f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf",
+            stacklevel=3,
+        )
+    tell_several(reader, rows)
+
+
+def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
+    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name.
+
+    Raises:
+        SourceError: neither a column nor a language has that name.
+    """
+    word = named.get("language", "")
+    if not word or any(word in nested_columns(row) for row in rows):
+        return ""
+    if not is_language(word):
+        raise SourceError(f"{no_language('--language', word)}; no column has it either")
+    del named["language"], mapped["language"]
+    return language_in(word)
+
+
+def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Let programs show their language where no column does, if at least one in ten is not Python, and warn of it."""
+    languages = [reader.value(row, reader.columns.get("language", "language")) for row in rows]
+    if reader.constant or any(map(is_given, languages)):
+        return
+    programs = [str(code) for row in rows if is_given(code := reader.value(row, reader.columns.get("code", "code")))]
+    found = Counter(map(language_looked_like, programs))
+    others = [language for language in found if language not in ("", "python")]
+    if sum(found[language] for language in others) < max(1, len(programs) / 10):
+        return
+    if len(others) == 1 and not found["python"] and found[""] <= found[others[0]]:
+        reader.default, stored = others[0], others[0]
+    else:
+        reader.detects, stored = True, "such, and rejected if they look like none"
+    shown = ", ".join(f"{language or 'none'} ({count})" for language, count in found.most_common())
+    warnings.warn(
+        f"{reader.name}: no column says the language of the programs; they look like {shown} and are stored as {stored}; "
+        f"if this is wrong: --language COLUMN, or --language LANGUAGE for all",
+        stacklevel=4,
+    )
+
+
+def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn if many programs have rows with different outcomes, such as those of single tests, and of programs in lists."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        cells = {name: reader.value(row, column) for name, column in reader.columns.items()}
+        outcome = [cells.get(name) for name in ("status", "passed", "outcomes")]
+        if any(cells.get(name) for name in PROGRAMS) and any(map(is_given, outcome)):
+            same = [cells.get(name) for name in (*NAMES, *PROGRAMS, "language", "author", "created", "judge")]
+            found.setdefault(repr(same), set()).add(repr(outcome))
+    several = sum(len(outcomes) > 1 for outcomes in found.values())
+    if several > len(found) / 10:
+        warnings.warn(
+            f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
+            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`",
+            stacklevel=3,
+        )
+    if column := column_of_programs(rows):
+        warnings.warn(
+            f"{reader.name}: the column {column} has lists with programs, and a row is one attempt: none of them, or the one that is named, is "
+            f"read; write a row for each, such as with jq -c '.{column}[] + del(.{column})'",
+            stacklevel=3,
+        )
+
+
+def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
+    """Return field -> column, of fields that no column has: columns of its name in capitals, or that look like it (``likely_fields``)."""
+    found = dict.fromkeys(name for row in rows for name in row)
+    spelled = {name.lower().replace(" ", "_"): name for name in found}
+    capital = {field: spelled[field] for field in FIELDS if field in spelled and mapped.get(field) == field not in found}
+    return {**capital, **likely_fields(rows, {**mapped, **capital})}
+
+
+def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> list[Unit]:
+    """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder."""
+    files = files_of(path, rows=rows)
+    left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
+    if left:
+        warnings.warn(
+            f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone", stacklevel=3
+        )
+    return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
+
+
+def files_of(path: Path, *, rows: str) -> list[Path]:
+    """Return the tables of a folder; files of JSON arrays only if there are no others, since they are often about the others."""
+    others = [ending for ending in TABLES if ending not in ARRAYS]
+    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
+    if rows:
+        return data_files(path, suffixes=ARRAYS)
+    if any(ends_with(file, others) for file in files):
+        return data_files(path, suffixes=others)
+    return [file for file in files if ends_with(file, ARRAYS) and is_array(file)] or data_files(path, suffixes=others)
+
+
+def is_array(file: Path) -> bool:
+    """Return whether a file of JSON begins as an array; also if it cannot be read, which its reader says."""
+    try:
+        with open_bytes(file) as content:
+            return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    except UNREADABLE:
+        return True
+
+
+def read_map(file: Path) -> dict[str, Any]:
+    """Return the columns and statuses of a map file, checked."""
+    import yaml
+
+    from upsolve.yaml_text import read_yaml
+
+    try:
+        plan = read_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
+    if isinstance(plan, dict):
+        plan = {name: {} if part is None else part for name, part in plan.items()}  # a table of which all lines are comments
+    if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
+        raise SourceError(
+            f"{file}: a map has the tables `columns` (field: column), `statuses` (word: status) and `languages` (word: language)"
+        )
+    if unknown := {*plan} - {"columns", "statuses", "languages"} | {*plan.get("columns", {})} - {*FIELDS}:
+        raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
+    if odd := [f"{name}.{key}" for name, part in plan.items() for key, value in part.items() if not is_word(value, name)]:
+        raise SourceError(
+            f"{file}: {odd[0]} has no value, or not a text: `{odd[0].partition('.')[2]}: NAME`, or leave the line out"
+        )
+    return plan
+
+
+def is_word(value: Any, table: str) -> bool:
+    """Return whether a value of a map can name a column, a status or a language; columns of some files are numbers."""
+    return (isinstance(value, str) and value != "") or (
+        table == "columns" and isinstance(value, int) and not isinstance(value, bool)
+    )
+
+
+def check_columns(
+    path: Path, head: Iterable[dict[str, Any] | BadRow], named: Mapping[str, str], mapped: Mapping[str, str], *, source: str
+) -> None:
+    """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
+    rows = [row for row in head if isinstance(row, dict)]
+    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    needed = KEYS if ends_with(path, JSON) else FIELDS
+    in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
+    known, shown = {*found, *in_lists}, ", ".join(found)
+    if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
+        raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
+    if found and not {mapped.get(name) for name in NAMES} & known:
+        likely = options_for(likely_columns(rows, mapped))
+        advice = f"; perhaps {likely}" if likely else ""
+        raise SourceError(
+            f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}{advice}"
+        )
+
+
+SOURCE = Source(
+    read,
+    "a CSV, JSON, Parquet, Arrow or SQLite file with one attempt per row, or a folder of such files",
+    (
+        Option("map", str, "YAML file with the tables `columns` (field: column), `statuses` and `languages` (word: ours)"),
+        Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
+        Option("encoding", str, "encoding of CSV files and of files that rows name, such as latin-1 (default: UTF-8)"),
+        Option(
+            "quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"
+        ),
+        Option("query", str, "SQL that selects the rows of a SQLite file"),
+        Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
+        Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
+        IMPORTS,
+        *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
+    ),
+    split=split,
+)

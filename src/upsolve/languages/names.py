@@ -1,0 +1,154 @@
+"""Names of languages as judges and sites write them -> names of upsolve."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from upsolve.errors import ConfigError, SourceError
+from upsolve.languages import PYTHON, languages
+from upsolve.types import Task
+
+__all__ = [
+    "asking_for",
+    "is_language",
+    "judged_languages",
+    "language_in",
+    "language_looked_like",
+    "languages_in",
+    "no_language",
+    "same_language",
+]
+
+MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
+OTHERS = {
+    "clang": "c",
+    "gcc": "c",
+    "cc": "cpp",
+    "clangx": "cpp",
+    "kt": "kotlin",
+    "monocs": "c#",
+    "py3": "python",
+    "pythondata": "python",
+    "v8js": "javascript",
+    "pypy": "python",
+    "pypy3": "python",
+    "cpython": "python",
+    "cs": "c#",
+    "openjdk": "java",
+    "pl": "perl",
+    "adb": "ada",
+    **dict.fromkeys(("f95", "f03", "f08"), "fortran"),
+}
+"""Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
+INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
+"""Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
+PYTHON_2 = re.compile(r"^(?:gnu |py\.)?(?:c?python|pypy|pyth|py)(?:[\s(\[:_./,-]|c?python|pypy|version|v)*2")
+VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
+
+
+MARKS = {
+    "cpp": re.compile(
+        r"#\s*include\s*<(?:iostream|bits/stdc\+\+\.h|vector|string|algorithm|map|set|cmath|cstdio)>|\bstd::|\busing namespace std"
+    ),
+    "c": re.compile(r"#\s*include\s*[<\"]\w+\.h[>\"]"),
+    "java": re.compile(r"\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\b|\bSystem\.out\.print"),
+    "go": re.compile(r"^package\s+\w+\s*$", re.MULTILINE),
+    "rust": re.compile(r"\bfn\s+\w+\s*\(|\bprintln!\("),
+    "c#": re.compile(r"\busing\s+System\b|\bConsole\.(?:Write|Read)"),
+    "javascript": re.compile(r"\bconsole\.log\(|\brequire\(['\"]|^function\s+\w+\s*\(", re.MULTILINE),
+    "php": re.compile(r"<\?php"),
+}
+"""Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
+
+
+def language_looked_like(code: str) -> str:
+    """Return the language that a program looks like, ``python`` if it can be parsed as such; empty if it looks like none."""
+    return "python" if is_python(code) else next((name for name, mark in MARKS.items() if mark.search(code)), "")
+
+
+def judged_languages() -> Mapping[str, Any]:
+    """Return the languages that the judge knows besides Python, by name and alias."""
+    return languages()
+
+
+def is_language(word: str) -> bool:
+    """Return whether a word is a name of a language that the judge knows."""
+    return language_in(word) in {"python", "python2", *judged_languages()}
+
+
+def is_python(code: str) -> bool:
+    """Return whether a program can be parsed as Python."""
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def asking_for(task: Task, language: str) -> Task:
+    """Return a task that asks for a language if it accepts any; empty: the task as it is, whose prompt asks for Python.
+
+    Raises:
+        ConfigError: no language has this name.
+    """
+    if task.language or not language:
+        return task
+    if not is_language(language):
+        raise ConfigError(no_language("data.language", language))
+    return replace(task, language=language_in(language))
+
+
+def same_language(first: str, second: str) -> bool:
+    """Return whether two names are of one language; the empty name is Python's."""
+    return first == second or (language_in(first) or "python") == (language_in(second) or "python")
+
+
+def languages_in(words: str) -> frozenset[str]:
+    """Return the languages of names between commas, such as ``python,c++``, as the option ``--language``; none for an empty text.
+
+    Raises:
+        SourceError: no language has one of the names.
+    """
+    found = [word.strip() for word in words.split(",") if word.strip()]
+    for word in found:
+        if not is_language(word):
+            raise SourceError(no_language("--language", word))
+    return frozenset(map(language_in, found))
+
+
+def no_language(option: str, word: str) -> str:
+    """Return the message that no language has a name: option, name, similar names, and all languages."""
+    known = judged_languages()
+    names = sorted({"python", "python2", *(record.name for record in known.values())})
+    close = get_close_matches(word.strip().lower(), {*names, *known, *OTHERS}, n=3)
+    similar = f"did you mean {', '.join(close)}? " if close else ""
+    return f"{option} {word}: no language has this name; {similar}the languages are {', '.join(names)}"
+
+
+@lru_cache(maxsize=4096)
+def language_in(word: str) -> str:
+    """Return the language of a name such as ``C++17 (GCC 9.2.1)``, ``PyPy 3-64`` or ``Java 11``: without maker, compiler and version.
+
+    Python 2 is ``python2``, so that it is not judged as Python 3. An unknown name is returned in lower case.
+    """
+    name = word.strip().lower()
+    known = judged_languages()
+    if PYTHON_2.search(name):
+        return "python2"
+    if inside := next((language for language, form in INSIDE.items() if form.search(name)), ""):
+        return inside
+    while (shorter := MAKERS.sub("", name)) != name:
+        name = shorter
+    first = re.match(r"[a-z#+]+", name)
+    for form in (name, VERSION.sub("", name), re.split(r"[ (]", name)[0], first[0] if first else name):
+        if form in PYTHON:
+            return "python" if form else ""
+        if form in OTHERS:
+            return OTHERS[form]
+        if form in known:
+            return known[form].name
+    return VERSION.sub("", name)

@@ -1,0 +1,321 @@
+"""The program in a model's answer: the one rule of sampling, importers, exports and adapters. Linear in the answer's length."""
+
+import ast
+import builtins
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from upsolve.languages.names import judged_languages, language_in
+from upsolve.policy.blocks import Answer, Block, Line, end_of, read_answer
+from upsolve.policy.definitions import defined_in
+from upsolve.types import Task, TestKind
+
+__all__ = ["code_spans", "free_names", "is_only_code", "names_of", "program_in"]
+
+SQL = ("sql", "postgres", "postgresql", "mysql", "psql", "tsql", "plsql", "mariadb")
+"""Labels of queries in any dialect."""
+FAMILIES = (frozenset({"c", "cpp"}), frozenset({"javascript", "typescript", "jsx", "tsx"}))
+"""Languages whose labels are often mistaken for each other."""
+OTHERS = frozenset(
+    "text txt plain plaintext output out stdout stderr input stdin console terminal pycon shell-session log json yaml yml toml ini xml "  # noqa: SIM905
+    "html css csv diff patch md markdown latex tex math mermaid http dockerfile makefile cmake pseudocode pseudo none".split()
+)
+"""Labels of what is no program."""
+WITH_MAIN = frozenset({"c", "cpp", "java", "go", "rust", "d", "haskell", "c#", "kotlin", "scala"})
+"""Languages whose programs have a function ``main``."""
+BUILTINS = frozenset(dir(builtins))
+LONGEST_PARSED = 1 << 18
+"""Longest text that is parsed as Python, characters."""
+FEW = 3
+"""Paragraphs of prose behind an unfenced program that are cut."""
+TESTS_READ = 50
+START = re.compile(
+    r"^(?:(?:async[ \t]++)?def[ \t]++\w++[ \t]*+[(\[]|class[ \t]++\w++[ \t]*+[:(\[]|import[ \t]++\w[\w.]*+[ \t]*+(?:,|as\b|$)"
+    r"|from[ \t]++[\w.]++[ \t]++import\b|@\w)",
+    re.MULTILINE,
+)
+"""First line of an unfenced program in Python."""
+QUERY = re.compile(
+    r"(?:^[ \t]*+|: )(SELECT\b|WITH\s++(?:RECURSIVE\s++)?\w++\s*+(?:\([^()]{0,1000}+\)\s*+)?AS\s*+\()",
+    re.MULTILINE | re.IGNORECASE,
+)
+IS_QUERY = re.compile(r"(?:\s++|--[^\n]*+|\()*+(?:SELECT|WITH|VALUES|FROM)\b", re.IGNORECASE)
+QUERY_END = re.compile(r";[ \t]*+$|\n[ \t]*+\n", re.MULTILINE)
+CODE = re.compile(r"[(){}=;$]")
+
+
+def program_in(answer: str, language: str = "python", names: Sequence[str] = (), *, prompt: str = "") -> str:
+    """Return the program in a model's answer; empty if the answer ends within a thought.
+
+    A fence that the prompt opened: the text before the closing one. Else the blocks in the language are compared (without any, those without
+    a label, then all): the last that defines most of ``names`` or, without names, the last that can be a program of its own; else the longest.
+    An answer without blocks is a program as a whole; prose around a query, or around Python, is left out.
+    Line ends become ``\\n``; thoughts, and control tokens at the end such as ``<|im_end|>``, are no part of the answer.
+
+    Args:
+        answer: the model's whole answer.
+        language: language of the program, by any of its names; empty for Python.
+        names: functions and classes that the program must define (``names_of``).
+        prompt: the prompt as text, whose end may open a fence or a thought.
+    """
+    return "\n".join(text for _, text in program_lines(answer, language, names, prompt))
+
+
+def names_of(task: Task) -> tuple[str, ...]:
+    """Return the names that a program for a task must define: those of its entry point or, in Python, what its tests use."""
+    if task.entry_point:
+        return tuple(dict.fromkeys(re.findall(r"[^\W\d]\w*", task.entry_point)))
+    return names_used(task) if is_python(task.language) else ()
+
+
+@lru_cache(maxsize=4096)
+def names_used(task: Task) -> tuple[str, ...]:
+    """Return the names that a task's tests read and neither they nor its setup bind."""
+    tests = [test.input for test in islice(task.tests, TESTS_READ) if test.kind in (TestKind.CALL, TestKind.CODE)]
+    return free_names(tests, task.setup)
+
+
+def free_names(sources: Iterable[str], setup: str = "") -> tuple[str, ...]:
+    """Return the names that Python sources read and neither they, a setup nor Python bind, sorted."""
+    trees = [tree for source in sources if (tree := parsed(source))]
+    before = parsed(setup)
+    bound = {name for tree in [*trees, *([before] if before else [])] for name in bound_in(tree)}
+    return tuple(sorted({name for tree in trees for name in read_in(tree)} - bound - BUILTINS))
+
+
+def is_only_code(answer: str, code: str) -> bool:
+    """Return whether an answer holds nothing but a program, its closing fence and control tokens."""
+    return code.strip() == answer[: end_of(answer)].rstrip().removesuffix("```").strip()
+
+
+def code_spans(answer: str, code: str, spans: Iterable[tuple[int, int]], language: str = "") -> list[tuple[int, int]]:
+    """Return spans (start, end) of an answer, in characters, counted from the start of its program.
+
+    Spans before the program are negative. Lines of the program stay lines where the answer indents them, or ends them with ``\\r\\n``.
+    If the program is not in the answer, all spans are negative.
+    """
+    spans = list(spans)
+    lines = lines_with(answer, code, language)
+    if not lines:
+        shift = len(answer) + max((end for _, end in spans), default=0)
+        return [(start - shift, end - shift) for start, end in spans]
+    return list(zip(moved(lines, [start for start, _ in spans]), moved(lines, [end for _, end in spans]), strict=True))
+
+
+def moved(lines: Sequence[Line], places: Sequence[int]) -> list[int]:
+    """Return where ascending places of an answer are in its program."""
+    out: list[int] = []
+    index, begin = 0, 0
+    for place in places:
+        while index + 1 < len(lines) and place >= lines[index + 1][0]:
+            begin += len(lines[index][1]) + 1
+            index += 1
+        inside = place - lines[index][0]
+        out.append(begin + (inside if index + 1 == len(lines) else min(inside, len(lines[index][1]) + 1)))
+    return out
+
+
+def lines_with(answer: str, code: str, language: str) -> Sequence[Line]:
+    """Return the lines of the last part of an answer that is a program; none if no part is."""
+    wanted = code.strip("\n").rstrip()
+    found = read_answer(answer, python=is_python(language))
+    before = unfenced_part(found.between(found.start, found.first_fence), language, ())
+    for lines in (*(block.lines for block in reversed(found.blocks)), before, unfenced(found, language, ())):
+        if "\n".join(text for _, text in lines).rstrip() == wanted:
+            return lines
+    place = answer.rfind(code.rstrip())
+    return ((place, code.rstrip()),) if place >= 0 else ()
+
+
+def is_python(language: str) -> bool:
+    """Return whether a language is Python; the empty name is."""
+    return (language_in(language) or "python") in ("python", "python2")
+
+
+def program_lines(answer: str, language: str, names: Sequence[str], prompt: str) -> Sequence[Line]:
+    """Return the lines of the program in an answer with their places (``program_in``)."""
+    name = language_in(language) or "python"
+    python = is_python(name)
+    found = read_answer(answer, prompt=prompt, python=python)
+    if found.thinking:
+        return ()
+    if found.continued:
+        return found.blocks[0].lines
+    if not found.blocks:
+        return unfenced(found, name, names)
+    if python and found.first_fence < found.end:
+        whole = found.between(found.start, found.end)
+        closed = trim_end(whole[:-1]) if whole and whole[-1][1].strip() == "```" else ()
+        for lines in (whole, closed):  # their other fences are in strings or comments
+            if lines and is_program(whole_text(lines), names):
+                return lines
+    before = found.between(found.start, found.first_fence)
+    return chosen(found, before, name, names)
+
+
+def whole_text(lines: Sequence[Line]) -> str:
+    """Return lines as one text."""
+    return "\n".join(text for _, text in lines)
+
+
+def chosen(found: Answer, before: Sequence[Line], language: str, names: Sequence[str]) -> Sequence[Line]:
+    """Return the lines of the block that is the program, or of the text before the first fence."""
+    blocks = [block for block in found.blocks if block.text.strip()]
+    tiers = [tier(block.label, language) for block in blocks]
+    head = unfenced_part(before, language, names)
+    parts = [Block("", tuple(head)), *blocks]
+    tiers = [1, *tiers]
+    wanted = names or (("main",) if language in WITH_MAIN else ())
+    counts = [defined_in(part.text, wanted, language) for part in parts]
+    if any(counts):
+        key = max((counts[index] >= 1, tiers[index], counts[index], index) for index in range(len(parts)))
+        if names or key[3]:
+            return parts[key[3]].lines
+    if not names:
+        alone = [index for index in alone_of([part.text for part in parts], language) if index or found.lone]
+        if alone:
+            return parts[max(alone, key=lambda index: (tiers[index], index))].lines
+    if not blocks:
+        return head
+    return max(zip(tiers[1:], blocks, strict=True), key=lambda one: (one[0], len(one[1].text)))[1].lines
+
+
+def tier(label: str, language: str) -> int:
+    """Return 2 for a label of the language, 1 for none or an unknown or related one, 0 for that of something else."""
+    if not label:
+        return 1
+    if label in OTHERS:
+        return 0
+    name = language_in(label)
+    if name == language or (label in SQL and is_query(language)):
+        return 2
+    related = any({name, language} <= family for family in FAMILIES)
+    return 1 if related or (name != "python" and name not in judged_languages()) else 0
+
+
+def is_query(language: str) -> bool:
+    """Return whether programs of a language are queries."""
+    known = judged_languages()
+    return language in known and bool(known[language].engine)
+
+
+def is_program(text: str, names: Sequence[str]) -> bool:
+    """Return whether a text as a whole is a program in Python that defines the names, or that does something."""
+    tree = parsed(text)
+    return tree is not None and acts(tree) and (not names or defined_in(text, names, "python") >= 1)
+
+
+def alone_of(texts: Sequence[str], language: str) -> Iterator[int]:
+    """Yield the numbers of the texts that can be programs of their own.
+
+    In Python: a text parses, is more than values, and reads no name that only an earlier text binds, as tests do. A query begins as one. In
+    other languages: a text has a character of code, and does not end as a sentence.
+    """
+    before: set[str] = set()
+    for index, text in enumerate(texts):
+        if is_query(language):
+            good = IS_QUERY.match(text) is not None
+        elif not is_python(language):
+            good = CODE.search(text) is not None and not text.rstrip().endswith((":", "."))
+        elif tree := parsed(text):
+            bound = bound_in(tree)
+            good = acts(tree) and not (read_in(tree) - bound - BUILTINS) & before
+            before |= bound
+        else:
+            good = False
+        if good:
+            yield index
+
+
+def acts(tree: ast.Module) -> bool:
+    """Return whether a program has a statement that is more than a value."""
+    plain = (ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.Subscript, ast.Attribute)
+    return any(not (isinstance(node, ast.Expr) and isinstance(node.value, plain)) for node in tree.body)
+
+
+def parsed(code: str) -> ast.Module | None:
+    """Return the tree of a program in Python; None if it does not parse, or is longer than ``LONGEST_PARSED``."""
+    return None if len(code) > LONGEST_PARSED else tree_or_line(code)[0]
+
+
+def tree_or_line(code: str) -> tuple[ast.Module | None, int]:
+    """Return the tree of a program in Python, or the line of its first syntax error, 0 if it has none."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(code), 0
+    except SyntaxError as error:
+        return None, error.lineno or 0
+    except (ValueError, RecursionError, MemoryError):
+        return None, 0
+
+
+def bound_in(tree: ast.AST) -> set[str]:
+    """Return the names that a tree binds, in any scope."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+            case _:
+                pass
+    return found
+
+
+def read_in(tree: ast.AST) -> set[str]:
+    """Return the names that a tree reads, in any scope."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def unfenced(found: Answer, language: str, names: Sequence[str]) -> Sequence[Line]:
+    """Return the program in an answer without fences."""
+    lines = found.between(found.start, found.end)
+    if is_query(language_in(language)):
+        return query_lines(found) or lines
+    return unfenced_part(lines, language, names)
+
+
+def query_lines(found: Answer) -> Sequence[Line]:
+    """Return the first query of an answer, from SELECT or WITH to an empty line or a semicolon at the end of a line."""
+    begin = QUERY.search(found.text, found.start, found.end)
+    if begin is None:
+        return ()
+    end = QUERY_END.search(found.text, begin.start(1), found.end)
+    return found.between(begin.start(1), end.end() if end else found.end)
+
+
+def unfenced_part(lines: Sequence[Line], language: str, names: Sequence[str]) -> Sequence[Line]:
+    """Return the program in Python between prose: from the first line of code to the last; the lines as they are if it is not found."""
+    text = whole_text(lines)
+    if not is_python(language) or len(text) > LONGEST_PARSED or tree_or_line(text)[0]:
+        return lines
+    begin = START.search(text)
+    if begin is None:
+        return lines
+    part = lines[text.count("\n", 0, begin.start()) :]
+    for _ in range(1 + FEW):
+        code = whole_text(part)
+        tree, line = tree_or_line(code)
+        if tree:
+            good = acts(tree) and (not names or defined_in(code, names, "python") >= 1)
+            return part if good else lines
+        if line < 2:
+            break
+        part = trim_end(part[: line - 1])
+    return lines
+
+
+def trim_end(lines: Sequence[Line]) -> Sequence[Line]:
+    """Return lines without empty ones at their end."""
+    last = len(lines)
+    while last and not lines[last - 1][1].strip():
+        last -= 1
+    return lines[:last]

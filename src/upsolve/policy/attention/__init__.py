@@ -1,0 +1,1 @@
+"""Attention over packed rows: one module for each way to compute it."""

@@ -1,0 +1,162 @@
+"""Attention over chains of tokens in bundles, each padded to one length: few batched matrix products, whatever the number of groups.
+
+Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query heads per key-value head, D head size;
+of a bundle: N chains, M queries and E keys of the longest one.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from upsolve.policy.attention.layout import Bundle, Layout
+
+__all__ = ["bundle_attention", "carrier_of", "keep_layout"]
+
+LAYOUTS = WeakValueDictionary[int, Layout]()
+NUMBERS = itertools.count()
+
+
+def carrier_of(layout: Layout) -> Tensor:
+    """Return the number of a layout as a tensor, int64 [1], since operations of PyTorch take only tensors and numbers."""
+    number = next(NUMBERS)
+    LAYOUTS[number] = layout
+    return torch.tensor([number])
+
+
+def carried(carrier: Tensor) -> Layout:
+    """Return the layout with a number; KeyError if nothing keeps it."""
+    return LAYOUTS[int(carrier)]
+
+
+def keep_layout(result: Tensor, layout: Layout) -> None:
+    """Keep a layout as long as the backward pass from a result can need it."""
+    node: Any = result.grad_fn
+    if node is not None:
+        node.metadata["upsolve.layout"] = layout
+
+
+@torch.library.custom_op("upsolve::bundle_attention", mutates_args=())
+def attend(query: Tensor, key: Tensor, value: Tensor, carrier: Tensor, scaling: float, cap: float | None) -> Tensor:
+    """Return softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x, as one operation in compiled layers.
+
+    Args:
+        query: [B L, H, D], in the dtype of the bundles' bias.
+        key: [B L, K, D].
+        value: [B L, K, D']; D' may differ from D.
+        carrier: of the layout.
+        scaling: scale.
+        cap: c; None: no cap.
+
+    Returns:
+        [B L, H D']; 0 for tokens of no group.
+    """
+    layout, heads = carried(carrier), (query.shape[1], key.shape[1])
+    rows = layout.rows(*heads)
+    with torch.autocast(query.device.type, enabled=False):
+        q, k, v = picked(query, rows.query).mul_(scaling), picked(key, rows.key), picked(value, rows.key)
+        out = v.new_empty(len(q) + 1, v.shape[1])
+        out[-1] = 0
+        for part, (q_part, out_part), (k_part, v_part) in parts(layout, heads, (q, out), (k, v)):
+            torch.bmm(weights_of(q_part, k_part, part, cap)[0], v_part, out=out_part)
+        return out.index_select(0, rows.token).view(len(query), -1)
+
+
+@torch.library.custom_op("upsolve::bundle_attention_gradients", mutates_args=())
+def attend_backward(
+    d_output: Tensor, query: Tensor, key: Tensor, value: Tensor, carrier: Tensor, scaling: float, cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values; the weights are recomputed.
+
+    With weights P of scores C: dV = P^T dO, dC = P (dO V^T - rowsum(P dO V^T)), dQ = scale dC K, dK = scale dC^T Q; a cap multiplies dC
+    by 1 - (cap(x) / c)^2. All work on a bundle is done before the next one, so that its scores stay in the cache.
+    """
+    layout, heads = carried(carrier), (query.shape[1], key.shape[1])
+    rows = layout.rows(*heads)
+    q, k, v = picked(query, rows.query).mul_(scaling), picked(key, rows.key), picked(value, rows.key)
+    d_out = picked(d_output.reshape(*query.shape[:2], -1), rows.query).index_fill_(0, rows.padding, 0)
+    d_q, d_k, d_v = q.new_empty(len(q) + 1, q.shape[1]), torch.empty_like(k), torch.empty_like(v)
+    d_q[-1] = 0
+    for part, queries, keys in parts(layout, heads, (q, d_out, d_q), (k, v, d_k, d_v)):
+        (q_part, d_part, d_q_part), (k_part, v_part, d_k_part, d_v_part) = queries, keys
+        weights, capped = weights_of(q_part, k_part, part, cap)
+        torch.bmm(weights.transpose(1, 2), d_part, out=d_v_part)
+        d_weights = torch.bmm(d_part, v_part.transpose(1, 2))
+        d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        if cap and capped is not None:
+            d_scores *= 1 - (capped / cap).square()
+        torch.bmm(d_scores, k_part, out=d_q_part)
+        torch.bmm(d_scores.transpose(1, 2), q_part, out=d_k_part)
+    d_query = d_q.index_select(0, rows.token).mul_(scaling).view(query.shape)
+    d_key, d_value = (torch.embedding_bag(summed, rows.copies, rows.first)[0] for summed in (d_k, d_v))
+    return d_query, d_key.view(key.shape), d_value.view(value.shape)
+
+
+@attend.register_fake
+def shape_of_output(query: Tensor, _key: Tensor, value: Tensor, *_: Any) -> Tensor:
+    """Return an output without values, for the compiler."""
+    return query.new_empty(query.shape[0], query.shape[1] * value.shape[2])
+
+
+@attend_backward.register_fake
+def shapes_of_gradients(_d_output: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return gradients without values, for the compiler."""
+    query, key, value = (tensor.new_empty(tensor.shape) for tensor in inputs[:3])
+    return query, key, value
+
+
+def keep_inputs(ctx: Any, inputs: tuple[Any, ...], **_output: Tensor) -> None:
+    """Keep what the backward pass needs."""
+    *tensors, ctx.scaling, ctx.cap = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def backward(ctx: Any, d_output: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all inputs."""
+    return *attend_backward(d_output, *ctx.saved_tensors, ctx.scaling, ctx.cap), None, None, None
+
+
+attend.register_autograd(backward, setup_context=keep_inputs)
+
+
+def picked(tokens: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of the tokens' heads [B L, H, D], as [rows, D]."""
+    return tokens.reshape(-1, tokens.shape[2]).index_select(0, rows)
+
+
+def parts(
+    layout: Layout, heads: tuple[int, int], queries: tuple[Tensor, ...], keys: tuple[Tensor, ...]
+) -> Iterator[tuple[Bundle, list[Tensor], list[Tensor]]]:
+    """Yield each bundle with its part of the rows of all queries, [N K, S M, D], and of all keys, [N K, E, D], as views; ``heads``: H and K."""
+    query_end = key_end = 0
+    for part in layout.bundles:
+        batch, query_start, key_start = len(part.key_NE) * heads[1], query_end, key_end
+        query_end, key_end = query_end + heads[0] * part.query_NM.size, key_end + heads[1] * part.key_NE.size
+        yield (
+            part,
+            [tensor[query_start:query_end].view(batch, -1, tensor.shape[1]) for tensor in queries],
+            [tensor[key_start:key_end].view(batch, -1, tensor.shape[1]) for tensor in keys],
+        )
+
+
+def weights_of(query: Tensor, key: Tensor, part: Bundle, cap: float | None) -> tuple[Tensor, Tensor | None]:
+    """Return softmax(cap(q k^T) + bias), [N K, S M, E], of scaled queries [N K, S M, D] and keys [N K, E, D], and the capped scores."""
+    scores = torch.bmm(query, key.transpose(1, 2))
+    capped = scores.div_(cap).tanh_().mul_(cap).clone() if cap else None
+    count, queries, keys = part.bias_NME.shape
+    scores.view(count, len(scores) // count, -1, queries, keys).add_(part.bias_NME[:, None, None])
+    return torch.softmax(scores, -1), capped
+
+
+def bundle_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, carrier: Tensor, scaling: float, cap: float | None = None
+) -> Tensor:
+    """Return the attention output [B, L, H, D] of queries [B, H, L, D], keys and values [B, K, L, D]; under autocast, in its dtype."""
+    count, heads, length, _ = query.shape
+    kind = query.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    tokens = [part.transpose(1, 2).reshape(count * length, -1, part.shape[3]).to(dtype) for part in (query, key, value)]
+    return attend(*tokens, carrier, scaling, cap).view(count, length, heads, -1)

@@ -1,0 +1,292 @@
+"""A model's answer -> its fenced blocks, without what the model thinks and without control tokens. Linear in the answer's length."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from upsolve.languages.names import language_in
+
+__all__ = ["Answer", "Block", "Line", "before_fence", "end_of", "read_answer"]
+
+Line = tuple[int, str]
+"""Place of a line in the answer, characters, and its text without line end."""
+
+TAGS = "think|thinking|thought|reasoning|seed:think"
+BEGIN = rf"<(?:{TAGS})>|\[THINK\]|◁think▷|<\|channel\|>(?:analysis|commentary)\b"
+END = rf"(?:</(?:{TAGS})>|\[/THINK\]|◁/think▷)(?!['\"\\]|`(?!``))|<\|channel\|>final<\|message\|>"
+"""Begin and end of a thought. Quoted, as in ``text.split("</think>")``, an end is text."""
+MARKS = re.compile(
+    r"^[ \t]*+(?:(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*+)"
+    rf"|(?P<begin>{BEGIN})|(?P<end>{END}))|(?P<within>{END})"
+    r"|(?:(?<=[\w:.)*] )|(?<=:))(?P<late>`{3,}+)(?P<name>[\w+#.-]++)[ \t\r]*+$",
+    re.MULTILINE,
+)
+"""Fences, and begins and ends of thoughts; ``late``: a fence that opens behind text on its line."""
+LABEL = re.compile(r"[ \t]*+\{?\.?([A-Za-z][\w+#-]*+)")
+CONTROL = re.compile(r"(?:<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>|<\[EOS\]>|\[EOS\])\Z")
+LONGEST_TOKEN = 48
+OPENED = re.compile(r"(?:^|\n)[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#-]++)[ \t]*+\n?\Z")
+THINKING = re.compile(rf"(?:{BEGIN})\s*+\Z")
+TAIL = 200
+"""Characters at the end of a prompt that may open a fence or a thought."""
+QUOTES = re.compile(r"\"\"\"|'''|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|#[^\n]*+|\\[\s\S]")
+CLOSES = {mark: re.compile(rf"(?:[^{mark[0]}\\]|\\[\s\S]|{mark[0]}(?!{mark[0] * 2}))*+{mark}") for mark in ('"""', "'''")}
+INSET = 4
+"""Columns by which a fence must be indented further than the fence of its block to be text of the block, as in CommonMark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The text of a fenced block."""
+
+    label: str
+    """First word behind the fence, in lower case; empty if there is none."""
+    lines: tuple[Line, ...]
+    """Its lines, without the indentation of the fence."""
+
+    @property
+    def text(self) -> str:
+        """Return the text, without empty lines around it."""
+        return "\n".join(text for _, text in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model wrote after its last thought."""
+
+    text: str
+    """The whole answer."""
+    start: int
+    """Where the last thought ends."""
+    end: int
+    """Where the control tokens at the end begin."""
+    thinking: bool
+    """True if the answer ends within a thought."""
+    blocks: tuple[Block, ...]
+    """The fenced blocks, in order."""
+    continued: bool
+    """True if the first block continues a fence that the prompt opened."""
+    first_fence: int
+    """Where the line of the first fence begins; ``end`` without a fence."""
+    lone: bool
+    """True if the first fence has no label, so that it may be a closing one."""
+
+    def between(self, start: int, end: int) -> tuple[Line, ...]:
+        """Return the lines of a part of the answer."""
+        return lines_of(self.text, start, end, "")
+
+
+@dataclass(slots=True)
+class Open:
+    """A block whose closing fence has not come yet."""
+
+    marks: str
+    indent: str
+    label: str
+    start: int
+    """Where its text begins."""
+    is_python: bool
+    of_prompt: bool = False
+    quote: str = ""
+    """Triple quotes that are open at ``seen``."""
+    seen: int = 0
+    skipped: bool = False
+    """True if a fence was text of a string."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """State of ``read_answer``."""
+
+    start: int = 0
+    thinking: bool = False
+    current: Open | None = None
+    blocks: list[Block] = field(default_factory=list[Block])
+    continued: bool = False
+    first_fence: int | None = None
+    lone: bool = False
+
+
+def end_of(text: str) -> int:
+    """Return where white space and control tokens at the end of a text begin, such as ``<|im_end|>``; without tokens, its length."""
+    end = len(text)
+    while True:
+        solid = end
+        while solid and text[solid - 1].isspace():
+            solid -= 1
+        token = CONTROL.search(text[max(0, solid - LONGEST_TOKEN) : solid])
+        if token is None:
+            return end
+        end = solid - len(token[0])
+
+
+def before_fence(text: str) -> str:
+    """Return the code of a completion that continues an opened fence: what comes before the closing one, or all of it."""
+    head, fence, _ = text.partition("\n```")
+    return head if fence else text.removesuffix("```")
+
+
+def read_answer(text: str, *, prompt: str = "", python: bool = True) -> Answer:
+    """Return the blocks of an answer.
+
+    A fence is closed by one of at least as many of the same character without a label; one with a label opens the next block.
+    An open fence runs to the end. In Python, fences in strings of three quotes are text.
+
+    Args:
+        text: the answer.
+        prompt: the prompt, whose end may open a fence or a thought.
+        python: whether blocks without a label hold Python.
+    """
+    end, tail = end_of(text), prompt[-TAIL:]
+    opened, thinking = OPENED.search(tail), THINKING.search(tail) is not None
+    strings_until = len(text)
+    while True:
+        state = Reading(thinking=thinking)
+        if opened:
+            state.current = Open(opened[1], "", opened[2].lower(), 0, is_python(opened[2], python), of_prompt=True)
+        for mark in MARKS.finditer(text, 0, end):
+            step(state, text, mark, python=python, strings_until=strings_until)
+        last = state.current
+        if last and last.skipped and in_string(last, text, end):  # quotes that never end: read again, with its fences as fences
+            strings_until = last.start
+            continue
+        break
+    if last:
+        close(state, text, end, at_end=True)
+    first = end if state.first_fence is None else state.first_fence
+    return Answer(text, state.start, end, state.thinking, tuple(state.blocks), state.continued, first, state.lone)
+
+
+def step(state: Reading, text: str, mark: re.Match[str], *, python: bool, strings_until: int) -> None:
+    """Read a fence, or the begin or end of a thought."""
+    current = state.current
+    if (
+        current
+        and not state.thinking
+        and current.is_python
+        and current.start < strings_until
+        and in_string(current, text, mark.start())
+    ):
+        current.skipped = True
+    elif mark["end"] or mark["within"]:
+        if mark["end"] or not current:
+            state.start, state.thinking, state.current, state.blocks = mark.end(), False, None, []
+            state.continued, state.first_fence, state.lone = False, None, False
+    elif state.thinking:
+        pass
+    elif mark["begin"]:
+        state.thinking = not current
+    elif mark["late"]:
+        if not current:
+            note_first(state, mark.start(), lone=False)
+            open_block(state, mark["late"], "", mark["name"], mark.end() + 1, python=python)
+    else:
+        read_fence(state, text, mark, python=python)
+
+
+def read_fence(state: Reading, text: str, mark: re.Match[str], *, python: bool) -> None:
+    """Open or close a block."""
+    current, marks = state.current, mark["fence"]
+    info = mark["info"].rstrip()
+    info = info[: end_of(info)].strip()
+    indent = text[mark.start() : mark.start("fence")]
+    if marks[0] == "`" and "`" in info:
+        if not current and info.endswith(marks):
+            note_first(state, mark.start(), lone=False)
+            state.blocks.append(one_line(info[: -len(marks)].rstrip("`"), mark.start("info") + mark["info"].index(info)))
+        return
+    label = LABEL.match(info)
+    words = len(info.split(None, 2))
+    named = label is not None and (words == 1 or not mark["info"].startswith((" ", "\t")))
+    if current and not fits(current, marks, indent):
+        return
+    if current and current.of_prompt and (named or not text[current.start : mark.start()].strip()):
+        state.current = current = None  # the answer opens a fence of its own
+    if current:
+        close(state, text, mark.start())
+    if not current or named:
+        note_first(state, mark.start(), lone=not named)
+        open_block(state, marks, indent, label[1] if label and named else "", mark.end() + 1, python=python)
+
+
+def note_first(state: Reading, place: int, *, lone: bool) -> None:
+    """Note the first fence."""
+    if state.first_fence is None:
+        state.first_fence, state.lone = place, lone
+
+
+def fits(current: Open, marks: str, indent: str) -> bool:
+    """Return whether a fence can close a block."""
+    inset = len(indent.expandtabs(INSET)) - len(current.indent.expandtabs(INSET))
+    return marks[0] == current.marks[0] and len(marks) >= len(current.marks) and inset < INSET
+
+
+def open_block(state: Reading, marks: str, indent: str, label: str, start: int, *, python: bool) -> None:
+    """Begin a block."""
+    state.current = Open(marks, indent, label.lower(), start, is_python(label, python), seen=start)
+
+
+def is_python(label: str, python: bool) -> bool:
+    """Return whether a block holds Python, so far as its label says."""
+    return language_in(label[:LONGEST_TOKEN]) == "python" if label else python
+
+
+def close(state: Reading, text: str, end: int, *, at_end: bool = False) -> None:
+    """End the open block; at the end of the answer, a fence may close it behind the last line."""
+    block = state.current
+    assert block
+    lines = lines_of(text, block.start, end, block.indent)
+    if at_end and lines:
+        place, last = lines[-1]
+        last = "" if last.strip() and block.marks.startswith(last.strip()) else last.rstrip().removesuffix(block.marks)
+        lines = trimmed([*lines[:-1], (place, last)])
+    state.blocks.append(Block(block.label, lines))
+    state.continued |= block.of_prompt
+    state.current = None
+
+
+def one_line(text: str, place: int) -> Block:
+    """Return a block that is opened and closed on one line."""
+    head, _, rest = text.partition(" ")
+    label = LABEL.fullmatch(head)
+    if label and rest.strip():
+        return Block(label[1].lower(), ((place + len(head) + 1, rest),))
+    return Block("", ((place, text),))
+
+
+def in_string(block: Open, text: str, end: int) -> bool:
+    """Return whether a place in a block of Python is within a string of three quotes; places are asked for in order."""
+    place = block.seen
+    while place < end:
+        found = CLOSES[block.quote].match(text, place, end) if block.quote else QUOTES.search(text, place, end)
+        if found is None:
+            break
+        place = found.end()
+        block.quote = found[0] if not block.quote and found[0] in CLOSES else ""
+    block.seen = end
+    return bool(block.quote)
+
+
+def lines_of(text: str, start: int, end: int, indent: str) -> tuple[Line, ...]:
+    """Return the lines of a part of a text, without an indentation and without empty lines around them."""
+    return trimmed([*split_lines(text, min(start, end), end, indent)])
+
+
+def split_lines(text: str, start: int, end: int, indent: str) -> Iterator[Line]:
+    """Yield the lines of a part of a text; ``indent`` is left out as far as a line has it."""
+    for line in text[start:end].split("\n"):
+        blank = 0
+        while blank < len(indent) and line[blank : blank + 1] in (" ", "\t"):
+            blank += 1
+        yield start + blank, line[blank:].removesuffix("\r")
+        start += len(line) + 1
+
+
+def trimmed(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return lines without empty ones around them."""
+    first, last = 0, len(lines)
+    while first < last and not lines[first][1]:
+        first += 1
+    while last > first and not lines[last - 1][1]:
+        last -= 1
+    return tuple(lines[first:last])

@@ -1,0 +1,1 @@
+"""Batched decoding: from prompts to sampled tokens."""

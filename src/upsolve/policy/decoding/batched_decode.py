@@ -1,0 +1,173 @@
+"""Continuous batching with a key-value cache that is updated in place.
+
+Each slot of the batch decodes one attempt. When the attempt ends, its slot starts the next attempt at the following step, so no slot waits
+for the longest attempt. A prompt is prefilled, stored and read once for all its attempts. The model's code is not patched: the attention is
+registered with transformers.
+
+Legend: B slots, Q new tokens of a slot, H key-value heads, R query heads per key-value head, P prompt tokens, L sampled tokens, D head size, V vocabulary,
+N positions compared.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers.modeling_utils import AttentionInterface
+
+from upsolve.policy.attention.products import odd_layers, tree_attention
+from upsolve.policy.decoding.kv_cache import BatchedCache, PromptKV
+from upsolve.policy.head import head_of
+
+__all__ = ["ATTENTION", "check_batched_decode", "decode_step", "forward", "prefill"]
+
+ATTENTION = "upsolve_batched_decode"
+"""Name under which the attention is registered with transformers."""
+PROBE = 16
+"""Number of prompt tokens on which batched decoding is compared with the model's own forward pass."""
+MAX_TOTAL_VARIATION = 1e-3
+"""Largest mean total variation between the next-token distributions of batched decoding and of the model, in float32."""
+ROUNDING = 3.0
+"""In half precision, the limit as a multiple of the largest total variation between the model's own ways of computing (``own_rounding``)."""
+
+
+def slot_attention(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """softmax(cap(q k^T scale)) v: over the cached tokens of each slot when decoding, causal when prefilling a prompt.
+
+    cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x; at most ``sliding_window`` tokens back. When decoding, ``key``
+    and ``value`` [B, H, L, D] are those of sampled tokens; the cache of the option ``slot_cache`` holds those of the prompts.
+    """
+    cache = cast("BatchedCache | None", options.get("slot_cache"))
+    if cache is None or cache.step is None:
+        return prompt_attention(module, query, key, value, **options)
+    step, (prompt_key, prompt_value) = cache.step, cache.prompts_at(cast("int", module.layer_idx))
+    slots, heads, new, size = query.shape
+    grouped = query.reshape(slots, key.shape[1], heads // key.shape[1] * new, size) * options["scaling"]
+    to_prompt = step.by_slot(torch.matmul(step.by_prompt(grouped), prompt_key.transpose(-1, -2)))
+    to_sampled = torch.matmul(key, grouped.transpose(-1, -2)).transpose(-1, -2)  # oneDNN would rearrange the keys for q k^T
+    scores = torch.cat([to_prompt, to_sampled], -1)  # faster than SDPA's CPU kernel
+    if cap := options.get("softcap"):
+        scores = cap * torch.tanh(scores / cap)
+    bias, window = step.bias_BQE, options.get("sliding_window")
+    if window is not None and window < scores.shape[-1]:
+        bias = bias.masked_fill(step.key_position_BE[:, None] <= step.position_BQ[:, :, None] - window, -torch.inf)
+    visible = scores.unflatten(2, (-1, new)) + bias[:, None, None]
+    to_prompt, to_sampled = visible.flatten(2, 3).softmax(-1).split(step.tokens, -1)
+    out = step.by_slot(torch.matmul(step.by_prompt(to_prompt), prompt_value)) + torch.matmul(to_sampled, value)
+    return out.reshape(slots, heads, new, value.shape[3]).transpose(1, 2), None
+
+
+def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, None]:
+    """Causal attention of the last tokens of a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
+    queries, length = query.shape[2], key.shape[2]
+    before, window = length - queries, options.get("sliding_window") or length
+    visible = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before).triu(before + 1 - window)
+    if window < length or options.get("softcap"):
+        return tree_attention(module, query, key, value, visible[None, None], **options)
+    given: dict[str, Any] = {"attn_mask": visible} if before else {"is_causal": True}
+    out = functional.scaled_dot_product_attention(query, key, value, **given, scale=options["scaling"], enable_gqa=True)
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, slot_attention)
+
+
+def prefill(
+    model: Any, cache: BatchedCache, prompts: Sequence[tuple[int, ...]], prefix: PromptKV | None = None
+) -> list[PromptKV]:
+    """Return the keys and values of all tokens of each prompt except the last, which is the slot's first input. One forward pass.
+
+    Args:
+        model: the model, with the attention ``ATTENTION``.
+        cache: the cache of the batch.
+        prompts: the prompts. Shorter ones are padded on the right, so that causal attention masks the padding.
+        prefix: keys and values of the first tokens, which all prompts share: fewer than the shortest has without its last token.
+    """
+    known = next(iter(prefix.values()))[0].shape[2] if prefix else 0
+    longest = max(map(len, prompts)) - 1
+    padded = [[*ids[known:-1], *[0] * (longest + 1 - len(ids))] for ids in prompts]
+    positions = torch.arange(known, longest, device=model.device).expand(len(prompts), -1)
+    cache.prefilled = {
+        layer: (key.expand(len(prompts), -1, -1, -1), value.expand(len(prompts), -1, -1, -1))
+        for layer, (key, value) in (prefix or {}).items()
+    }
+    tokens = torch.tensor(padded, device=model.device)
+    model.get_decoder()(input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=False)
+    rows = cache.prefilled.items()
+    return [
+        {
+            layer: (key[row : row + 1, :, : len(ids) - 1], value[row : row + 1, :, : len(ids) - 1])
+            for layer, (key, value) in rows
+        }
+        for row, ids in enumerate(prompts)
+    ]
+
+
+def decode_step(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
+    """Feed the next tokens of each slot and return the last hidden states [B, Q, D]."""
+    with cache.decoding(tokens_BQ.shape[1]):
+        return forward(model, cache, tokens_BQ)
+
+
+def forward(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
+    """Compute the decoding step of the cache: the last hidden states [B, Q, D]."""
+    assert cache.step is not None
+    options: dict[str, Any] = {"past_key_values": cache, "use_cache": False, "slot_cache": cache}
+    return model.get_decoder()(input_ids=tokens_BQ, position_ids=cache.step.position_BQ, **options).last_hidden_state
+
+
+@torch.inference_mode()
+def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
+    """Compare batched decoding with the model's own forward pass on the first tokens of a prompt.
+
+    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored afterwards.
+
+    Returns:
+        The reason why batched decoding does not work for this model; "" if it works.
+    """
+    if odd := odd_layers(model.config.get_text_config()):
+        return f"layers of the kind {', '.join(odd)}"
+    probe, before = torch.tensor([ids[:PROBE]], device=model.device), model.config._attn_implementation
+    half, limit = probe.shape[1] // 2, MAX_TOTAL_VARIATION
+    own_NV = model(probe, use_cache=False).logits[0, half:].float()
+    try:
+        if model.dtype != torch.float32:
+            limit = max(limit, ROUNDING * own_rounding(model, probe, half, own_NV))
+        model.set_attn_implementation(ATTENTION)
+        cache = BatchedCache(1, model.device)
+        cache.begin(0, cache.add(*prefill(model, cache, [ids[: half + 1]])))
+        hidden = torch.cat([decode_step(model, cache, tokens)[0] for tokens in probe[:, half:].split(1, dim=1)])
+        distance = total_variation(head_of(model).logits(hidden), own_NV)
+    except (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        model.set_attn_implementation(before)
+    return "" if distance <= limit else f"next-token distributions differ by {distance:.2g} in total variation"
+
+
+def own_rounding(model: Any, probe_1P: Tensor, half: int, own_NV: Tensor) -> float:
+    """Return the largest total variation between logits of one pass and those of stepwise decoding, also with eager attention.
+
+    On GPUs, stepwise decoding with the attention of one pass rounds almost alike; eager attention rounds its scores, as batched decoding does.
+    """
+    stepwise = total_variation(stepwise_logits(model, probe_1P, half), own_NV)
+    model.set_attn_implementation("eager")
+    return max(stepwise, total_variation(model(probe_1P, use_cache=False).logits[0, half:].float(), own_NV))
+
+
+def stepwise_logits(model: Any, probe_1P: Tensor, half: int) -> Tensor:
+    """Return the logits [P - half, V] of the model with transformers' cache, fed token by token from position ``half`` on."""
+    out: Any = model(probe_1P[:, : half + 1], use_cache=True)
+    logits = [out.logits[0, -1:]]
+    for token in probe_1P[:, half + 1 :].split(1, dim=1):
+        out = model(token, past_key_values=out.past_key_values, use_cache=True)
+        logits.append(out.logits[0])
+    return torch.cat(logits).float()
+
+
+def total_variation(logits_NV: Tensor, others_NV: Tensor) -> float:
+    """Return the total variation sum_v |p_v - q_v| / 2 between next-token distributions, mean over N positions, in [0, 1]."""
+    return float((logits_NV.softmax(-1) - others_NV.softmax(-1)).abs().sum(-1).mean()) / 2

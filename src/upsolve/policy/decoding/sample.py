@@ -1,0 +1,184 @@
+"""Sample attempts from a policy: by batched decoding or, for models without support for it, by transformers' ``generate``."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from upsolve.config import SampleConfig
+from upsolve.policy.allocator import available_bytes
+from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_decode
+from upsolve.policy.decoding.decoder import Decoder, Job
+from upsolve.policy.decoding.generate import generate_attempts
+from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
+from upsolve.policy.decoding.packed import packed_weights
+from upsolve.policy.decoding.prefill_order import of_like_length
+from upsolve.policy.known_checks import check_file, keep_check, kept_check
+from upsolve.policy.request import Part, joint_requests
+from upsolve.policy.tokens import Codec, EncodedPrompt
+from upsolve.types import Attempt, Task
+
+__all__ = ["LocalModel", "sample", "sample_each", "token_bytes_of"]
+
+EACH = {"temperature": 1.0, "samples": 1, "seed": 0}
+"""Settings in which attempts that are sampled together may differ."""
+CHECKED: WeakKeyDictionary[Any, dict[tuple[torch.dtype, str], str]] = WeakKeyDictionary()
+"""Models in memory -> by dtype and device, the problem that ``check_batched_decode`` found."""
+
+
+def sample(
+    model: Any,
+    codec: Codec,
+    tasks: Sequence[Task],
+    *,
+    config: SampleConfig,
+    author: str = "",
+    on_done: Callable[[int], None] | None = None,
+) -> Iterator[Attempt]:
+    """Yield ``config.samples`` attempts per task, in the order in which they end.
+
+    ``token_logps`` are of the distribution that is sampled, ``behavior_logp`` and ``entropy`` of that at temperature 1 without a nucleus, in
+    nats. Each attempt has its own random
+    numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
+    number of threads give the same attempts. Before the first sample of a kind of model, batched decoding is compared with the model's own
+    forward pass; if they differ, a warning is logged and ``generate`` is used instead.
+
+    Args:
+        model: a causal language model of transformers, in the dtype to sample in.
+        codec: the model's tokenizer.
+        tasks: tasks to sample.
+        config: number of samples, temperature, top-p, length limit, seed and batch size.
+        author: author of the attempts; empty: the model's name.
+        on_done: called with the number of finished attempts.
+    """
+    for _, attempt in sample_each(model, codec, tasks, configs=(config,), author=author, on_done=on_done):
+        yield attempt
+
+
+@torch.inference_mode()
+def sample_each(
+    model: Any,
+    codec: Codec,
+    tasks: Sequence[Task],
+    *,
+    configs: Sequence[SampleConfig],
+    author: str = "",
+    on_done: Callable[[int], None] | None = None,
+) -> Iterator[Part]:
+    """Yield the index of the settings and the attempt, as ``sample`` does, for several settings at once; each prompt is prefilled once for all.
+
+    Args:
+        model: as for ``sample``.
+        codec: as for ``sample``.
+        tasks: as for ``sample``.
+        configs: settings that differ in temperature, number of samples and seed alone.
+        author: as for ``sample``.
+        on_done: called with the number of finished attempts, of all settings together.
+
+    Raises:
+        ValueError: the settings differ in something else.
+    """
+    if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
+        raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
+    if not tasks:
+        return
+    model.eval()
+    if problem := problem_of(model, codec.prompt(tasks[0]).ids_P):
+        warnings.warn(
+            f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
+        )
+    decode, done = generate_attempts if problem else decode_batched, 0
+    for ended in decode(model, codec, tasks, configs):
+        for part, attempt in ended:
+            done += 1
+            yield part, replace(attempt, author=author) if author else attempt
+        if on_done:
+            on_done(done)
+
+
+def problem_of(model: Any, ids: tuple[int, ...]) -> str:
+    """Return why batched decoding does not work with a model, "" if it does; a model is checked once in each precision and on each device.
+
+    A model of the same form that passed in another run is not checked again (``upsolve.policy.known_checks``).
+    """
+    form = (model.dtype, str(model.device))
+    known = CHECKED.setdefault(model, {})
+    if form not in known:
+        file = check_file("batched decoding", model)
+        passed = kept_check(file) is not None
+        known[form] = "" if passed else check_batched_decode(model, ids)
+        if not passed and not known[form]:
+            keep_check(file)
+    return known[form]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A ``Sampler`` of a model in this process; its model and tokenizer also serve other uses, such as log-probabilities."""
+
+    model: Any
+    """A causal language model of transformers, in the dtype to sample in."""
+    codec: Codec
+    """The model's tokenizer and prompt format."""
+
+    def __call__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield attempts as ``sample`` does."""
+        return sample(self.model, self.codec, tasks, config=config, author=author, on_done=on_done)
+
+    def each(
+        self,
+        tasks: Sequence[Task],
+        *,
+        configs: Sequence[SampleConfig],
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield attempts of several settings as ``sample_each`` does."""
+        return sample_each(self.model, self.codec, tasks, configs=configs, author=author, on_done=on_done)
+
+
+def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
+    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
+    before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
+    config, samples = configs[0], sum(config.samples for config in configs)
+    model.set_attn_implementation(ATTENTION)
+    try:
+        with packed_weights(model, config.max_tokens):
+            for part in of_like_length(prompts):
+                longest = max(len(prompt.ids_P) for _, prompt in part)
+                fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
+                most = min(config.batch, len(part) * samples, fit)
+                room = (min(len(part), -(-most // samples)), longest - 1, config.max_tokens)
+                decoder = Decoder(model, codec, config, most=most, room=room)
+                jobs = make_jobs(part, configs)
+                decoder.refill(jobs)
+                while decoder.state.busy:
+                    yield decoder.step()
+                    decoder.refill(jobs)
+    finally:
+        model.set_attn_implementation(before)
+
+
+def token_bytes_of(model: Any) -> int:
+    """Return the bytes of the keys and values of one token under a model."""
+    sizes = model.config.get_text_config()
+    heads = getattr(sizes, "num_key_value_heads", None) or sizes.num_attention_heads
+    size = getattr(sizes, "head_dim", None) or sizes.hidden_size // sizes.num_attention_heads
+    return token_bytes(sizes.num_hidden_layers, heads * size, model.dtype.itemsize)
+
+
+def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], configs: Sequence[SampleConfig]) -> Iterator[Job]:
+    """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
+    for task, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
+        for request in joint_requests(task, configs):
+            yield request, prompt

@@ -1,0 +1,1 @@
+"""From sources of groups to packed batches."""

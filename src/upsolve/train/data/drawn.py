@@ -1,0 +1,107 @@
+"""The groups of a run as they were trained on, recorded in its folder: ``groups/NNNNNNNN.parquet``, one file a round (offline: an epoch).
+
+A row is an attempt of a group, in the order of training, with the reward and the advantage that training used. Programs stay in the
+archive; a row names its attempt by ``attempt_key`` and has about 20 bytes.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from upsolve.files import commit_file
+from upsolve.train.data.groups import TrainGroup
+from upsolve.types import Attempt, content_id
+
+__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_keys"]
+
+FOLDER = "groups"
+"""Name of the folder in that of a run."""
+MOST_ROWS = 1_000_000
+"""Most attempts that are recorded of a round, about 20 MB; of a round with more, the first groups."""
+PART = 65_536
+"""Rows that are in memory at once, as Python objects."""
+ROW = pa.schema(
+    [
+        ("round", pa.int32()),
+        ("number", pa.int32()),  # of the group in its round, from 0
+        ("task_id", pa.string()),
+        ("attempt", pa.string()),  # attempt_key
+        ("reward", pa.float64()),
+        ("advantage", pa.float64()),  # null where the estimator gives each token its own
+    ]
+)
+
+
+def attempt_key(attempt: Attempt) -> str:
+    """Return a name for an attempt that tells equal programs of two authors, or two samples of one program, apart."""
+    return content_id(attempt.attempt_id, attempt.author, attempt.created, attempt.parent_id, repr(attempt.behavior_logp))[:16]
+
+
+def recorded_keys(folder: Path) -> dict[str, set[str]]:
+    """Return the ``attempt_key`` of every attempt in the recorded groups of a run, by task id; {} if it recorded none."""
+    keys: dict[str, set[str]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        for batch in pq.ParquetFile(file).iter_batches(columns=["task_id", "attempt"]):
+            for task_id, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                keys.setdefault(task_id, set()).add(key)
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGroups:
+    """Records the groups of a run."""
+
+    folder: Path
+    """Where the files are."""
+    by_token: bool
+    """Whether the estimator gives each token its own advantage, so that none of an attempt is known."""
+    writes: bool = True
+    """False: another process records them."""
+
+    def record(self, number: int, groups: Sequence[TrainGroup]) -> None:
+        """Write the groups of a round, atomically. Round 0 removes those of an earlier run that was never trained.
+
+        Args:
+            number: of the round, from 0.
+            groups: in the order of training, without attempts that are too long.
+        """
+        if not self.writes:
+            return
+        if number == 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        recorded = within(groups, MOST_ROWS)
+        file = self.folder / f"{number:08x}.parquet"
+        temporary = file.with_suffix(".tmp")
+        schema = ROW.with_metadata({"groups": str(len(groups)), "recorded": str(len(recorded))})
+        rows = self.rows(number, recorded)
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as out:
+            while part := [*islice(rows, PART)]:
+                out.write_table(pa.Table.from_pylist(part, schema=schema))
+        commit_file(temporary, file)
+
+    def rows(self, number: int, groups: Sequence[TrainGroup]) -> Iterator[dict[str, object]]:
+        """Yield the row of each attempt of a round."""
+        for at, one in enumerate(groups):
+            for attempt, reward, advantage in zip(one.group.attempts, one.rewards_G, one.advantages_G, strict=True):
+                yield {
+                    "round": number,
+                    "number": at,
+                    "task_id": one.group.task.task_id,
+                    "attempt": attempt_key(attempt),
+                    "reward": float(reward),
+                    "advantage": None if self.by_token else float(advantage),
+                }
+
+
+def within(groups: Sequence[TrainGroup], most: int) -> Sequence[TrainGroup]:
+    """Return the first groups that have at most this many attempts together."""
+    ends, total = list[int](), 0
+    for group in groups:
+        ends.append(total := total + len(group.rewards_G))
+    return groups[: len([*takewhile(lambda end: end <= most, ends)])]

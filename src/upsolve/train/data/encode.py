@@ -1,0 +1,261 @@
+"""Rewarded groups -> token ids, with advantages, rewards and masks per token. Advantages are computed here, of the attempts that fit.
+
+Legend: P prompt tokens, R tokens of one attempt.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upsolve.advantage.group import soft_values
+from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.policy.tokens import Codec
+from upsolve.reward.credit import blame_weights, token_rewards
+from upsolve.reward.formula import Rewarded
+from upsolve.reward.judged import Judged, conversations, turns_of
+from upsolve.train.data.groups import TrainGroup, with_advantages
+from upsolve.train.data.pairs import focal_weights
+from upsolve.types import Group, Status, content_id
+
+__all__ = ["EncodedAttempt", "EncodedGroup", "Encoding", "encode_groups", "prompts_of"]
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedAttempt:
+    """An attempt as token ids."""
+
+    ids_R: tuple[int, ...]
+    """Completion token ids."""
+    advantages_R: Floats
+    """Advantage of every token."""
+    value: float = 0.0
+    """r - V (see LossInputs.values_S)."""
+    behavior: float = float("nan")
+    """Log-probability with which the author wrote it, nats: of the distribution that was sampled where this is known; nan where unknown."""
+    malformed: bool = False
+    """True where the code does not compile."""
+    count: int = 1
+    """How often it occurs in its group (equal attempts are merged), >= 1."""
+    rewards_R: Floats | None = None
+    """Reward of every token, from which ``gae`` computes the advantages; None for other estimators."""
+    mask_R: NDArray[np.bool_] | None = None
+    """False for tokens left out of the loss, such as those of lines that never ran; None: no mask."""
+    sampler_logps_R: Floats | None = None
+    """Log-probability of each token in the distribution that was sampled, nats; None where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedGroup:
+    """A group as token ids, or the attempts of it with one prompt; attempts without a gradient and over-long ones are left out."""
+
+    prompt_P: tuple[int, ...]
+    """Prompt token ids."""
+    attempts: tuple[EncodedAttempt, ...]
+    """Distinct attempts."""
+    zero_attempts: int = 0
+    """Attempts left out because their advantage is 0; they count in the denominators of the loss."""
+    zero_tokens: int = 0
+    """Tokens of these attempts."""
+
+    @property
+    def tokens(self) -> int:
+        """P + sum of R: tokens of the group in a packed row."""
+        return len(self.prompt_P) + sum(len(attempt.ids_R) for attempt in self.attempts)
+
+    def attempt_keys(self) -> list[str]:
+        """Return a content key for each attempt: hash of prompt and completion ids."""
+        prompt = str(self.prompt_P)
+        return [content_id(prompt, str(attempt.ids_R)) for attempt in self.attempts]
+
+
+def mean(arrays: Sequence[Floats]) -> Floats:
+    """Return the elementwise mean of arrays."""
+    return np.stack(arrays).mean(0, dtype=np.float64).astype(np.float32)
+
+
+def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
+    """Return each distinct attempt once, with its count, and the mean of its copies' advantages, rewards and values."""
+    copies: dict[tuple[int, ...], list[EncodedAttempt]] = {}
+    for attempt in attempts:
+        copies.setdefault(attempt.ids_R, []).append(attempt)
+    return tuple(
+        same[0]
+        if len(same) == 1
+        else replace(
+            same[0],
+            advantages_R=mean([attempt.advantages_R for attempt in same]),
+            rewards_R=None
+            if same[0].rewards_R is None
+            else mean([attempt.rewards_R for attempt in same if attempt.rewards_R is not None]),
+            value=float(np.mean([attempt.value for attempt in same])),
+            count=len(same),
+            sampler_logps_R=next((attempt.sampler_logps_R for attempt in same if attempt.sampler_logps_R is not None), None),
+        )
+        for same in copies.values()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The settings that decide how attempts are encoded."""
+
+    codec: Codec
+    """Tokenizer and prompt."""
+    max_tokens: int
+    """Longest prompt and attempt together (``data.max_tokens``)."""
+    reward: RewardConfig
+    """How rewards are assigned to tokens."""
+    advantage: AdvantageConfig
+    """The estimator with the options of the round, and ``blame``."""
+    objective: ObjectiveConfig
+    """The loss."""
+    seed: int = 0
+    """Seed of estimators that use random numbers (``data.seed``)."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a group is a pair of a chosen and a rejected attempt."""
+        return self.objective.record.unit == "pair"
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the tokens of one attempt differ in reward, advantage or mask."""
+        return self.advantage.needs_values or self.advantage.blame > 0 or self.reward.mask_unexecuted
+
+    @property
+    def keeps_zero(self) -> bool:
+        """Whether an attempt with advantage 0 has a gradient; a KL term gives it one, unless 0 means that it is not in the data set."""
+        penalised = self.objective.kl.coefficient > 0 and not self.advantage.record.selects
+        return self.advantage.needs_values or self.objective.record.keeps_zero or penalised
+
+
+def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
+    """Set per-token rewards, advantages and masks, where these differ between tokens."""
+    if config.by_token:
+        return credited(plain, item, index, config)
+    if config.pairs and config.objective.preference.focal:
+        attempt, other = item.group.attempts[index], item.group.attempts[1 - index]
+        weights_R = focal_weights(attempt.code, other.code, config.codec.spans_of(attempt))
+        return replace(plain, advantages_R=(plain.advantages_R * weights_R).astype(np.float32))
+    return plain
+
+
+def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
+    """Assign rewards, blame and the mask of unexecuted lines to the tokens of an attempt."""
+    attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
+    assert verdict is not None, "only judged attempts have advantages"
+    judged = Judged(item.group.task, attempt, verdict)
+    offsets = config.codec.spans_of(attempt)
+    credit = token_rewards(judged, item.parts[index], offsets, config.reward)
+    advantages_R, blame = plain.advantages_R, config.advantage.blame
+    if blame and item.advantages_G[index] < 0:
+        advantages_R = advantages_R * blame_weights(judged, offsets, blame)
+    return replace(
+        plain,
+        advantages_R=(advantages_R * credit.mask_R).astype(np.float32),
+        rewards_R=credit.rewards_R.astype(np.float32) if config.advantage.needs_values else None,
+        mask_R=credit.mask_R if config.reward.mask_unexecuted else None,
+    )
+
+
+def encode_groups(
+    groups: Sequence[Rewarded], config: Encoding, *, fitted: list[TrainGroup] | None = None
+) -> tuple[list[EncodedGroup], Counter[str]]:
+    """Tokenize groups and compute their advantages; attempts over ``max_tokens`` and those without a gradient are left out and counted.
+
+    Advantages are computed over the attempts that fit, so that a baseline holds only attempts that are trained on. Equal attempts of a
+    group become one, with their count: it is scored once. A group whose attempts belong to several conversations becomes one for each,
+    of which the first counts the attempts with advantage 0.
+
+    Args:
+        groups: without advantages.
+        config: how attempts are encoded.
+        fitted: gets the groups without over-long attempts, with the advantages that are trained on; those without a gradient too.
+    """
+    encoded: list[EncodedGroup] = []
+    left_out: Counter[str] = Counter()
+    fewest = 1 if config.objective.record.unit == "attempt" else 2
+    prompts = prompts_of([group.group for group in groups], config.codec)
+    completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
+    for group, asked_G in zip(groups, prompts, strict=True):
+        rest, prompts_G, ids_G = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
+        if len(ids_G) < (2 if config.pairs else 1):
+            left_out["attempts: no other attempt to compare with"] += len(ids_G)
+            continue
+        item = with_advantages(rest, config.advantage, seed=config.seed, pair=config.pairs)
+        if fitted is not None:
+            fitted.append(item)
+        kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
+        zeros: list[int] = []
+        values = soft_values(item.rewards_G, beta=config.objective.beta_value)
+        for index, ids in enumerate(ids_G):
+            if item.advantages_G[index] == 0 and not config.keeps_zero:
+                left_out["attempts: zero advantage"] += 1
+                zeros.append(len(ids))
+            else:
+                plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers)
+                kept.setdefault(prompts_G[index], []).append(with_credit(plain, item, index, config))
+        counted = [] if config.advantage.record.selects else zeros
+        for prompt, same in kept.items():
+            if len(attempts := merged(same)) >= fewest:
+                encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
+                counted = []
+            else:
+                left_out["attempts: no other attempt to compare with"] += len(same)
+    return encoded, left_out
+
+
+def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
+    """Return for each group the token ids of the prompt of each attempt, the same for those with the same earlier turns."""
+    shared = [*map(conversations, groups)]
+    asked = [(group.task, turns_of(group, alike[0])) for group, parts in zip(groups, shared, strict=True) for alike in parts]
+    encoded, prompts = iter(codec.prompts(asked)), list[list[tuple[int, ...]]]()
+    for parts in shared:
+        own: dict[int, tuple[int, ...]] = {}
+        for alike in parts:
+            own |= dict.fromkeys(alike, next(encoded).ids_P)
+        prompts.append([own[index] for index in range(len(own))])
+    return prompts
+
+
+def without_overlong(
+    item: Rewarded,
+    prompts_G: Sequence[tuple[int, ...]],
+    ids_G: Sequence[tuple[int, ...]],
+    config: Encoding,
+    left_out: Counter[str],
+) -> tuple[Rewarded, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
+    """Return a group without attempts that have no ids or are over-long, which are counted, and the token ids of prompts and attempts of the others."""
+    fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
+    if len(fits) == len(ids_G):
+        return item, prompts_G, ids_G
+    for i in {*range(len(ids_G))} - {*fits}:
+        attempt = item.group.attempts[i]
+        without = "attempts: the tokenizer cannot express it" if attempt.code or attempt.answer else "attempts: empty"
+        left_out["attempts: over max_tokens" if ids_G[i] else without] += 1
+    return item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
+
+
+def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:
+    """Return an attempt of a group with one advantage for all its tokens.
+
+    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``).
+    """
+    attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
+    logps = attempt.token_logps if attempt.token_ids == ids else None
+    known = attempt.behavior_logp if answers or not attempt.answer else None
+    behavior = known if logps is None else sum(logps)
+    return EncodedAttempt(
+        ids_R=ids,
+        advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
+        value=value,
+        behavior=float("nan") if behavior is None else behavior,
+        malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
+        sampler_logps_R=None if logps is None else np.array(logps, dtype=np.float32),
+    )

@@ -1,0 +1,316 @@
+"""Forms groups to train on: whole groups of new samples, or groups sampled from the stored attempts of a task; and their advantages.
+
+Legend: G attempts per group.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upsolve.advantage.table import advantage
+from upsolve.archive.groups import Lazy
+from upsolve.archive.outline import Outline, outline_of
+from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
+from upsolve.languages.names import same_language
+from upsolve.reward.formula import Rewarded, reward
+from upsolve.reward.judged import Part, group_of
+from upsolve.reward.reference import reference_seconds
+from upsolve.reward.selection import HELD
+from upsolve.train.data.urns import OutlineUrn, ReadUrn, draw_mixed
+from upsolve.types import Attempt, Group, Status, Verdict, content_id
+from upsolve.verify.limits import judge_settings
+from upsolve.verify.pool.pool import verify
+
+__all__ = [
+    "Formed",
+    "HeldRewards",
+    "TrainGroup",
+    "behavior_logps",
+    "counting",
+    "decided_by_outcome",
+    "draw_all",
+    "draw_groups",
+    "draw_most",
+    "drawn_first",
+    "failed",
+    "group_seed",
+    "passed",
+    "rewards_of",
+    "select",
+    "whole_groups",
+    "with_advantages",
+]
+
+Floats = NDArray[np.float64]
+Draw = Callable[[Rewarded, np.random.Generator], tuple[Sequence[Sequence[int]], str]]
+"""Draws groups of a task's attempts, each as indices, and says why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainGroup:
+    """A group with rewards and advantages."""
+
+    group: Group
+    """G judged attempts; a group sampled from an archive has at least one passed and one failed attempt."""
+    rewards_G: Floats
+    """Rewards, float64 [G]."""
+    passed_G: NDArray[np.bool_]
+    """Which attempts passed (``Rewarded.passed``), bool [G]."""
+    advantages_G: Floats
+    """Advantages, float64 [G]; all 0 where the estimator gives each token its own (``gae``)."""
+    parts: tuple[tuple[Part, ...], ...] = ()
+    """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """Groups to train on, before their advantages are computed, and counts of attempts and tasks left out."""
+
+    groups: list[Rewarded]
+    """In the order of training; a pair is a group of the chosen and the rejected attempt."""
+    left_out: Counter[str]
+    """Attempts and tasks left out, by reason."""
+    flagged: Counter[str]
+    """Scored attempts that are truncated or that a detector flagged, by its name."""
+
+    def __add__(self, other: "Formed") -> "Formed":
+        """Return the union of both, with their counts added."""
+        return Formed(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
+
+    def shuffled(self, random: np.random.Generator) -> "Formed":
+        """Return a copy with the groups in random order."""
+        return replace(self, groups=[self.groups[i] for i in random.permutation(len(self.groups))])
+
+
+def counting(rewarded: Iterable[Rewarded], result: Formed) -> Iterator[Rewarded]:
+    """Yield rewarded groups, and add their attempts without a reward and their flagged ones to the counts of a result."""
+    for item in rewarded:
+        result.left_out.update({f"attempts: {reason}": count for reason, count in item.left_out.items()})
+        result.flagged.update(item.flagged)
+        yield item
+
+
+def select(group: Group, data: DataConfig) -> Group:
+    """Return the group with only the attempts of ``data.authors`` in the language that the task asks for; of all authors if none is named.
+
+    A task of any language, which ``data.language`` has not made ask for another, asks for Python, as its prompt does.
+    """
+    keep = [
+        index
+        for index, attempt in enumerate(group.attempts)
+        if (not data.authors or attempt.author in data.authors) and same_language(attempt.language, group.task.language)
+    ]
+    return group_of(group, keep)
+
+
+def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
+    """Return whether the outcome of an attempt alone decides if it has a reward, so that groups can be drawn before programs are read."""
+    as_judged = (
+        reward.verdicts == "as_judged" and reward.in_process == "drop" and "drop" not in (reward.truncated, reward.hacked)
+    )
+    valued = all(value is not None for status, value in reward.outcomes.items() if status is not Status.UNSCORED)
+    return as_judged and valued and {*reward.components} == {"outcome"} and not select.is_on and data.group_size > 1
+
+
+def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Sequence[Group]:
+    """Return the groups of an epoch: of a task with an outline (``archive.outline``) those that are drawn from it, of others all attempts.
+
+    ``draw_groups`` then takes the former as they are. Rewards are computed, and attempts without one counted, for what was drawn alone.
+    """
+    indices: list[int] = []
+    places: list[Sequence[int]] = []
+    for index in range(len(groups)):
+        outline = outline_of(groups, index)
+        drawn = sample_outline(outline, data, np.random.default_rng([data.seed, epoch, 5, index])) if outline else []
+        places += drawn or [()]
+        indices += [index] * (len(drawn) or 1)
+
+    def read(number: int) -> Group:
+        outline = outline_of(groups, indices[number]) if places[number] else None
+        return outline.read(places[number]) if outline else select(groups[indices[number]], data)
+
+    return Lazy(range(len(indices)), read)
+
+
+def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: VerifyConfig) -> Sequence[Rewarded]:
+    """Return groups with the rewards of their attempts; references without a recorded time are judged, if the rewards read it."""
+    baselines = reference_seconds(groups, config, partial(verify, settings=judge_settings(verification)))
+    return Lazy(groups, lambda group: reward(group, config, baselines))
+
+
+class HeldRewards(Lazy[Group, Rewarded]):
+    """Groups with the rewards of their attempts, computed when read; up to ``HELD`` attempts stay in memory and are rewarded once."""
+
+    def __init__(self, groups: Sequence[Group], function: Callable[[Group], Rewarded]) -> None:
+        super().__init__(groups, function)
+        self.held, self.room = dict[int, Rewarded](), HELD
+
+    @overload
+    def __getitem__(self, index: int) -> Rewarded: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Rewarded]: ...
+    def __getitem__(self, index: int | slice) -> Rewarded | Sequence[Rewarded]:
+        if isinstance(index, slice) or index in self.held:
+            return self.held[index] if isinstance(index, int) else super().__getitem__(index)
+        item = super().__getitem__(index)
+        if (size := len(item.group.attempts)) <= self.room:
+            self.held[index] = item
+            self.room -= size
+        return item
+
+    def __iter__(self) -> Iterator[Rewarded]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def group_seed(group: Group, seed: int) -> int:
+    """Return a seed in [0, 2^32) for a group, determined by ``seed``, the task id and the attempt ids."""
+    return int(content_id(str(seed), group.task.task_id, *(attempt.attempt_id for attempt in group.attempts))[:8], 16)
+
+
+def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
+    """Return log-probabilities [G], nats, that the authors gave their attempts; nan where unknown."""
+    return np.array(
+        [np.nan if attempt.behavior_logp is None else attempt.behavior_logp for attempt in attempts], dtype=np.float64
+    )
+
+
+def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair: bool = False) -> TrainGroup:
+    """Return a group with its advantages, times the weights of its attempts.
+
+    Advantages depend on all attempts of the group, so it holds those that are trained on and no others.
+
+    Args:
+        item: a group of at least one attempt, or a pair.
+        config: the estimator, with the options of the round (``AdvantageConfig.at``).
+        seed: of the recipe (``data.seed``), for estimators that use random numbers.
+        pair: the group is a chosen and a rejected attempt, whose advantages are 1 and -1.
+    """
+    group, rewards_G, passed_G = item.group, item.rewards_G, item.passed
+    if pair:
+        return TrainGroup(group, rewards_G, passed_G, np.array([1.0, -1.0]), item.parts)
+    if config.needs_values:
+        return TrainGroup(group, rewards_G, passed_G, np.zeros_like(rewards_G), item.parts)
+    logp_G, own_seed = behavior_logps(group.attempts), group_seed(group, seed)
+    advantages_G = advantage(rewards_G, config, passed_G=passed_G, logp_G=logp_G, seed=own_seed)
+    weights_G = 1.0 if item.weights_G is None else item.weights_G
+    return TrainGroup(group, rewards_G, passed_G, advantages_G * weights_G, item.parts)
+
+
+def whole_groups(rewarded: Iterable[Rewarded]) -> Formed:
+    """Return groups as sampled; groups without a reward are left out."""
+    result = Formed([], Counter(), Counter())
+    result.groups.extend(item for item in counting(rewarded, result) if len(item.rewards_G))
+    return result
+
+
+def draw_groups(
+    rewarded: Sequence[Rewarded],
+    data: DataConfig,
+    *,
+    imitates: bool,
+    epoch: int,
+    in_order: bool = False,
+    most: int | None = None,
+) -> Formed:
+    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
+
+    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a task has fewer
+    distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation, which compares nothing,
+    a task without such a group gives a group of its attempts, if one passed.
+
+    Args:
+        rewarded: all attempts of each task.
+        data: group size, groups per task, seed.
+        imitates: the estimator imitates what passed (``Advantage.selects``).
+        epoch: seeds the sampling.
+        in_order: keep the order of the tasks; otherwise groups are in random order.
+        most: number of groups, a random sample of all; None: all.
+    """
+
+    def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
+        drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
+        if not drawn and imitates and item.passed.any():
+            drawn = [sample_imitated(item, data.group_size, random)]
+        return drawn, "" if drawn else reason_left_out(item, data.group_size)
+
+    random = np.random.default_rng([data.seed, epoch])
+    if most is not None:
+        return draw_most(rewarded, draw, data, epoch=epoch, most=most)
+    result = draw_all(rewarded, draw, random)
+    return result if in_order else result.shuffled(random)
+
+
+def draw_all(rewarded: Iterable[Rewarded], draw: Draw, random: np.random.Generator) -> Formed:
+    """Draw the groups of all tasks, in the order of the tasks."""
+    result = Formed([], Counter(), Counter())
+    for item in counting(rewarded, result):
+        drawn, reason = draw(item, random)
+        result.left_out.update([f"tasks: {reason}"] if reason else [])
+        result.groups.extend(map(item.part, drawn))
+    return result
+
+
+def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epoch: int, most: int) -> Formed:
+    """Draw ``most`` groups, a random sample of those of all tasks; only the tasks that come up are read, rewarded and counted.
+
+    Each task has ``data.groups_per_task`` places; the places of all tasks are visited in random order, and those without a group skipped.
+    """
+    result, drawn = Formed([], Counter(), Counter()), dict[int, list[Rewarded]]()
+    for place in np.random.default_rng([data.seed, epoch, 6]).permutation(len(rewarded) * data.groups_per_task):
+        if len(result.groups) >= most:
+            break
+        index, number = divmod(int(place), data.groups_per_task)
+        if index not in drawn:
+            task = draw_all([rewarded[index]], draw, np.random.default_rng([data.seed, epoch, 6, index]))
+            drawn[index] = task.groups
+            result.left_out.update(task.left_out)
+            result.flagged.update(task.flagged)
+        result.groups.extend(drawn[index][number : number + 1])
+    return result
+
+
+def urn_of(scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:
+    """Return an urn of the attempts of a task, with their outcomes; ``repeats``: each can be drawn as often as it occurs."""
+    return ReadUrn([attempt.count for attempt in scored.group.attempts], outcomes, random, repeats=repeats)
+
+
+def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
+    """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
+    urn = urn_of(scored, scored.passed.tolist(), random)
+    drawn = [urn.draw(passed=True)]
+    while len(drawn) < size and urn.left():
+        drawn.append(urn.draw())
+    return drawn
+
+
+def passed(verdict: Verdict | None) -> bool:
+    """Return whether an attempt passed all tests."""
+    return verdict is not None and verdict.status is Status.PASSED
+
+
+def failed(verdict: Verdict | None) -> bool:
+    """Return whether an attempt was judged and did not pass; an unscored one neither passed nor failed."""
+    return verdict is not None and verdict.status not in (Status.PASSED, Status.UNSCORED)
+
+
+def reason_left_out(scored: Rewarded, size: int) -> str:
+    """Return why no group can be sampled from a task."""
+    if scored.group.occurrences < size:
+        return f"fewer than {size} attempts"
+    return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
+
+
+def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
+    """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
+    outcomes, repeats = [*map(passed, scored.group.verdicts)], len(scored.group.attempts) < size
+    return draw_mixed(urn_of(scored, outcomes, random, repeats=repeats), size, max_groups, random)
+
+
+def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
+    """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms."""
+    return draw_mixed(OutlineUrn(outline, data, random), data.group_size, data.groups_per_task, random)

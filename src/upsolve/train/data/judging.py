@@ -1,0 +1,192 @@
+"""Sample tasks with the policy, and judge the attempts while the next ones are sampled."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+import numpy as np
+
+from upsolve.archive.store import Archive
+from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
+from upsolve.policy.request import Sampler
+from upsolve.progress import OnProgress
+from upsolve.reward.formula import Rewarded, analyses_needed
+from upsolve.train.data.groups import failed, passed
+from upsolve.train.data.sources import RoundGroups, by_task, round_tag
+from upsolve.train.run.processes import Processes
+from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.verify.limits import JudgeSettings, judge_settings
+from upsolve.verify.pool.pool import judged, worker_count
+
+__all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]
+
+Pair = tuple[Task, Attempt]
+STRIDE = 1_000_003
+"""Difference between the seeds of two rounds: a prime above any number of tasks of a round."""
+
+
+class Cancelled(Exception):  # noqa: N818  never leaves this file
+    """The sampler failed; judging stops."""
+
+
+def judge_while_sampling(
+    samples: Iterable[Pair], settings: JudgeSettings, *, on_judged: Callable[[int], None]
+) -> list[Verdict]:
+    """Judge attempts while sampling: the sampler runs in this thread, the judge in another.
+
+    The verdicts equal those of judging all samples at once; equal attempts are judged once.
+
+    Args:
+        samples: tasks and attempts, as they end.
+        settings: limits, workers, executor, cache.
+        on_judged: called in this thread with the number of attempts judged so far.
+
+    Returns:
+        Verdicts in the order of the samples.
+
+    Raises:
+        IsolationError: a required layer of the sandbox is missing here.
+    """
+    queue: SimpleQueue[Pair | Cancelled | None] = SimpleQueue()
+    verdicts: dict[int, Verdict] = {}
+    first: dict[str, int] = {}
+    order: list[int] = []
+
+    def fresh() -> Iterator[Pair]:
+        while (pair := queue.get()) is not None:
+            if isinstance(pair, Cancelled):
+                raise pair
+            yield pair
+
+    with ThreadPoolExecutor(1, "judge") as thread:
+        judging = thread.submit(lambda: verdicts.update(judged(fresh(), settings)))  # one by one
+        try:
+            for task, attempt in samples:
+                if attempt.attempt_id not in first:
+                    first[attempt.attempt_id] = len(first)
+                    queue.put((task, attempt))
+                order.append(first[attempt.attempt_id])
+                on_judged(len(verdicts))
+                if judging.done():  # before the last sample: it raised
+                    break
+            queue.put(None)
+            while not judging.done():
+                time.sleep(0.01)
+                on_judged(len(verdicts))
+        except BaseException:
+            queue.put(Cancelled())
+            raise
+        judging.result()
+    return [verdicts[index] for index in order]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Samples of the policy in training, judged and stored in an archive. Several processes share the tasks."""
+
+    processes: Processes
+    """Each rank samples and judges its share; rank 0 writes."""
+    archive: Archive
+    """Stores samples and verdicts, tagged by round."""
+    config: SampleConfig
+    """How the policy is sampled; ``samples`` attempts per task."""
+    settings: JudgeSettings
+    """How attempts are judged."""
+    reward: Callable[[Group], Rewarded]
+    """Decides which groups have unequal rewards (dynamic sampling)."""
+    author: str
+    """Author of the samples."""
+    on_progress: OnProgress
+    """Reports the stages ``sample`` and ``verify``."""
+
+    def judge(self, groups: RoundGroups, sampler: Callable[[], Sampler | None]) -> RoundGroups:
+        """Sample the tasks of a round, judge and store the attempts; without ``tasks`` return the groups unchanged. Collective.
+
+        Dynamic sampling (DAPO, 2503.14476): while fewer than ``wanted`` groups have unequal rewards, further tasks are sampled.
+
+        Args:
+            groups: of a source.
+            sampler: called once; returns the policy, ready to be sampled; None on a rank that does not sample.
+        """
+        if not groups.tasks:
+            return groups
+        if self.processes.is_main:
+            self.archive.drop(round_tag(groups.number))  # of an interrupted run
+        policy, sampled = sampler(), list[Group]()
+        tried, short = 0, groups.wanted
+        while tried < len(groups.tasks) and short > 0:
+            tasks = groups.tasks[tried : tried + short]
+            sampled += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
+            short = groups.wanted - sum(map(self.is_useful, sampled))
+            tried += len(tasks)
+        if self.processes.is_main:
+            self.keep(sampled, round_tag(groups.number))
+        return replace(groups, sampled=sampled, tasks=())
+
+    def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
+        """Sample and judge tasks, in their order. Collective.
+
+        Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks. Nor does their order within a
+        task, that of ``attempt_id``: in which order attempts end depends on what else is decoded.
+        """
+        share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
+        own_tasks = tasks[share.start :: share.step] if policy is not None else []
+        total, by_id = len(own_tasks) * config.samples, {task.task_id: task for task in own_tasks}
+        done: list[Attempt] = []
+
+        def samples() -> Iterator[Pair]:
+            if policy is None or not own_tasks:
+                return
+            for attempt in policy(own_tasks, config=config, author=self.author):
+                done.append(attempt)
+                self.on_progress("sample", len(done), total)
+                yield by_id[attempt.task_id], attempt
+
+        verdicts = judge_while_sampling(
+            samples(), self.settings, on_judged=lambda n: self.on_progress("verify", n, total) if n else None
+        )
+        order = {task.task_id: number for number, task in enumerate(tasks)}
+        pairs = self.processes.gather([*zip(done, verdicts, strict=True)])
+        pairs.sort(key=lambda pair: (order[pair[0].task_id], pair[0].attempt_id))
+        return by_task(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
+
+    def share(self, samples: bool) -> slice:
+        """Return which tasks this rank samples: every n-th if n ranks sample."""
+        ranks = [rank for rank, does in enumerate(self.processes.gather([samples])) if does]
+        return slice(ranks.index(self.processes.index), None, len(ranks)) if samples else slice(0, 0, 1)
+
+    def is_useful(self, group: Group) -> bool:
+        """Return whether the attempts of a group have different rewards."""
+        rewards_G = self.reward(group).rewards_G
+        return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
+
+    def keep(self, groups: Sequence[Group], tag: str) -> None:
+        """Write the groups of a round."""
+        self.archive.append(
+            tasks=[group.task for group in groups],
+            attempts=[attempt for group in groups for attempt in group.attempts],
+            verdicts=[verdict for group in groups for verdict in group.verdicts if verdict],
+            tag=tag,
+        )
+
+
+def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> JudgeSettings:
+    """Return the judge's settings: with the analyses that the reward needs, and this rank's share of the machine's workers."""
+    judging = judge_settings(config, lines=rewards.mask_unexecuted)
+    analyses = tuple(sorted({*judging.analyses, *analyses_needed(rewards)}))
+    workers = max(1, worker_count(judging) // processes.per_node)
+    return replace(judging, analyses=analyses, workers=workers)
+
+
+def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share of the scored ones) of new samples; {} without any."""
+    attempts = [attempt for group in groups for attempt in group.attempts]
+    if not attempts:
+        return {}
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    good, bad = sum(map(passed, verdicts)), sum(map(failed, verdicts))
+    tokens = sum(attempt.tokens or 0 for attempt in attempts)
+    share = {"sampled_passed": good / (good + bad)} if good + bad else {}
+    return {"sampled": float(len(attempts)), "sampled_tokens": float(tokens), **share}

@@ -1,0 +1,223 @@
+"""Sources of groups. Offline: stored attempts. Online: a mix of new samples of the policy, stored attempts and samples of earlier rounds.
+
+A source selects the groups and tasks of a round; ``judging.py`` samples the tasks and judges the samples. Every sample is stored with
+its verdict in ``rollouts``, an archive of the run, before it is trained on: a resumed run, and later offline runs, read it from there.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from upsolve.archive.groups import Lazy, pick
+from upsolve.archive.store import Archive
+from upsolve.config import DataConfig, SourceConfig
+from upsolve.config.online import Kind
+from upsolve.errors import ConfigError
+from upsolve.policy.prompt import with_hint
+from upsolve.train.data.groups import drawn_first, failed, passed, select
+from upsolve.types import Attempt, Group, Task, Verdict
+
+__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "parts_of_epoch", "round_tag", "shares"]
+
+KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundGroups:
+    """The groups of a round, and the tasks that are still to be sampled."""
+
+    number: int
+    """Round, from 0 (offline: an epoch, or part of one)."""
+    stored: Sequence[Group] = ()
+    """All judged attempts of tasks, from which groups are sampled."""
+    most_stored: int | None = None
+    """Most groups sampled from ``stored``; None: no limit."""
+    sampled: Sequence[Group] = ()
+    """Judged samples of this round."""
+    replayed: Sequence[Group] = ()
+    """Judged samples of earlier rounds."""
+    tasks: Sequence[Task] = ()
+    """Tasks to sample, in order; () once ``sampled`` has the samples."""
+    wanted: int = 0
+    """Number of groups with unequal rewards wanted from ``tasks``."""
+    rounds: int = 1
+    """Number of rounds of the run."""
+
+
+class Source(Protocol):
+    """A source of groups."""
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds (offline: epochs, or parts of epochs)."""
+        ...
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return the groups of a round, and the tasks to sample."""
+        ...
+
+
+def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
+    """Return the number of rounds of an offline epoch, each of at most ``data.tasks_at_once`` tasks."""
+    return -(-len(groups) // data.tasks_at_once)
+
+
+class StoredSource:
+    """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
+
+    def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
+        """Set the groups; ``drawn``: those of large tasks are drawn before their programs are read (``drawn_first``)."""
+        self.given, self.data, self.drawn = groups, data, drawn
+        self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
+        self.rounds = epochs * self.parts
+        self.stored = Lazy(groups, lambda group: select(group, data))
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return the stored attempts of all tasks or, if an epoch has several rounds, of a random part of the tasks.
+
+        The parts of an epoch are disjoint and differ by at most one task; each is in the order of the archive.
+        """
+        if self.parts == 1:
+            stored = drawn_first(self.given, self.data, epoch=number) if self.drawn else self.stored
+            return RoundGroups(number, stored, rounds=self.rounds)
+        epoch, part = divmod(number, self.parts)
+        order = np.random.default_rng([self.seed, epoch, 4]).permutation(len(self.stored))
+        chosen = [int(i) for i in sorted(order[part :: self.parts])]
+        if self.drawn:
+            stored = drawn_first(pick(self.given, chosen), self.data, epoch=number)
+        else:
+            stored = Lazy(chosen, self.stored.__getitem__)
+        return RoundGroups(number, stored, rounds=self.rounds)
+
+
+def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
+    """Return the number of groups of a round from each source: the mix of the round times ``groups``, rounded to the same sum.
+
+    The largest remainders are rounded up.
+    """
+    done = number / max(1, config.rounds - 1)
+    end = config.mix_end or config.mix
+    mix: dict[Kind, float] = {}
+    for kind in KINDS:
+        first, last = config.mix.get(kind, 0) / sum(config.mix.values()), end.get(kind, 0) / sum(end.values())
+        mix[kind] = config.groups * (first + done * (last - first))
+    counts: dict[Kind, int] = {kind: math.floor(value + 1e-9) for kind, value in mix.items()}
+    by_rest = sorted(mix, key=lambda kind: counts[kind] - mix[kind])
+    for kind in by_rest[: config.groups - sum(counts.values())]:
+        counts[kind] += 1
+    return counts
+
+
+def pass_rate(group: Group) -> float | None:
+    """Return the share of passed attempts among the scored ones of a group, weighted by ``count``; None if none is scored."""
+    judged = [*zip(group.attempts, group.verdicts, strict=True)]
+    good = sum(attempt.count for attempt, verdict in judged if passed(verdict))
+    bad = sum(attempt.count for attempt, verdict in judged if failed(verdict))
+    return good / (good + bad) if good + bad else None
+
+
+class OnlineSource:
+    """Online: every round mixes new samples of the policy, stored attempts and samples of earlier rounds (``source.mix``)."""
+
+    def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
+        """Make the source.
+
+        Args:
+            groups: training tasks with their stored attempts, if any.
+            rollouts: archive of the run's samples.
+            source: rounds, mix, order of tasks.
+            data: authors of stored attempts, seed.
+        """
+        self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
+        self.stored = Lazy(groups, lambda group: select(group, data))
+        tried = [(group.task, pass_rate(group)) for group in groups]
+        rates = {task.task_id: rate for task, rate in tried}
+        low, high = source.solved
+        self.tasks = [task for task, rate in tried if rate is None or low <= rate <= high]
+        sign = -1 if source.order == "easy_first" else 1
+        self.by_rate = sorted(self.tasks, key=lambda task: sign * (0.5 if (r := rates[task.task_id]) is None else r))
+
+    def check(self) -> None:
+        """Check that there are tasks to sample; warn if there are fewer than groups of a round.
+
+        Raises:
+            ConfigError: no task has a pass rate within ``source.solved``.
+        """
+        requested = max(shares(self.source, number)["policy"] for number in range(self.rounds))
+        if requested and not self.tasks:
+            raise ConfigError(
+                f"source.solved {[*self.source.solved]}: none of the {len(self.stored)} training tasks has such a pass rate in the archive"
+            )
+        if requested > len(self.tasks):
+            warnings.warn(
+                f"source.groups: a round samples each task once, so it has {len(self.tasks)} new groups instead of {requested}",
+                stacklevel=2,
+            )
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
+        counts = shares(self.source, number)
+        sampled = self.kept(number) if counts["policy"] else []
+        tasks = self.candidates(number) if counts["policy"] and not sampled else []
+        return RoundGroups(
+            number,
+            stored=self.stored if counts["archive"] else (),
+            most_stored=counts["archive"],
+            sampled=sampled,
+            replayed=self.replayed(number, counts["replay"]),
+            tasks=tasks[: math.ceil(counts["policy"] * self.source.oversample)],
+            wanted=counts["policy"],
+            rounds=self.rounds,
+        )
+
+    def candidates(self, number: int) -> list[Task]:
+        """Return the tasks of a round in the order of sampling, with hints in their prompts."""
+        source, tasks = self.source, self.tasks
+        if source.order != "random":
+            count = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
+            tasks = self.by_rate[:count]
+        order = np.random.default_rng([self.data.seed, number, 1]).permutation(len(tasks))
+        share = source.hints * (1 - number / max(1, source.rounds - 1))
+        return [with_hint(tasks[i], share) for i in order]
+
+    def kept(self, number: int) -> list[Group]:
+        """Return the stored samples of a round with their verdicts; [] if the round was not finished."""
+        tag = round_tag(number)
+        verdicts = self.rollouts.tagged("verdicts", tag)
+        if not verdicts:
+            return []
+        tasks = {task.task_id: task for task in self.rollouts.tasks()}
+        attempts = self.rollouts.tagged("attempts", tag)
+        return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
+
+    def replayed(self, number: int, count: int) -> list[Group]:
+        """Return groups of earlier rounds, sampled without replacement."""
+        source = self.source
+        earlier = (
+            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if count else []
+        )
+        low, high = source.replay_solved
+        fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
+        order = np.random.default_rng([self.data.seed, number, 3]).permutation(len(fit))
+        return [fit[i] for i in order[:count]]
+
+
+def round_tag(number: int) -> str:
+    """Return the tag of a round in ``rollouts``."""
+    return f"{number:08x}"
+
+
+def by_task(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Group]:
+    """Group attempts and their verdicts by task."""
+    results: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
+    for attempt, verdict in zip(attempts, verdicts, strict=True):
+        results[attempt.task_id].append((attempt, verdict))
+    return [
+        Group(task, tuple(a for a, _ in results[task.task_id]), tuple(v for _, v in results[task.task_id]))
+        for task in tasks
+        if results[task.task_id]
+    ]

@@ -1,0 +1,1 @@
+"""The folder, memory, schedule, log and checkpoints of a run."""

@@ -1,0 +1,293 @@
+"""Memory of a run, computed before anything is allocated.
+
+Legend: N parameters, L layers, D hidden size, Q and K width of all query heads and of all key-value heads, I width of the MLP,
+V vocabulary, T tokens of the largest micro-batch, S sampled sequences decoded at once.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
+from upsolve.errors import ConfigError
+from upsolve.policy.allocator import available_bytes
+from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
+from upsolve.policy.model import codec_of
+from upsolve.policy.precision import in_bfloat16
+from upsolve.policy.tokens import Codec
+from upsolve.train.run.shapes import GroupShape, ModelShape, group_shape, shape_of
+from upsolve.train.update.head_scores import block_elements
+from upsolve.types import Group
+
+__all__ = [
+    "MemoryPlan",
+    "MemoryRow",
+    "activation_bytes",
+    "announce",
+    "beside_trainer",
+    "head_bytes",
+    "memory_of",
+    "plan_memory",
+    "recomputed_bytes",
+]
+
+GIB = 2**30
+LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
+MOMENTS = {
+    "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
+    "bfloat16": (4, f"{LORA}, or {SHARD}, or optim.moments: int8"),
+    "int8": (2, f"{LORA}, or {SHARD}"),
+}
+"""Kind of AdamW's moments -> bytes of both per trained parameter, and what reduces them."""
+RESERVE, LEAST = 0.06, 0.1
+"""Shares of a GPU's memory: the reserve for CUDA contexts and fragmentation, and the smallest share that vLLM is started with."""
+LOGGER = logging.getLogger("upsolve.train")
+SCORES = 3
+"""Copies of the attention scores of one group held at once: before the softmax, after it, and their gradient."""
+HEAD_COPIES = 3
+"""Arrays of float32 that the head holds at once for a block of the vocabulary: logits in two precisions, exponentials and a product."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """One item of memory."""
+
+    name: str
+    """Name of the item, such as ``gradients``."""
+    bytes: int
+    """Size on one device."""
+    phase: str
+    """When it is allocated: ``always``, ``step`` or ``sampling``."""
+    note: str
+    """How the size is computed."""
+    fix: str = ""
+    """Setting of the recipe that makes it smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Memory of a run on one device."""
+
+    rows: tuple[MemoryRow, ...]
+    """One per item; items of 0 bytes are left out."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the peak, bytes: what is always allocated, and the larger of training step and sampling."""
+        return self.held("always") + max(self.held("step"), self.held("sampling"))
+
+    def text(self) -> str:
+        """Return one line for a log: the peak and its items."""
+        parts = ", ".join(f"{row.name} {row.bytes / GIB:.2f}" for row in self.rows)
+        return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
+
+    def warning(self, available: int) -> str:
+        """Return a warning that this will not fit, naming what makes the largest parts at the peak smaller; "" where it fits."""
+        if self.peak_bytes <= available:
+            return ""
+        phase = max(("step", "sampling"), key=self.held)
+        largest = sorted((row for row in self.rows if row.phase in ("always", phase) and row.fix), key=lambda row: -row.bytes)
+        advice = "; ".join(f"{row.name} {row.bytes / GIB:.2f}: {row.fix}" for row in largest[:3])
+        return f"needs {self.peak_bytes / GIB:.2f} GiB, {available / GIB:.2f} are available. Largest parts: {advice}"
+
+    def held(self, phase: str) -> int:
+        """Return the bytes of a phase."""
+        return sum(row.bytes for row in self.rows if row.phase == phase)
+
+
+def layer_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
+    """Return the activations of one layer that the backward pass needs, bytes.
+
+    A gated decoder under autocast keeps, per token, 20 D (two norms: input and normalised input in float32, the input
+    of the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
+    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I, with adapters 20 D.
+    Attention weights are recomputed.
+    """
+    d, q, k, i = shape.hidden, shape.queries, shape.keys, shape.mlp
+    return tokens * (20 * d + 6 * (q + k) + 8 * i if bf16 else (20 if shape.adapters else 24) * d + 8 * (q + k) + 16 * i)
+
+
+def activation_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
+    """Return the activations kept for the backward pass, bytes, with the bfloat16 copies of the weights that autocast makes.
+
+    ``layer_bytes`` for every layer; with ``gradient_checkpointing`` only the input of every layer, 4 D per token. With adapters the linear
+    layers are stored in bfloat16, and the copy of the head is part of ``head_bytes``.
+    """
+    rounded_alone = shape.linear if model.gradient_checkpointing else 0  # one layer at a time
+    copies = 0 if shape.adapters or not in_bfloat16(model) else 2 * (shape.parameters - rounded_alone)
+    layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=in_bfloat16(model))
+    return shape.layers * layer + copies
+
+
+def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
+    """Return the memory of one layer while it is recomputed, bytes; 0 without ``gradient_checkpointing``."""
+    if not model.gradient_checkpointing:
+        return 0
+    rounded = 0 if shape.adapters or not in_bfloat16(model) else 2 * shape.linear // shape.layers
+    return layer_bytes(shape, tokens, bf16=in_bfloat16(model)) + rounded
+
+
+def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
+    """Return the bytes of the frozen start: 4 a parameter; 2 of those of linear layers where they are stored ``rounded``."""
+    return 4 * shape.parameters - (2 * shape.linear if rounded else 0)
+
+
+def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool, gpu: bool = False) -> int:
+    """Return the memory of the language-model head, bytes: its rounded weight, the logits of a block of the vocabulary
+    (``HEAD_COPIES`` times), and the gradient of the weight in float32 where it is trained.
+    """
+    weight = shape.vocabulary * shape.hidden
+    gradient = 0 if shape.adapters else 4 * weight
+    return HEAD_COPIES * 4 * block_elements(tokens, shape.vocabulary, gpu=gpu) + (2 * weight if bf16 else 0) + gradient
+
+
+def attention_bytes(shape: ModelShape, pairs: int, *, bf16: bool) -> int:
+    """Return the memory of the attention of one group, bytes: ``SCORES`` scores per pair of tokens and head."""
+    return SCORES * (2 if bf16 else 4) * shape.heads * pairs
+
+
+def plan_memory(
+    shape: ModelShape,
+    *,
+    model: ModelConfig,
+    optim: OptimConfig,
+    group: GroupShape,
+    reference: bool = False,
+    rollout: SampleConfig | None = None,
+    processes: int = 1,
+    available: int | None = None,
+) -> MemoryPlan:
+    """Return the memory of a run on one device.
+
+    Args:
+        shape: sizes of the model.
+        model: precision, adapters, sharding.
+        optim: token budget of a micro-batch, ``tokens_per_batch``.
+        group: the largest group.
+        reference: attempts are scored under the frozen start (objectives with a reference, online).
+        rollout: how the policy is sampled; None: offline.
+        processes: number of ranks over which ``model.shard`` shards weights, gradients and moments.
+        available: free memory of the device before the run, bytes, to which the engine ``transformers`` fits the sequences that it decodes
+            at once; None: all of ``rollout.batch``.
+    """
+    share = processes if model.shard != "none" else 1
+    copies, start = 2 if in_bfloat16(model) else 4, start_bytes(shape, rounded=in_bfloat16(model))
+    weights = start if shape.adapters else 4 * shape.parameters
+    moments, less = MOMENTS[optim.moments]
+    fixed = [
+        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", SHARD),
+        MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
+        MemoryRow(
+            "optimiser",
+            moments * shape.trained // share,
+            "always",
+            f"AdamW: {moments} bytes a trained parameter",
+            less,
+        ),
+        MemoryRow(
+            "reference", start if reference and not shape.adapters else 0, "always", "frozen start; with adapters none", LORA
+        ),
+        MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter", LORA),
+    ]
+    tokens = max(optim.tokens_per_batch, group.tokens)
+    rest = None if available is None else available - sum(row.bytes for row in fixed if row.phase == "always")
+    rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, width=copies, free=rest)]
+    return MemoryPlan(tuple(row for row in rows if row.bytes))
+
+
+def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
+    """Return what a forward and backward pass holds: activations of all layers, and the larger of the head and of one layer."""
+    smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
+    layer = attention_bytes(shape, group.pairs, bf16=in_bfloat16(model)) + recomputed_bytes(shape, tokens, model)
+    held = max(head_bytes(shape, tokens, bf16=in_bfloat16(model), gpu=torch.cuda.is_available()), layer)
+    what = f"a block of logits, or a group of {group.tokens} tokens in attention"
+    return (
+        MemoryRow("activations", activation_bytes(shape, tokens, model), "step", f"a micro-batch of {tokens} tokens", smaller),
+        MemoryRow("logits or one layer", held, "step", what, "data.max_tokens"),
+    )
+
+
+def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, codec: Codec | None = None) -> MemoryPlan:
+    """Return the plan of a recipe's run from the sizes of its model and of the largest of these groups.
+
+    ``codec`` is the model's tokenizer; None: load it.
+
+    Raises:
+        ModelError: the model's configuration or tokenizer cannot be loaded.
+    """
+    rollout = recipe.source.rollout if recipe.source.rounds else None
+    model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
+    codec = codec or codec_of(model)
+    return plan_memory(
+        shape_of(model.name, model),
+        model=model,
+        optim=recipe.optim,
+        group=group_shape(groups, codec, attempts=data.group_size, max_tokens=data.max_tokens, longest=longest),
+        reference=recipe.objective.needs_reference and rollout is not None,
+        rollout=rollout,
+        processes=processes,
+        available=available_bytes(),
+    )
+
+
+def announce(plan: MemoryPlan) -> None:
+    """Log the memory plan of a run before anything is allocated, and warn if it exceeds the available memory."""
+    LOGGER.info(plan.text())
+    if problem := plan.warning(available_bytes()):
+        warnings.warn(problem, stacklevel=2)
+
+
+def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
+    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe says it.
+
+    While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as well.
+    ``RESERVE`` of the memory is left to CUDA's contexts and to fragments.
+
+    Raises:
+        ConfigError: too little is left.
+    """
+    import torch
+
+    if rollout.engine != "vllm" or rollout.vllm.memory is not None or not torch.cuda.is_available():
+        return rollout
+    total = torch.cuda.mem_get_info()[1]
+    held = plan.held("always") + (0 if rollout.vllm.sleep else plan.held("step"))
+    share = math.floor(100 * (1 - RESERVE - held / total)) / 100
+    if share < LEAST:
+        raise ConfigError(
+            f"source.rollout.engine: vllm has {share:.0%} of {total / GIB:.0f} GiB beside a trainer that holds {held / GIB:.2f}; train "
+            "adapters (model.lora_rank), shard the trainer (model.shard), or set source.rollout.vllm.memory"
+        )
+    return rollout.model_copy(update={"vllm": rollout.vllm.model_copy(update={"memory": share})})
+
+
+def sampling_rows(
+    shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, *, width: int, free: int | None
+) -> Sequence[MemoryRow]:
+    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences, logits.
+
+    Args:
+        shape: sizes of the model.
+        rollout: how the policy is sampled; None: offline, no rows.
+        group: the largest group.
+        width: bytes of a parameter, key or value.
+        free: memory left beside what is always allocated, bytes; None: unlimited.
+    """
+    if rollout is None:
+        return ()
+    copy, length, fix = width * shape.parameters, group.prompt + rollout.max_tokens, "source.rollout.batch"
+    each = token_bytes(shape.layers, shape.keys, width)
+    fits = rollout.batch if free is None or rollout.engine != "transformers" else attempts_that_fit(each, length, free - copy)
+    at_once = min(rollout.batch, fits)
+    fewer = f", {rollout.batch} do not fit" if at_once < rollout.batch else ""
+    return (
+        MemoryRow("sampling copy", copy, "sampling", f"{width} bytes per parameter"),
+        MemoryRow(
+            "key-value cache", at_once * length * each, "sampling", f"{at_once} sequences of {length} tokens{fewer}", fix
+        ),
+        MemoryRow("sampling logits", 4 * at_once * shape.vocabulary * 4, "sampling", f"{at_once} rows, float32", fix),
+    )

@@ -1,0 +1,239 @@
+"""Monitors of a run: the log, held-out metrics, warnings, and the checks for a collapse."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from upsolve.config import MonitorConfig
+from upsolve.errors import CollapseError
+from upsolve.files import write_text
+from upsolve.train.run.trackers import Tracker, open_trackers
+
+if TYPE_CHECKING:
+    from upsolve.train.data.pack import PackedBatch
+    from upsolve.train.update.logprobs import TokenScores
+
+__all__ = [
+    "Log",
+    "advice_after",
+    "check_health",
+    "held_out",
+    "limits_of",
+    "read_log",
+    "read_steps",
+    "warn_of_clipping",
+    "warn_of_drift",
+]
+
+CLIPPED = 0.9
+"""Share of clipped tokens above which a step is warned about."""
+
+
+class Log:
+    """The log of a run: one row per step, and one before the first, in metrics.jsonl, in TensorBoard and at the trackers of the recipe."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: MonitorConfig,
+        start: Mapping[str, float],
+        *,
+        keep_steps: int,
+        keep_rounds: int,
+        writes: bool = True,
+    ) -> None:
+        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds; later rows are dropped.
+
+        Args:
+            folder: of the run.
+            config: trackers and project.
+            start: held-out metrics before the first step: the row of step 0.
+            keep_steps: steps done; the resumed run writes later rows again.
+            keep_rounds: rounds done.
+            writes: False for all processes but one.
+        """
+        self.file, self.board = folder / "metrics.jsonl", None
+        rows = [row for row in read_steps(self.file) if row["step"] <= keep_steps]
+        self.rows = [row for row in rows if "loss" in row or row["round"] < keep_rounds]
+        first = [{"step": 0.0, **start}] if start else []
+        self.trackers: list[Tracker] = []
+        if not writes:
+            return
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        write_text(self.file, "".join(json.dumps(row) + "\n" for row in (*first, *self.rows)))
+        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
+        self.trackers = open_trackers(config.trackers, config.project, folder)
+        for row in () if self.rows else first:
+            self.show(row)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Append the row of one step."""
+        self.rows.append(dict(row))
+        if not self.board:
+            return
+        with self.file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        self.show(row)
+
+    def show(self, row: Mapping[str, float]) -> None:
+        """Give a row to TensorBoard and the trackers."""
+        assert self.board is not None, "the process that writes"
+        for name, value in row.items():
+            if name != "step":
+                self.board.add_scalar(name, value, int(row["step"]))
+        for tracker in self.trackers:
+            tracker.write(row)
+
+    def note(self, name: str, text: str) -> None:
+        """Write a text to TensorBoard."""
+        if self.board:
+            self.board.add_text(name, text, 0)
+
+    def close(self) -> None:
+        """Flush and close TensorBoard's file and the trackers."""
+        if self.board:
+            self.board.close()
+        for tracker in self.trackers:
+            tracker.close()
+
+
+def read_steps(file: Path) -> list[dict[str, float]]:
+    """Return the rows of the steps of a log, and of rounds without one; not the row before the first step, which has no round."""
+    return [row for row in read_log(file) if "round" in row]
+
+
+def read_log(file: Path) -> list[dict[str, float]]:
+    """Return the rows of a log; an incomplete last line (after a crash) is dropped."""
+    rows: list[dict[str, float]] = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[PackedBatch]") -> dict[str, float]:
+    """Return mean log-probabilities per token of held-out attempts, nats: passed, failed, and the difference (``heldout_margin``); and the
+    variance of the logits over the vocabulary, mean over their tokens.
+
+    In the batches, passed attempts have advantage 1, failed ones -1.
+    """
+    import torch
+
+    passed: list[float] = []
+    failed: list[float] = []
+    variance: list[float] = []
+    for batch in batches:
+        with torch.no_grad():  # not inference_mode: parameters that FSDP2 gathers in it cannot be trained
+            scores = score(batch)
+        logp = scores.logp_T.float().cpu().numpy()
+        variance += scores.logit_variance_T.tolist()
+        sizes = np.bincount(batch.attempt_T)
+        means = np.bincount(batch.attempt_T, weights=logp) / sizes
+        up = batch.advantages_T[np.cumsum(sizes) - 1] > 0
+        passed += means[up].tolist()
+        failed += means[~up].tolist()
+    row = {"heldout_logit_variance": float(np.mean(variance))} if variance else dict[str, float]()
+    if passed:
+        row["heldout_passed_logp"] = float(np.mean(passed))
+    if failed:
+        row["heldout_failed_logp"] = float(np.mean(failed))
+    if passed and failed:
+        row["heldout_margin"] = row["heldout_passed_logp"] - row["heldout_failed_logp"]
+    return row
+
+
+def warn_of_clipping(row: Mapping[str, float]) -> None:
+    """Warn when more than ``CLIPPED`` of the tokens of a step have no gradient because their ratio pi/pi_old is clipped."""
+    if row["clipped"] > CLIPPED:
+        warnings.warn(
+            f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; use fewer passes "
+            "(optim.epochs), a lower optim.lr, a wider objective.clip, or an objective without a ratio",
+            stacklevel=2,
+        )
+
+
+def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
+    """Warn when log-probabilities of sampler and trainer differ by more than ``monitor.max_drift``."""
+    if row.get("drift", 0.0) > config.max_drift:
+        warnings.warn(
+            f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats per token, more than monitor.max_drift "
+            f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample at temperature 1 in the trainer's precision",
+            stacklevel=2,
+        )
+
+
+def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
+    """Check the row of a step for a collapse.
+
+    Args:
+        row: metrics of the step.
+        start: held-out metrics before the first step.
+        config: the limits.
+
+    Raises:
+        CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
+            passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
+    """
+    step, limits = int(row["step"]), limits_of(start, config)
+    if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
+        raise CollapseError(f"step {step}: loss or gradient is not finite")
+    if row["entropy"] < limits["entropy"]:
+        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below monitor.min_entropy {config.min_entropy}")
+    passed = "heldout_passed_logp"
+    if row.get(passed, np.inf) < limits.get(passed, -np.inf):
+        raise CollapseError(
+            f"step {step}: held-out passed attempts fell from {start[passed]:.3f} to {row[passed]:.3f} nats per token, "
+            f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
+        )
+    check_signals(row, start, config)
+
+
+def advice_after(collapsed: str, keep: str) -> str:
+    """Return what helps a run that collapsed before any weights were kept: by the collapse, and by ``monitor.keep``."""
+    again = "set monitor.keep: best" if keep == "last" else "lower optim.lr, or monitor.eval_every to measure earlier"
+    limited = "monitor." in collapsed
+    return f"{again} (--fresh){'; with another limit the same command goes on from the last checkpoint' if limited else ''}"
+
+
+def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:
+    """Return the value of each metric beyond which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an
+    upper one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
+    """
+    limits = {
+        "entropy": config.min_entropy,
+        "heldout_passed_logp": start.get("heldout_passed_logp", np.nan) - config.max_likelihood_drop,
+        "heldout_logit_variance": (start.get("heldout_logit_variance") or np.nan) * (config.max_logit_variance or np.nan),
+        "heldout_margin": start.get("heldout_margin", np.nan) + (config.max_negative_gap or np.nan),
+    }
+    return {name: limit for name, limit in limits.items() if np.isfinite(limit)}
+
+
+def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
+    """Check the row of a step for the two signs that precede a collapse (2609.11956); arguments as those of ``check_health``.
+
+    Raises:
+        CollapseError: ``ahead`` is set: the held-out logit variance is more than ``max_logit_variance`` times that of the start, or the
+            margin between passed and failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
+    """
+    step, limits = int(row["step"]), limits_of(start, config)
+    variance, margin, failed = "heldout_logit_variance", "heldout_margin", "heldout_failed_logp"
+    if row.get(variance, 0.0) > limits.get(variance, np.inf):
+        raise CollapseError(
+            f"step {step}: held-out logit variance grew from {start[variance]:.2f} to {row[variance]:.2f}, more than "
+            f"monitor.max_logit_variance {config.max_logit_variance} times",
+            ahead=True,
+        )
+    fell = start.get(failed, 0.0) - row.get(failed, np.inf)
+    if fell > 0 and row.get(margin, -np.inf) > limits.get(margin, np.inf):
+        raise CollapseError(
+            f"step {step}: held-out failed attempts fell by {fell:.3f} nats per token and the gap to passed ones grew by "
+            f"{row[margin] - start[margin]:.3f}, more than monitor.max_negative_gap {config.max_negative_gap}",
+            ahead=True,
+        )

@@ -1,0 +1,301 @@
+"""A training run in progress: order of steps, log, checkpoints, clean stop on signals."""
+
+import logging
+import math
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from upsolve.config import MonitorConfig, Recipe
+from upsolve.errors import TrainingError
+from upsolve.train.data.pack import PackedBatch
+from upsolve.train.rounds import Round
+from upsolve.train.run.checkpoint import Progress
+from upsolve.train.run.folder import (
+    BEST,
+    MODEL,
+    SUMMARY,
+    Trained,
+    link_or_copy,
+    listed,
+    load_trained,
+    remove_leftovers,
+    replace_folder,
+    write_summary,
+)
+from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
+from upsolve.train.run.schedule import Schedule, expected_tokens, heldout_batches, learning_rate
+from upsolve.train.run.small_runs import few_steps
+from upsolve.train.update.learner import Learner
+from upsolve.types import Group
+
+__all__ = ["OnStep", "Run", "StopSignals", "no_report", "start_run"]
+
+OnStep = Callable[[int, int, dict[str, float]], None]
+"""Called as ``on_step(done, total, row)``: steps done, steps in all, metrics of the step."""
+EQUAL = (
+    "groups whose rewards are all equal have no gradient: start from a policy that sometimes passes (sft), show hints "
+    "(source.hints), or use a finer reward (reward.preset)"
+)
+"""Advice for a run in which no round had a gradient."""
+LOGGER = logging.getLogger("upsolve.train")
+
+
+def no_report(_done: int, _total: int, _row: dict[str, float]) -> None:
+    """Report nothing."""
+
+
+class StopSignals:
+    """Turns SIGTERM (Slurm, Docker, ``timeout``) and SIGINT (Ctrl-C) into ``KeyboardInterrupt`` between two steps.
+
+    While ``deferred`` is True a first signal is only recorded; a second one stops at once. Has no effect outside the main thread,
+    where Python cannot handle signals.
+    """
+
+    def __init__(self) -> None:
+        self.deferred = self.received = False
+        self.before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Install the handlers."""
+        if threading.current_thread() is threading.main_thread():
+            self.before = {number: signal.signal(number, self.catch) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Restore the previous handlers."""
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+        if self.received and kind is None:
+            raise KeyboardInterrupt("stopped after the last step: the run is finished")
+
+    def catch(self, _number: int, _frame: FrameType | None) -> None:
+        """Record the signal, or raise ``KeyboardInterrupt``."""
+        if not self.deferred or self.received:
+            raise KeyboardInterrupt
+        self.received = True
+
+
+class Run:
+    """A run in progress."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        folder: Path,
+        progress: Progress,
+        *,
+        schedule: Schedule,
+        monitor: MonitorConfig,
+        heldout: Sequence[PackedBatch],
+        signals: StopSignals,
+        on_step: OnStep,
+    ) -> None:
+        """Open the log and measure the held-out attempts before the first step."""
+        self.learner, self.folder, self.progress = learner, folder, progress
+        self.schedule, self.monitor, self.heldout = schedule, monitor, heldout
+        self.signals, self.on_step = signals, on_step
+        self.max_steps = schedule.optim.max_steps
+        self.now: Round | None = None
+        if progress.start is None:
+            progress.start = self.agreed(learner.measure(heldout))
+        kept = {"keep_steps": progress.step, "keep_rounds": progress.round}
+        self.log = Log(folder, monitor, progress.start, **kept, writes=learner.processes.is_main)
+        self.log.note("scoring", learner.scoring)
+        LOGGER.info("scoring: %s", learner.scoring)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rounds, or ``optim.max_steps``, are done."""
+        return self.progress.round >= self.schedule.rounds or 0 < self.max_steps <= self.progress.step
+
+    def agreed(self, row: dict[str, float]) -> dict[str, float]:
+        """Return the row of rank 0, so that all ranks decide alike: a different decision would deadlock them. Collective."""
+        return self.learner.processes.from_main(lambda: row)
+
+    def remaining(self, now: Round) -> Iterator[tuple[list[PackedBatch], float]]:
+        """Yield the micro-batches and the learning rate of every remaining step of a round; signals are deferred meanwhile."""
+        progress, self.now = self.progress, now
+        if not now.steps:  # no group had a gradient: the log still shows the time it took
+            self.log.write({"step": float(progress.step), "round": float(now.number), **now.metrics})
+        self.signals.deferred = True
+        while progress.in_round < len(now.steps) and not self.is_done:
+            index, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
+            yield now.steps[progress.in_round], learning_rate(index, total, self.schedule.optim)
+        if progress.in_round >= len(now.steps):
+            self.end_round(now)
+        self.signals.deferred = False
+        if not self.is_done:
+            self.stop_if_asked()
+
+    def record(self, row: dict[str, float]) -> None:
+        """Log a step, evaluate and check for collapse, and save best weights and checkpoint when due. Collective.
+
+        Raises:
+            CollapseError: the policy collapsed.
+            KeyboardInterrupt: a signal was received; the checkpoint is of this step.
+        """
+        progress, monitor, now = self.progress, self.monitor, self.now
+        assert now is not None, "a step of a round"
+        done, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
+        first = now.metrics if progress.in_round == 0 else {}
+        progress.step += 1
+        progress.in_round += 1
+        last = self.is_done or (now.number == self.schedule.rounds - 1 and progress.in_round == len(now.steps))
+        if self.heldout and (last or progress.step % monitor.eval_every == 0):
+            row = row | self.learner.measure(self.heldout)
+        row = self.agreed({"step": float(progress.step), "round": float(now.number), **row, **first})
+        progress.skipped += not math.isfinite(row["grad_norm"])
+        self.log.write(row | {"skipped_steps": float(progress.skipped)} if progress.skipped else row)
+        warn_of_clipping(row)
+        warn_of_drift(row, monitor)
+        if monitor.stop_on_collapse:
+            check_health(row, progress.start or {}, monitor)
+        self.keep(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
+        if self.learner.processes.is_main:
+            self.on_step(done + 1, total, row)
+        self.stop_if_asked()
+
+    def keep(self, row: dict[str, float], *, written_next: bool) -> None:
+        """Save best weights, snapshot and checkpoint, each when due; no checkpoint where the model or another one is written next. Collective."""
+        monitor, progress = self.monitor, self.progress
+        score = row.get("heldout_passed_logp")
+        if score is not None and score > progress.best:
+            progress.best, progress.best_step = score, progress.step
+            if monitor.keep == "best":
+                self.save(self.folder / BEST)
+        if monitor.snapshot_every and progress.step % monitor.snapshot_every == 0:
+            self.save(self.folder / "snapshots" / f"{progress.step:06d}")
+        if progress.step % monitor.save_every == 0 and not written_next:
+            self.learner.save_checkpoint(self.folder, progress)
+
+    def stop_if_asked(self) -> None:
+        """Write a checkpoint and stop if a rank has received a signal. Collective.
+
+        Raises:
+            KeyboardInterrupt: a rank has.
+        """
+        if not any(self.learner.processes.gather([self.signals.received])):
+            return
+        self.learner.save_checkpoint(self.folder, self.progress)
+        self.log.close()
+        raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
+
+    def end_round(self, now: Round) -> None:
+        """Close a finished round; write a checkpoint where the next round is prepared now, which can take long. Collective."""
+        progress = self.progress
+        progress.groups, progress.left_out, progress.flagged = self.counts(now)
+        progress.round, progress.in_round, self.now = progress.round + 1, 0, None
+        if self.schedule.total_steps is None and not self.is_done:
+            self.learner.save_checkpoint(self.folder, progress)
+
+    def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
+        """Return the counts (groups, left out, flagged) of the finished rounds and of ``now``."""
+        progress = self.progress
+        if now is None:
+            return progress.groups, progress.left_out, progress.flagged
+        left_out = dict(Counter(progress.left_out) + now.left_out)
+        return progress.groups + now.groups, left_out, dict(Counter(progress.flagged) + now.flagged)
+
+    def save(self, folder: Path) -> None:
+        """Write the policy into a folder. Collective."""
+        policy = self.learner.full_policy()
+        if self.learner.processes.is_main:
+            replace_folder(folder, lambda place: self.learner.save(policy, place))
+
+    def finish(self, collapsed: str, *, usable: bool) -> Trained:
+        """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
+
+        Args:
+            collapsed: why the run was stopped early; empty if it was not.
+            usable: True if the last weights are good.
+
+        Raises:
+            TrainingError: no step was done, or the run collapsed and no earlier weights were kept.
+        """
+        if not self.progress.step:
+            raise TrainingError(f"no group to train on; left out: {listed(self.counts(self.now)[1]) or 'nothing'}; {EQUAL}")
+        monitor, progress, processes, best = self.monitor, self.progress, self.learner.processes, self.folder / BEST
+        keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or not usable))
+        if keep_best and processes.is_main:
+            replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
+        elif not usable and not keep_best:
+            raise TrainingError(
+                f"{collapsed}; there are no earlier weights to end with: {advice_after(collapsed, monitor.keep)}"
+            )
+        elif not keep_best:
+            self.save(self.folder / MODEL)
+        if monitor.keep_checkpoints:
+            self.learner.save_checkpoint(self.folder, progress)
+        self.log.close()
+        if processes.is_main:
+            groups, left_out, flagged = self.counts(self.now)
+            kept_step = progress.best_step if keep_best else progress.step
+            counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
+            summary = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
+            write_summary(self.folder, {**summary, "scoring": self.learner.scoring, "start": progress.start or {}})
+            if not monitor.keep_checkpoints:
+                remove_leftovers(self.folder)
+        processes.wait()
+        done = load_trained(self.folder)
+        if done is None:
+            raise TrainingError(
+                f"{self.folder / SUMMARY}: not found, although rank 0 has written it; do all ranks share this folder?"
+            )
+        return done
+
+
+def start_run(
+    recipe: Recipe,
+    learner: Learner,
+    folder: Path,
+    *,
+    heldout: Sequence[Group],
+    rounds: int,
+    ahead: Sequence[Round],
+    signals: StopSignals,
+    on_step: OnStep | None = None,
+) -> Run:
+    """Start training, or resume from the checkpoint in the folder. Collective.
+
+    Args:
+        recipe: all settings.
+        learner: the model before training.
+        folder: of the run.
+        heldout: judged groups for the monitors.
+        rounds: number of rounds.
+        ahead: all rounds, where they are prepared before the first step; otherwise empty.
+        signals: stop the run between two steps.
+        on_step: called after every step.
+
+    Raises:
+        TrainingError: no group of an offline run has a gradient.
+    """
+    if ahead and not any(now.steps for now in ahead):
+        raise TrainingError(f"no group to train on; left out: {listed(sum((now.left_out for now in ahead), Counter[str]()))}")
+    online, monitor = recipe.source.rounds > 0, recipe.monitor
+    tokens = expected_tokens(ahead, recipe.source, recipe.optim, group_size=recipe.data.group_size)
+    reads_start = recipe.objective.needs_reference or (not online and (recipe.objective.needs_old or recipe.select.reads_start))
+    progress = learner.start_training(folder, keep_start=reads_start and not ahead, tokens=tokens)
+    total = sum(len(now.steps) for now in ahead) if ahead else None
+    if learner.processes.is_main and (warning := few_steps(total or 0, recipe.optim)):
+        LOGGER.warning(warning)
+    batches = heldout_batches(
+        heldout, learner.codec, recipe.optim, max_pairs=monitor.heldout, max_tokens=recipe.data.max_tokens
+    )
+    schedule = Schedule(recipe.optim, rounds, total)
+    return Run(
+        learner,
+        folder,
+        progress,
+        schedule=schedule,
+        monitor=monitor,
+        heldout=batches,
+        signals=signals,
+        on_step=on_step or no_report,
+    )

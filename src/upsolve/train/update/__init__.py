@@ -1,0 +1,1 @@
+"""Scores, optimizer steps and the placement of the policy."""

@@ -1,0 +1,228 @@
+"""The policy in training, over all processes: scoring, optimizer steps, held-out metrics, checkpoints."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
+from upsolve.policy.allocator import GrownMemory, keep_memory
+from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
+from upsolve.policy.precision import in_bfloat16, precision_of
+from upsolve.policy.tokens import Codec
+from upsolve.train.data.pack import PackedBatch
+from upsolve.train.run import checkpoint
+from upsolve.train.run.monitor import held_out
+from upsolve.train.run.processes import Processes
+from upsolve.train.update.compiled import CompiledScorer, compiled_or_plain, worth_compiling
+from upsolve.train.update.deepspeed import DeepSpeed
+from upsolve.train.update.logprobs import TokenScores
+from upsolve.train.update.placement import Fsdp2, Replicated, zero_loss
+from upsolve.train.update.reference import fingerprint, read_attempts, reference_logps
+from upsolve.train.update.reference_scorer import known_or_chosen, padded_scores
+from upsolve.train.update.step import ByAttempt, FrozenScores, statistic_of, sum_gradients
+from upsolve.train.update.step_metrics import merged, step_metrics
+
+__all__ = ["Learner"]
+
+
+class Learner:
+    """A policy and its optimizer: before ``start_training`` the frozen start (the reference), after it the policy in training."""
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        objective: ObjectiveConfig,
+        optim: OptimConfig,
+        *,
+        seed: int,
+        values: bool = False,
+        processes: Processes | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        """Load the model on the device of this process.
+
+        Args:
+            model: name, adapters, precision and sharding.
+            objective: the loss.
+            optim: AdamW and its learning rate.
+            seed: seeds everything random in training, such as the initial weights of adapters.
+            values: train a value head, too.
+            processes: None: join the process group.
+            codec: the model's tokenizer; None: load it.
+        """
+        keep_memory()
+        torch.manual_seed(seed)
+        self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
+        self.bf16 = in_bfloat16(model)
+        self.codec = codec or codec_of(model)
+        self.processes = processes or Processes()
+        self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
+        self.attention: str = self.model.config._attn_implementation
+        self.value_head: Any = None
+        self.frozen: Any = None
+        self.fingerprint = ""
+        self.placed: Replicated | None = None
+        self.memory = GrownMemory()
+
+    def choose_scorer(self, batch: PackedBatch) -> None:
+        """Choose the fastest packed scorer that agrees with the padded one on a batch."""
+        self.example = batch
+        self.scorer = known_or_chosen(self.model, batch, self.precision if self.bf16 else None)
+
+    @property
+    def scoring(self) -> str:
+        """How attempts are scored, for logs."""
+        compiled = isinstance(self.scorer, CompiledScorer)
+        plain = self.scorer.scorer if isinstance(self.scorer, CompiledScorer) else self.scorer
+        layout = "padded texts" if plain is padded_scores else "packed rows"
+        precision = "bfloat16" if self.bf16 else "float32"
+        return f"{layout} in {precision}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""
+        if not self.bf16:
+            return nullcontext()
+        kind = self.processes.device.type
+        return torch.autocast(kind, torch.bfloat16, cache_enabled=not self.config.gradient_checkpointing)
+
+    def start_training(self, folder: Path, *, keep_start: bool, tokens: float = 0) -> checkpoint.Progress:
+        """Add the value head, place the policy on the processes, make the optimizer, and resume from a folder's checkpoint.
+
+        Args:
+            folder: the run's folder.
+            keep_start: attempts of later rounds are scored under the frozen start: keep a copy, or with adapters switch these off.
+            tokens: expected number of tokens of the run, on which ``model.compile: auto`` depends.
+        """
+        if keep_start and not self.config.lora_rank:
+            self.frozen = start_copy(self.model, bf16=self.bf16)
+        if self.values:
+            self.value_head = value_head(self.model)
+        self.model.train()
+        if self.compiles(tokens):
+            self.scorer = compiled_or_plain(self.model, self.scorer, self.example, self.precision)
+        self.placed = self.place()
+        return checkpoint.restore(folder, self.placed, self.example)
+
+    def compiles(self, tokens: float) -> bool:
+        """Return whether to compile the layers for a run over this number of tokens."""
+        choice, sharded = self.config.compile, self.config.shard != "none" and self.processes.count > 1
+        return not (sharded or self.config.lora_dropout) and (
+            choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens))
+        )
+
+    def place(self) -> Replicated:
+        """Replicate or shard the policy over the processes, and make its optimizer."""
+        model, modules = self.config, (self.model, self.value_head, self.scorer)
+        settings: Any = {
+            "processes": self.processes,
+            "optim": self.optim,
+            "value_lr": self.objective.value.lr,
+            "bf16": self.bf16,
+        }
+        if model.shard == "none" or self.processes.count == 1:
+            return Replicated(*modules, **settings)
+        if model.shard == "fsdp2":
+            return Fsdp2(*modules, **settings)
+        return DeepSpeed(*modules, **settings, config=model.deepspeed)
+
+    @property
+    def placement(self) -> Replicated:
+        """The policy on this process, with its optimizer; only after ``start_training``."""
+        assert self.placed is not None
+        return self.placed
+
+    def sampling_copy(self, policy: Any) -> Any:
+        """Return a copy of the policy to sample from: in the precision of the run, with the model's original attention."""
+        copied = frozen_copy(policy, precision_of(self.config)).to(self.processes.device)
+        copied.set_attn_implementation(self.attention)
+        return copied
+
+    def score(self, batch: PackedBatch) -> TokenScores:
+        """Score a batch under the policy, in the run's precision."""
+        return self.score_under(self.model, batch)
+
+    def score_under(self, model: Any, batch: PackedBatch) -> TokenScores:
+        """Score a batch under a model, in the run's precision."""
+        with self.precision():
+            if self.placed is not None and model is self.model:
+                return self.placed.score(batch)
+            return self.scorer(model, batch)
+
+    def frozen_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
+        """Return the log-probabilities of attempts under the frozen start, before or during training. Collective."""
+        return self.start_logps(batches) if self.placed is None else self.read(batches, frozen=True)[0]
+
+    def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
+        """Return the log-probabilities of attempts under the frozen start, before ``start_training``; rank 0 computes, the others read."""
+        precision = "bf16" if self.bf16 else "fp32"
+        self.fingerprint = self.fingerprint or fingerprint(self.model, precision)
+        self.model.eval()
+        with self.processes.accelerator.main_process_first():
+            return reference_logps(batches, score=self.score, model_id=self.fingerprint)
+
+    def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return log-probabilities and values of attempts by content key, under the current policy or the frozen start. Collective."""
+        model = self.frozen if frozen and self.frozen is not None else self.model
+        own_batches = list(batches[self.processes.index :: self.processes.count])
+        if self.needs_dummy(len(batches)):
+            own_batches.append(batches[0])  # another process scores the same attempts
+        model.eval()
+        with adapters_off(model) if frozen and model is self.model else nullcontext():
+            scores = read_attempts(own_batches, lambda batch: self.score_under(model, batch))
+        self.model.train()
+        gathered = self.processes.gather([scores])
+        return {k: v for logps, _ in gathered for k, v in logps.items()}, {
+            k: v for _, values in gathered for k, v in values.items()
+        }
+
+    def measure(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
+        """Return the metrics of held-out attempts (``monitor.held_out``). Collective."""
+        self.model.eval()
+        row = held_out(self.score, batches)
+        self.model.train()
+        return row
+
+    def step(self, batches: Sequence[PackedBatch], frozen: FrozenScores, lr: float) -> dict[str, float]:
+        """Do one optimizer step and return its metrics, over the attempts of all ranks. Collective."""
+        started, placement, index = time.monotonic(), self.placement, self.processes.index
+        if self.objective.needs_statistic and len(batches) > 1:
+            statistic = statistic_of(batches, frozen, self.read(batches)[0], self.objective)
+            frozen = replace(frozen, statistic=statistic.to(self.processes.device))
+        dummy = self.needs_dummy(len(batches))
+        left = len(batches[index :: self.processes.count]) + dummy
+
+        def backward(loss: Tensor) -> None:
+            nonlocal left
+            left -= 1
+            placement.backward(loss, last=left == 0)
+
+        share = (index, self.processes.count)
+        tally = sum_gradients(self.score, batches, self.objective, frozen=frozen, backward=backward, share=share)
+        if dummy:
+            backward(zero_loss(self.score(batches[0])))
+        norm = placement.step(lr)
+        self.memory.after_step()
+        tally = merged(self.processes.gather([tally]))
+        return {"lr": lr, **step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)}
+
+    def needs_dummy(self, batches: int) -> bool:
+        """Return whether this rank has one micro-batch fewer than others and must run a dummy one to keep collectives in step."""
+        return self.placement.lockstep and self.processes.index >= batches % self.processes.count > 0
+
+    def full_policy(self, *, everywhere: bool = False) -> Any:
+        """Return the policy with all its weights, on rank 0 or everywhere, else None. Collective."""
+        return self.placement.full_model(keep=everywhere or self.processes.is_main)
+
+    def save(self, policy: Any, folder: Path) -> None:
+        """Write the policy as ``full_policy`` returned it."""
+        save_model(policy, self.codec, folder)
+
+    def save_checkpoint(self, folder: Path, progress: checkpoint.Progress) -> None:
+        """Write a checkpoint. Collective."""
+        checkpoint.save(folder, self.placement, progress, writes=self.processes.is_main)

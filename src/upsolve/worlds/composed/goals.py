@@ -1,0 +1,213 @@
+"""Single goals of composed tasks. Each can start in any room, so that any two can be joined (``joins.py``)."""
+
+from collections.abc import Sequence
+from textwrap import indent
+
+from upsolve.worlds.composed.goal import Goal, Outcome, Scene, World, asked, placed, said
+from upsolve.worlds.composed.names import Names
+
+__all__ = ["GOALS", "HELD_OUT_GOALS", "SEARCHES", "listed"]
+
+
+def searching(name: str, body: str) -> str:
+    """Return a loop over all rooms that runs ``body`` in the room of a person or thing."""
+    return (
+        "for room in robot.get_all_rooms():\n"
+        "    robot.go_to(room)\n"
+        f'    if robot.is_in_room("{name}"):\n'
+        f"{indent(body, ' ' * 8)}\n"
+        "        break"
+    )
+
+
+def report(names: Names) -> Goal:
+    """Go somewhere and say something."""
+    room, words = names.rooms.pop(), names.messages.pop()
+    text = names.phrase(f'go to the {room} and say "{words}"', f'say "{words}" in the {room}')
+    code = f'robot.go_to("{room}")\nrobot.say("{words}")'
+    return Goal("report", text, code, Scene((room,)), lambda _: Outcome([[said(words, room)]]))
+
+
+def fetch(names: Names) -> Goal:
+    """Carry a thing from one room to another."""
+    thing, start, goal = names.things.pop(), names.rooms.pop(), names.rooms.pop()
+    text = names.phrase(
+        f"bring the {thing} from the {start} to the {goal}", f"carry the {thing}, which is in the {start}, to the {goal}"
+    )
+    code = f'robot.go_to("{start}")\nrobot.pick("{thing}")\nrobot.go_to("{goal}")\nrobot.place("{thing}")'
+    scene = Scene((start, goal), things={thing: (start,)})
+    return Goal("fetch", text, code, scene, lambda _: Outcome([[placed(thing, goal)]], {thing: goal}))
+
+
+def find(names: Names) -> Goal:
+    """Look for a thing and carry it somewhere."""
+    thing, goal = names.things.pop(), names.rooms.pop()
+    text = names.phrase(f"find the {thing} and bring it to the {goal}", f"look for the {thing} and put it in the {goal}")
+    code = searching(thing, f'robot.pick("{thing}")') + f'\nrobot.go_to("{goal}")\nrobot.place("{thing}")'
+    scene = Scene((goal,), things={thing: ()})
+    return Goal("find", text, code, scene, lambda _: Outcome([[placed(thing, goal)]], {thing: goal}))
+
+
+def which(names: Names) -> Goal:
+    """Look for a thing and report its room elsewhere."""
+    thing, goal = names.things.pop(), names.rooms.pop()
+    text = names.phrase(
+        f"find out in which room the {thing} is and say the name of that room in the {goal}",
+        f"look for the {thing}, leave it where it is, and say in the {goal} which room it is in",
+    )
+    code = f'{searching(thing, "found = room")}\nrobot.go_to("{goal}")\nrobot.say(found)'
+    scene = Scene((goal,), things={thing: ()})
+    return Goal("which", text, code, scene, lambda world: Outcome([[said(world.things[thing], goal)]]))
+
+
+def greet(names: Names) -> Goal:
+    """Look for a person and say something there."""
+    person, words = names.people.pop(), names.messages.pop()
+    text = names.phrase(f'find {person} and say "{words}" there', f'look for {person} and say "{words}" in that room')
+    code = searching(person, f'robot.say("{words}")')
+    scene = Scene(people={person: ()})
+    return Goal("greet", text, code, scene, lambda world: Outcome([[said(words, world.people[person])]]))
+
+
+def patrol(names: Names) -> Goal:
+    """Say something in every room."""
+    words = names.messages.pop()
+    text = names.phrase(f'visit every room and say "{words}" in each', f'say "{words}" in every room of the building')
+    code = f'for room in robot.get_all_rooms():\n    robot.go_to(room)\n    robot.say("{words}")'
+    return Goal("patrol", text, code, Scene(), lambda world: Outcome([[said(words, room) for room in world.rooms]]))
+
+
+def relay(names: Names) -> Goal:
+    """Ask a person and report the answer elsewhere."""
+    person, start, goal = names.people.pop(), names.rooms.pop(), names.rooms.pop()
+    question, word, options = names.choices.pop()
+    shown = " and ".join(f'"{option}"' for option in options)
+    text = names.phrase(
+        f'ask {person} in the {start} "{question}" with the options {shown} and say the answer in the {goal}',
+        f'go to the {start}, ask {person} "{question}" with the options {shown}, and repeat the answer in the {goal}',
+    )
+    code = (
+        f'robot.go_to("{start}")\nanswer = robot.ask("{person}", "{question}", {listed(options)})\n'
+        f'robot.go_to("{goal}")\nrobot.say(answer)'
+    )
+    scene = Scene((start, goal), people={person: (start,)}, answers={person: (word, options)})
+
+    def outcome(world: World) -> Outcome:
+        return Outcome([[asked(person, word)], [said(world.answers[person][word], goal)]])
+
+    return Goal("relay", text, code, scene, outcome)
+
+
+def choose(names: Names) -> Goal:
+    """Ask a person which of two things is wanted, and bring it."""
+    person, start, store = names.people.pop(), names.rooms.pop(), names.rooms.pop()
+    things, (question, word) = (names.things.pop(), names.things.pop()), names.wishes.pop()
+    shown = f'"{things[0]}" and "{things[1]}"'
+    text = names.phrase(
+        f'ask {person} in the {start} "{question}" with the options {shown} and bring that thing from the {store} to the {start}',
+        f'go to the {start}, ask {person} "{question}" with the options {shown}, and fetch the answer from the {store}',
+    )
+    code = (
+        f'robot.go_to("{start}")\nanswer = robot.ask("{person}", "{question}", {listed(things)})\n'
+        f'robot.go_to("{store}")\nrobot.pick(answer)\nrobot.go_to("{start}")\nrobot.place(answer)'
+    )
+    people, where = {person: (start,)}, dict.fromkeys(things, (store,))
+
+    def outcome(world: World) -> Outcome:
+        chosen_thing = world.answers[person][word]
+        return Outcome([[asked(person, word)], [placed(chosen_thing, start)]], {chosen_thing: start})
+
+    return Goal("choose", text, code, Scene((start, store), people, where, {person: (word, things)}), outcome)
+
+
+def collect(names: Names) -> Goal:
+    """Carry two things, one after the other."""
+    things, start, goal = (names.things.pop(), names.things.pop()), names.rooms.pop(), names.rooms.pop()
+    text = names.phrase(
+        f"bring the {things[0]} and the {things[1]} from the {start} to the {goal}",
+        f"carry the {things[0]} and then the {things[1]} from the {start} to the {goal}",
+    )
+    code = (
+        f'for thing in {listed(things)}:\n    robot.go_to("{start}")\n    robot.pick(thing)\n'
+        f'    robot.go_to("{goal}")\n    robot.place(thing)'
+    )
+    scene = Scene((start, goal), things=dict.fromkeys(things, (start,)))
+    moved = dict.fromkeys(things, goal)
+    return Goal("collect", text, code, scene, lambda _: Outcome([[placed(thing, goal) for thing in things]], moved))
+
+
+def repeat(names: Names) -> Goal:
+    """Say something several times."""
+    room, words, times = names.rooms.pop(), names.messages.pop(), names.rng.randint(2, 5)
+    text = names.phrase(f'go to the {room} and say "{words}" {times} times', f'say "{words}" {times} times in the {room}')
+    code = f'robot.go_to("{room}")\nfor _ in range({times}):\n    robot.say("{words}")'
+    return Goal("repeat", text, code, Scene((room,)), lambda _: Outcome([[said(words, room)] * times]))
+
+
+def number(names: Names) -> Goal:
+    """Say how many of three people are in a room."""
+    room, other, people = names.rooms.pop(), names.rooms.pop(), [names.people.pop() for _ in range(3)]
+    shown = f"{people[0]}, {people[1]} and {people[2]}"
+    text = names.phrase(
+        f"go to the {room} and say how many of {shown} are there, as digits",
+        f"count how many of {shown} are in the {room} and say the number there, as digits",
+    )
+    code = (
+        f'robot.go_to("{room}")\ncount = 0\nfor name in {listed(people)}:\n    if robot.is_in_room(name):\n        count += 1\n'
+        "robot.say(str(count))"
+    )
+
+    def outcome(world: World) -> Outcome:
+        return Outcome([[said(str(sum(world.people[person] == room for person in people)), room)]])
+
+    return Goal("number", text, code, Scene((room, other), people=dict.fromkeys(people, (room, other))), outcome)
+
+
+def size(names: Names) -> Goal:
+    """Say how many rooms there are."""
+    room = names.rooms.pop()
+    text = names.phrase(
+        f"go to the {room} and say how many rooms the building has, as digits",
+        f"say the number of rooms, as digits, in the {room}",
+    )
+    code = f'robot.go_to("{room}")\nrobot.say(str(len(robot.get_all_rooms())))'
+    return Goal("size", text, code, Scene((room,)), lambda world: Outcome([[said(str(len(world.rooms)), room)]]))
+
+
+def detour(names: Names) -> Goal:
+    """Go to another room if a door is closed, and say something."""
+    room, other, words = names.rooms.pop(), names.rooms.pop(), names.messages.pop()
+    text = names.phrase(
+        f'go to the {room}, or to the {other} when the door of the {room} is closed, and say "{words}" there',
+        f'say "{words}" in the {room} or, when its door is closed, in the {other}',
+    )
+    code = f'try:\n    robot.go_to("{room}")\nexcept DoorError:\n    robot.go_to("{other}")\nrobot.say("{words}")'
+
+    def outcome(world: World) -> Outcome:
+        return Outcome([[said(words, other if room in world.closed else room)]])
+
+    return Goal("detour", text, code, Scene((room, other), closed=(room,)), outcome)
+
+
+def back(names: Names) -> Goal:
+    """Return to the initial room."""
+    words = names.messages.pop()
+    text = names.phrase(
+        f'go back to the room in which you began and say "{words}" there',
+        f'return to where you started and say "{words}" there',
+    )
+    code, first = f'robot.go_to(start)\nrobot.say("{words}")', "start = robot.get_current_location()"
+    return Goal("back", text, code, Scene(), lambda world: Outcome([[said(words, world.robot)]]), first)
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return a list of strings as Python source."""
+    return "[" + ", ".join(f'"{item}"' for item in items) + "]"
+
+
+GOALS = (report, fetch, find, which, greet, patrol, relay, choose, collect, repeat, number, size, detour)
+"""Goals of training and test tasks."""
+HELD_OUT_GOALS = (back,)
+"""Goals of hard tasks only: no other program needs ``get_current_location``."""
+SEARCHES = ("find", "which", "greet", "patrol")
+"""Goals that visit every room and thus need all doors open."""
