@@ -5,6 +5,7 @@ import time
 import pytest
 
 from upsolve.archive.store import Archive
+from upsolve.checkers import CheckerProgram, program_of
 from upsolve.errors import SourceError
 from upsolve.exports.exporting import export_archive
 from upsolve.importers.benchmarks.asserts import Names, parse_assert
@@ -13,6 +14,7 @@ from upsolve.importers.ingest import ingest
 from upsolve.importers.problems import codenet
 from upsolve.importers.recogniser.code import check_tests, sound_tests
 from upsolve.importers.recogniser.found import About
+from upsolve.importers.tables import jsonl
 from upsolve.types import Attempt, Status, TestKind
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.pool.pool import verify
@@ -384,3 +386,12 @@ def test_predictions_of_inputs_and_outputs_of_cruxeval(tmp_path):
     assert right == {f"def answer():\n    return {text}\n" for text in ("([1], 2)", "('x',)", "[1, 2]", "'xx'")}
     with pytest.raises(SourceError, match=r"contains no cruxeval\.jsonl"):
         next(read_cruxeval(tmp_path / "archive"))
+
+
+def test_json_lines_hold_a_checker_as_an_object(tmp_path):
+    program = "read a; echo $a"
+    fields = {"kind": "task", "task_id": "sum", "prompt": "", "checker": {"language": "bash", "source": program}}
+    rows = [fields, {**fields, "task_id": "other", "checker": {"main": program}}]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task, bad = jsonl.SOURCE.read(tmp_path / "tasks.jsonl")
+    assert program_of(task.checker) == CheckerProgram("bash", program) and "'main'" in bad.reason

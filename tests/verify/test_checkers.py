@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from upsolve.checkers import CheckerProgram, is_program, program_of
-from upsolve.importers.tables.jsonl import records_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge import checking
 from upsolve.verify.judge.plans import judge, judge_all
@@ -44,14 +43,6 @@ def test_a_program_decides_as_contests_call_it(checker):
     assert run(task_of(checker), "read n; echo $((n - 1)) 1", "bash").status is Status.PASSED
     wrong = run(task_of(checker, 7, 10), WRONG)
     assert (wrong.status, wrong.passed, wrong.error_message) == (Status.FAILED, 1, "test 2: the checker rejects the output")
-
-
-def test_files_hold_a_program_as_an_object():
-    fields = {"kind": "task", "task_id": "sum", "prompt": "", "checker": {"language": "bash", "source": SUM}}
-    (task,) = records_of(fields, ids={}, known={})
-    assert program_of(task.checker) == TESTLIB
-    with pytest.raises(ValueError, match="'main'"):
-        next(records_of({**fields, "checker": {"main": SUM}}, ids={}, known={}))
 
 
 def test_it_is_built_once_for_attempts_that_follow_one_another(monkeypatch):
