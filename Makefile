@@ -29,6 +29,9 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 # uv takes a tenth of pip's time, but does not read pip's settings (an index of one's own): where it fails, pip is asked
 UV := $(BIN)/python -m uv pip install --python $(BIN)/python -c constraints.txt
 
+# Tests start hundreds of interpreters: modules are compiled once, also where the environment says otherwise
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm test-tokenizers check install clean
 
 demo: $(VENV)/.trains
