@@ -16,7 +16,7 @@ from upsolve.verify.judge.outputs import (
     output_matches,
     tokens_match,
 )
-from upsolve.verify.sandbox.values import plain
+from upsolve.verify.sandbox.inside.values import plain
 
 
 def shown(value):

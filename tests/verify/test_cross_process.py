@@ -5,7 +5,7 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.sandbox import made
+from upsolve.verify.sandbox.inside import values
 
 FAST = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=4))
 ACROSS = {
@@ -270,4 +270,4 @@ def test_a_package_that_a_program_imports_and_the_task_does_not_name_is_explaine
 @pytest.mark.parametrize("name", ["os.system", "builtins.exec", "pathlib.os", "type"])
 def test_text_makes_no_other_values(name):
     with pytest.raises(ValueError, match="no type"):
-        made.made(name, "exec")
+        values.decode_copied(name, "exec")

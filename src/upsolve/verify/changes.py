@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from upsolve.languages import PYTHON, languages
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.tested import called_names, rebinds
-from upsolve.verify.sandbox.values import QUESTIONS
+from upsolve.verify.sandbox.inside.values import QUESTIONS
 
 __all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in"]
 

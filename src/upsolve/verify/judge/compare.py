@@ -15,7 +15,7 @@ from typing import Any
 
 from upsolve.verify.integers import with_short_integers
 from upsolve.verify.judge.memo import memo
-from upsolve.verify.sandbox.values import Opaque, value_of
+from upsolve.verify.sandbox.inside.values import Opaque, value_of
 
 __all__ = [
     "LONGEST_NUMBER",

@@ -14,7 +14,7 @@ from upsolve.types import Task, TestKind
 from upsolve.verify.integers import with_short_integers
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
-from upsolve.verify.sandbox.values import QUESTIONS
+from upsolve.verify.sandbox.inside.values import QUESTIONS
 
 __all__ = ["called_names", "is_direct_call", "literal_call", "rebinds", "required_names", "variables_read"]
 

@@ -26,7 +26,7 @@ from upsolve.verify.sandbox.waits import CoreWaits
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "inside"
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 PREFIX = os.path.realpath(sys.base_prefix)
 FIRST_UID, UIDS = 61_000, 4000
@@ -54,20 +54,14 @@ MODULES = (
     "setups",
     "operations",
     "interpreter",
-    "relay",
-    "databases",
     "queries",
-    "looks",
-    "stand_ins",
-    "containers",
-    "made",
+    "proxies",
     "shared",
-    "exceptions",
     "replies",
-    "borrowed",
+    "remote",
     "child",
     "world_host",
-    "lent",
+    "local",
     "tester",
 )
 """Modules of the server, in order of import: each after its dependencies."""

@@ -15,7 +15,7 @@ from upsolve.languages.packages import required_by, runs_programs
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
-from upsolve.verify.sandbox.messages import STEADY
+from upsolve.verify.sandbox.inside.messages import STEADY
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 from upsolve.verify.sandbox.waits import LONGEST
 

@@ -1,7 +1,7 @@
-"""Stand-ins in the tester for values of the attempt that are not plain data: functions, objects, iterators, coroutines.
+"""Proxies in the tester for values of the attempt that are not plain data: functions, objects, iterators, coroutines.
 
-Standard library only. What is done with a stand-in is done in the attempt's process, and data comes back. Nothing that tests compare with
-a value of their own is decided there: a stand-in equals no plain value.
+Standard library only. What is done with a proxy is done in the attempt's process, and data comes back. Nothing that tests compare with
+a value of their own is decided there: a proxy equals no plain value. Answers of one object have to agree, as those of data do.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from upsolve.verify.sandbox import setups
-    from upsolve.verify.sandbox.operations import PAIRWISE, SHOWN
-    from upsolve.verify.sandbox.values import QUESTIONS
+    from upsolve.verify.sandbox.inside import setups
+    from upsolve.verify.sandbox.inside.operations import PAIRWISE, SHOWN
+    from upsolve.verify.sandbox.inside.values import QUESTIONS, SCALARS
 else:
     import setups
     from operations import PAIRWISE, SHOWN
-    from values import QUESTIONS
+    from values import QUESTIONS, SCALARS
 
-__all__ = ["EndedError", "Remote", "is_like", "like", "number_of", "stand_in"]
+__all__ = ["CHANGING", "EndedError", "Observations", "Proxy", "copied_proxy", "is_copied_proxy", "number_of", "proxy_of"]
 
 
 class EndedError(Exception):
@@ -29,26 +29,26 @@ class EndedError(Exception):
         self.value = value
 
 
-class Remote:
-    """Stand-in for a value that the attempt's process keeps: operations are executed there, and only data comes back.
+class Proxy:
+    """Proxy for a value that the attempt's process holds: operations are executed there, and only data comes back.
 
     It is never equal to a value of the tests, whatever the attempt says; two values of the attempt are compared by the attempt.
     """
 
     def __init__(self, channel: Any, number: int) -> None:
-        object.__setattr__(self, "_remote", (channel, number))
+        object.__setattr__(self, "_origin", (channel, number))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__name__", "__qualname__", "__wrapped__"):
             raise AttributeError(name)
         found = operate(self, "getattr", name)
-        if name in QUESTIONS and isinstance(found, Remote):
+        if name in QUESTIONS and isinstance(found, Proxy):
             decide(self)
         elif is_of_setup(self, name):
             if type(found) is bool:
                 decide(self)
-            elif isinstance(found, Remote):
-                channel, number = object.__getattribute__(found, "_remote")
+            elif isinstance(found, Proxy):
+                channel, number = object.__getattribute__(found, "_origin")
                 channel.setup_methods.add(number)
         return found
 
@@ -68,46 +68,46 @@ class Remote:
         return operate(self, "deepcopy")
 
     def __str__(self) -> str:
-        return text_of(look(self, "str"))
+        return text_of(observe(self, "str"))
 
     def __repr__(self) -> str:
-        return text_of(look(self, "repr"))
+        return text_of(observe(self, "repr"))
 
     def __hash__(self) -> int:
         return operate(self, "__hash__")
 
 
-def number_of(value: Remote) -> int:
-    """Return the number under which the attempt's process keeps a value."""
-    return object.__getattribute__(value, "_remote")[1]
+def number_of(value: Proxy) -> int:
+    """Return the number under which the attempt's process holds a value."""
+    return object.__getattribute__(value, "_origin")[1]
 
 
-def operate(value: Remote, name: str, /, *args: Any, **named: Any) -> Any:
-    """Execute an operation on a kept value in the attempt's process."""
-    channel, number = object.__getattribute__(value, "_remote")
+def operate(value: Proxy, name: str, /, *args: Any, **named: Any) -> Any:
+    """Execute an operation on a value in the attempt's process."""
+    channel, number = object.__getattribute__(value, "_origin")
     return channel.call((name, number), args, named)
 
 
-def decide(value: Remote) -> None:
+def decide(value: Proxy) -> None:
     """Note that the attempt's own code, which gets a value of the tests or answers for two objects, decides what data would."""
-    object.__getattribute__(value, "_remote")[0].decided = True
+    object.__getattribute__(value, "_origin")[0].decided = True
 
 
-def look(value: Remote, name: str, *args: Any) -> Any:
+def observe(value: Proxy, name: str, *args: Any) -> Any:
     """Execute an operation whose answers have to agree with each other."""
-    channel, number = object.__getattribute__(value, "_remote")
+    channel, number = object.__getattribute__(value, "_origin")
     answer = operate(value, name, *args)
-    channel.looks.note(number, name, args, answer)
+    channel.observed.record(number, name, args, answer)
     return answer
 
 
-def iterate(value: Remote) -> Iterator[Any]:
+def iterate(value: Proxy) -> Iterator[Any]:
     """Return an iterator over an object of the attempt, whose items have to agree with those of others."""
-    channel, number = object.__getattribute__(value, "_remote")
-    return channel.looks.items(number, operate(value, "__iter__"))
+    channel, number = object.__getattribute__(value, "_origin")
+    return channel.observed.items(number, operate(value, "__iter__"))
 
 
-def contains(value: Remote, item: Any) -> bool:
+def contains(value: Proxy, item: Any) -> bool:
     """Return what a ``__contains__`` of the attempt says."""
     decide(value)
     return bool(operate(value, "__contains__", item))
@@ -120,7 +120,7 @@ def text_of(value: Any) -> str:
     return value
 
 
-def next_of(value: Remote) -> Any:
+def next_of(value: Proxy) -> Any:
     """Return the next item of an iterator of the attempt."""
     try:
         return operate(value, "__next__")
@@ -133,23 +133,23 @@ def method(name: str) -> Any:
     return lambda value, /, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
-def called(value: Remote, /, *args: Any, **named: Any) -> Any:
+def called(value: Proxy, /, *args: Any, **named: Any) -> Any:
     """Call a value of the attempt. Whether it is true of a method of the setup, the attempt decides, which may have replaced that."""
     answer = operate(value, "__call__", *args, **named)
-    channel, number = object.__getattribute__(value, "_remote")
+    channel, number = object.__getattribute__(value, "_origin")
     if type(answer) is bool and (number in channel.setup_methods or is_of_setup(value, "__call__")):
         decide(value)
     return answer
 
 
-def truth(value: Remote) -> Any:
+def truth(value: Proxy) -> Any:
     """Return the truth of a value of the attempt."""
     if is_of_setup(value, "__bool__"):
         decide(value)
-    return look(value, "__bool__")
+    return observe(value, "__bool__")
 
 
-def is_of_setup(value: Remote, name: str) -> bool:
+def is_of_setup(value: Proxy, name: str) -> bool:
     """Return whether the class of the setup that a value has, or extends, defines a method or property, which is not left to the attempt."""
     defined = getattr(own_class.get(type(value)), name, None)
     code = getattr(getattr(defined, "fget", defined), "__code__", None)
@@ -158,12 +158,12 @@ def is_of_setup(value: Remote, name: str) -> bool:
     )
 
 
-def looking(name: str) -> Any:
+def observing(name: str) -> Any:
     """Return a special method whose answers have to agree."""
-    return lambda value, *args: look(value, name, *args)  # pyright: ignore[reportUnknownLambdaType]
+    return lambda value, *args: observe(value, name, *args)  # pyright: ignore[reportUnknownLambdaType]
 
 
-def left(value: Remote, name: str) -> None:
+def left(value: Proxy, name: str) -> None:
     """Leave a context of the attempt. What it returns is dropped: it could suppress the failure of an assertion."""
     operate(value, name, None, None, None)
 
@@ -171,7 +171,7 @@ def left(value: Remote, name: str) -> None:
 def awaited(name: str) -> Any:
     """Return an asynchronous special method that the attempt's process executes to its end."""
 
-    async def done(value: Remote, *_: Any) -> Any:
+    async def done(value: Proxy, *_: Any) -> Any:
         try:
             return left(value, name) if name == "__aexit__" else operate(value, name)
         except EndedError:
@@ -180,30 +180,30 @@ def awaited(name: str) -> Any:
     return done
 
 
-def between_remotes(name: str) -> Any:
+def between_proxies(name: str) -> Any:
     """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent.
 
     The operators of a class of the setup are those of this process, and objects without ``__eq__`` are equal to themselves alone.
     """
 
-    def done(value: Remote, other: Any) -> Any:
+    def done(value: Proxy, other: Any) -> Any:
         own = setup_class.get(type(value))
         if own is not None and getattr(own, name, None) is not getattr(object, name, None):
             return getattr(own, name)(value, other)
-        if isinstance(other, Remote):
+        if isinstance(other, Proxy):
             if name in ("__eq__", "__ne__") and not comparing.intersection((type(value), type(other))):
                 return (number_of(value) == number_of(other)) is (name == "__eq__")
             answer = operate(value, name, other)
-            if not isinstance(answer, Remote) and not is_of_fields(value, other, name, answer):
+            if not isinstance(answer, Proxy) and not is_of_fields(value, other, name, answer):
                 decide(value)
             return answer
-        object.__getattribute__(value, "_remote")[0].apart = type(value).__name__
+        object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
         return NotImplemented
 
     return done
 
 
-def is_of_fields(value: Remote, other: Remote, name: str, answer: Any) -> bool:
+def is_of_fields(value: Proxy, other: Proxy, name: str, answer: Any) -> bool:
     """Return whether two objects of the attempt are equal, or differ, as their attributes do: then these decide, as data."""
     if name not in ("__eq__", "__ne__"):
         return False
@@ -215,20 +215,20 @@ def is_of_fields(value: Remote, other: Remote, name: str, answer: Any) -> bool:
 
 
 setup_class: dict[type, type] = {}
-"""Stand-in type -> the class of the setup that its value has, if it is exactly that."""
+"""Proxy type -> the class of the setup that its value has, if it is exactly that."""
 own_class: dict[type, type] = {}
-"""Stand-in type -> the class of the setup that its values have or extend."""
+"""Proxy type -> the class of the setup that its values have or extend."""
 comparing: set[type] = set()
-"""Stand-in types whose values have an ``__eq__`` or ``__ne__`` of their own."""
+"""Proxy types whose values have an ``__eq__`` or ``__ne__`` of their own."""
 for special in PAIRWISE:
-    setattr(Remote, f"__{special}__", between_remotes(f"__{special}__"))
+    setattr(Proxy, f"__{special}__", between_proxies(f"__{special}__"))
 ATTRIBUTES = property(lambda value: operate(value, "getattr", "__dict__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
 CONVERSIONS = [
     f"__{name}__" for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "bytes", "bool")
 ]
 METHODS = {name: method(name) for name in SHOWN} | {
-    **{name: looking(name) for name in ("__len__", "__getitem__", *CONVERSIONS)},
+    **{name: observing(name) for name in ("__len__", "__getitem__", *CONVERSIONS)},
     "__bool__": truth,
     "__call__": called,
     "__next__": next_of,
@@ -240,17 +240,17 @@ METHODS = {name: method(name) for name in SHOWN} | {
     "__aexit__": awaited("__aexit__"),
 }
 SUBCLASS_METHODS: dict[str, Any] = {
-    "__str__": Remote.__str__,
-    "__repr__": Remote.__repr__,
+    "__str__": Proxy.__str__,
+    "__repr__": Proxy.__repr__,
     "__call__": called,
     "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
 }
 kinds: dict[tuple[str, ...], Any] = {}
-"""Stand-in types, by the name of the original type and its special methods."""
+"""Proxy types, by the name of the original type and its special methods."""
 
 
-def stand_in(channel: Any, number: int, about: list[Any]) -> Any:
-    """Return the stand-in for a value of the attempt: an iterator or coroutine of the same type if possible.
+def proxy_of(channel: Any, number: int, about: list[Any]) -> Any:
+    """Return the proxy for a value of the attempt: an iterator or coroutine of the same type if possible.
 
     Args:
         channel: way to the attempt's process.
@@ -258,15 +258,15 @@ def stand_in(channel: Any, number: int, about: list[Any]) -> Any:
         about: name of its type, special methods that it has, and class of the setup that it is or extends (empty if there is none).
     """
     name, methods, own = about
-    remote = Remote(channel, number)
+    proxy = Proxy(channel, number)
     if name == "generator":
-        return generator(remote)
+        return generator(proxy)
     if name == "coroutine":
-        return coroutine(remote)
+        return coroutine(proxy)
     if name == "map":
-        return map(lambda item: item, generator(remote))  # noqa: C417  the type is what matters
+        return map(lambda item: item, generator(proxy))  # noqa: C417  the type is what matters
     if name == "filter":
-        return filter(lambda _: True, generator(remote))
+        return filter(lambda _: True, generator(proxy))
     key = (name, own, *methods)
     if key not in kinds:
         kinds[key] = new_kind(name, methods, setups.objects.get(own))
@@ -274,7 +274,7 @@ def stand_in(channel: Any, number: int, about: list[Any]) -> Any:
 
 
 def new_kind(name: str, methods: list[str], own: Any) -> type:
-    """Return a stand-in type. Its instances are instances of ``own``, a class of the setup, if that is one."""
+    """Return a proxy type. Its instances are instances of ``own``, a class of the setup, if that is one."""
     shown = {special: METHODS[special] for special in methods if special in METHODS}
     if not {"__iter__", "__getitem__"}.isdisjoint(methods):
         shown.pop("__contains__", None)  # the items decide, which are compared here
@@ -282,7 +282,7 @@ def new_kind(name: str, methods: list[str], own: Any) -> type:
         shown["__iter__"] = method("__iter__")
     if hasattr(own, "__bool__"):
         shown["__bool__"] = truth  # also if the attempt has defined the class without
-    kind = type(name, (Remote,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
+    kind = type(name, (Proxy,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
     if "__eq__" in methods:
         comparing.add(kind)
     if isinstance(own, type):
@@ -297,8 +297,8 @@ def is_instance_of(own: Any) -> dict[str, Any]:
     return {"__class__": property(lambda _value: own)} if isinstance(own, type) else {}
 
 
-def like(remote: Any, value: Any, about: list[Any]) -> Any:
-    """Return the stand-in for an instance of a subclass of a builtin type: it has the value, and asks the attempt's process for other attributes.
+def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
+    """Return the proxy for an instance of a subclass of a builtin type: it has the value, and asks the attempt's process for other attributes.
 
     Operators and comparisons are those of the builtin type.
     """
@@ -308,23 +308,23 @@ def like(remote: Any, value: Any, about: list[Any]) -> Any:
     if key not in kinds:
         shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
         copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
-        asked = {"__getattr__": Remote.__getattr__, "__setattr__": Remote.__setattr__, "__reduce_ex__": copied}
+        asked = {"__getattr__": Proxy.__getattr__, "__setattr__": Proxy.__setattr__, "__reduce_ex__": copied}
         base = setups.objects.get(own)
         kinds[key] = type(name, (kind,), {**asked, **shown, **is_instance_of(base)})
         if isinstance(base, type):
             own_class[kinds[key]] = base
-    made = same_value(kinds[key], value)
-    object.__setattr__(made, "_remote", object.__getattribute__(remote, "_remote"))
-    return made
+    copied = same_value(kinds[key], value)
+    object.__setattr__(copied, "_origin", object.__getattribute__(proxy, "_origin"))
+    return copied
 
 
-def is_like(value: Any) -> bool:
-    """Return whether a value is a stand-in made by ``like``."""
-    return type(value).__dict__.get("__getattr__") is Remote.__getattr__
+def is_copied_proxy(value: Any) -> bool:
+    """Return whether a value is a proxy made by ``copied_proxy``."""
+    return type(value).__dict__.get("__getattr__") is Proxy.__getattr__
 
 
 def base_of(name: str, kind: type) -> type:
-    """Return the type of which the stand-in is a subclass."""
+    """Return the type of which the proxy is a subclass."""
     if kind is dict and name == "defaultdict":
         from collections import defaultdict
 
@@ -339,16 +339,72 @@ def same_value(kind: Any, value: Any) -> Any:
     return kind(None, value) if hasattr(kind, "default_factory") else kind(value)
 
 
-def generator(remote: Remote) -> Any:
+def generator(proxy: Proxy) -> Any:
     """Yield the values of a generator of the attempt, and forward sent values."""
     try:
-        sent = yield operate(remote, "__next__")
+        sent = yield operate(proxy, "__next__")
         while True:
-            sent = yield operate(remote, "__next__", *([] if sent is None else [sent]))
+            sent = yield operate(proxy, "__next__", *([] if sent is None else [sent]))
     except EndedError as end:
         return end.value
 
 
-async def coroutine(remote: Remote) -> Any:
+async def coroutine(proxy: Proxy) -> Any:
     """Await a coroutine that runs in the attempt's process."""
-    return operate(remote, "await")
+    return operate(proxy, "await")
+
+
+MOST = 4096
+"""Most answers that are remembered."""
+CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await")
+"""Operations after which an object may answer differently."""
+
+
+class Observations:
+    """Answers since the last operation that may have changed something."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[Any, ...], Any] = {}
+        self.changes = 0
+        self.consistent = True
+
+    def changed(self) -> None:
+        """Forget the answers."""
+        self.answers.clear()
+        self.changes += 1
+
+    def record(self, number: int, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """Record the answer to an operation on the object of a number."""
+        for at, item in parts(name, args, answer):
+            if type(item) in SCALARS and all(type(part) in SCALARS for part in at):
+                self.compare((number, *at), item)
+
+    def compare(self, key: tuple[Any, ...], answer: Any) -> None:
+        """Compare an answer with an earlier one."""
+        if len(self.answers) < MOST:
+            known = self.answers.setdefault(key, answer)
+            self.consistent &= known is answer or (type(known) is type(answer) and (known == answer or known != known))
+
+    def items(self, number: int, iterator: Any) -> Iterator[Any]:
+        """Yield the items of an iterator over the object of a number, and compare them."""
+        count, changes = 0, self.changes
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+            if changes == self.changes:
+                self.record(number, "__getitem__", (count,), item)
+            count += 1
+            yield item
+        if changes == self.changes:
+            self.record(number, "__len__", (), count)
+
+
+def parts(name: str, args: tuple[Any, ...], answer: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return what an answer says of single items: a slice from the beginning or from a place on says it of several."""
+    place = args[0] if args else None
+    if type(place) is slice and place.step in (None, 1) and type(answer) in (list, tuple):
+        first = place.start or 0
+        return [((name, first + index), item) for index, item in enumerate(answer)] if type(first) is int and first >= 0 else []
+    return [((name, *args), answer)]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from gc import get_referents
+from operator import is_
 from sys import getrecursionlimit, setrecursionlimit  # of this process alone (tester.mirror)
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -16,24 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from upsolve.verify.sandbox import made, setups, stand_ins, values
-    from upsolve.verify.sandbox.containers import (
-        ATOMS,
-        COPIED,
-        is_extended,
-        items_of,
-        overridden,
-        parts_of,
-        references,
-        replace,
-        same,
-    )
+    from upsolve.verify.sandbox.inside import proxies, setups, values
 else:
-    import made
+    import proxies
     import setups
-    import stand_ins
     import values
-    from containers import ATOMS, COPIED, is_extended, items_of, overridden, parts_of, references, replace, same
 
 __all__ = ["Shared"]
 
@@ -57,15 +46,15 @@ class Shared:
 
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
         self.next, self.held = first, held
-        self.keep: Callable[[Any], str] = lambda value: made.written(value) or setups.written(value) or keep(value)
+        self.keep: Callable[[Any], str] = lambda value: values.encode_copied(value) or setups.written(value) or keep(value)
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.known: dict[int, Any] = {}
         """Items of each container as the other side has them."""
         self.nested: set[int] = set()
         """Containers whose items are not all numbers, text and the like."""
-        self.likes: dict[int, Any] = {}
-        """Stand-ins for instances of subclasses of immutable types, by number: an object stays itself."""
+        self.copied_proxies: dict[int, Any] = {}
+        """Proxies for instances of subclasses of immutable types, by number: an object stays itself."""
         self.size = 0
         self.written: set[int] = set()
         """Containers of the message that is being written whose content the other side has or has been sent."""
@@ -90,9 +79,9 @@ class Shared:
                 return ""
             if named := setups.written(value):
                 return named
-            if stand_ins.is_like(value):
+            if proxies.is_copied_proxy(value):
                 if id(value) not in self.numbers:
-                    return f'["kept",{stand_ins.number_of(value)}]'
+                    return f'["kept",{proxies.number_of(value)}]'
             elif not self.next % 2:  # of the tests: sent as a copy
                 return ""
             else:
@@ -119,15 +108,15 @@ class Shared:
         """Decode a container, or another value that is not plain data."""
         if tag == "sub":
             about, data = more
-            remote, value = self.value_held(*number), values.value_of(data, held=self.value_held)
+            proxy, value = self.value_held(*number), values.value_of(data, held=self.value_held)
             if isinstance(value, COPIED):
-                return stand_ins.like(remote, value, about)
-            number = stand_ins.number_of(remote)
-            if number not in self.likes:
-                self.likes[number] = stand_ins.like(remote, value, about)
-            return self.likes[number]
+                return proxies.copied_proxy(proxy, value, about)
+            number = proxies.number_of(proxy)
+            if number not in self.copied_proxies:
+                self.copied_proxies[number] = proxies.copied_proxy(proxy, value, about)
+            return self.copied_proxies[number]
         if tag == "made":
-            return made.made(number, *more)
+            return values.decode_copied(number, *more)
         if tag != "@":
             return self.held(tag, number, *more)
         content = more[0] if more else None
@@ -158,7 +147,7 @@ class Shared:
         before = len(self.known.get(number, ()))
         self.known[number] = items = items_of(value)
         self.size += len(items) - before
-        flat = type(items) is bytes or ATOMS.issuperset(map(type, items))
+        flat = type(items) is bytes or values.SCALARS.issuperset(map(type, items))
         (self.nested.discard if flat else self.nested.add)(number)
 
     def changes(self, numbers: Iterable[int] = ()) -> str:
@@ -252,3 +241,92 @@ def deeper(function: Any, *args: Any) -> Any:
         return function(*args)
     finally:
         setrecursionlimit(limit)
+
+
+COPIED = (list, dict, set, bytearray)
+"""Builtin types whose subclasses can be changed."""
+BASES = (*COPIED, int, float, complex, str, bytes, tuple, frozenset)
+"""Builtin types whose subclasses are sent as copies by the tests, and with a way to their own attributes by the attempt."""
+
+
+def is_extended(value: Any, kind: type) -> bool:
+    """Return whether a value is an instance of a subclass of a builtin type that has more than the latter; no number of numpy, no mere named tuple."""
+    if kind.__module__ in ("builtins", "numpy") or not isinstance(value, BASES):
+        return False
+    fields = getattr(kind, "_fields", None)
+    return fields is None or kind.__mro__[1] is not tuple or any(name[0] != "_" and name not in fields for name in vars(kind))
+
+
+def overridden(kind: type) -> list[str]:
+    """Return the special methods with which a subclass changes what its builtin type shows."""
+    base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    return [
+        name
+        for name in ("__str__", "__repr__", "__missing__", "__call__")
+        if getattr(kind, name, None) is not getattr(base, name, None)
+    ]
+
+
+def items_of(value: Any) -> Any:
+    """Return the items of a container, as a tuple or bytes."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, dict):
+        return (*dict.keys(value), *dict.values(value))  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+    for base in values.SEQUENCES:
+        if isinstance(value, base):
+            return tuple(base.__iter__(value))
+    return value.tobytes() if type(value).__name__ == "ndarray" else tuple(value)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """Return the items of a container that may contain something, also those in its tuples and frozen sets."""
+    parts: dict[int, Any] = {}
+    waiting = [value]
+    while waiting:
+        items = {
+            id(item): item for item in items_of(waiting.pop()) if type(item) not in values.SCALARS and id(item) not in parts
+        }
+        parts |= items
+        waiting += [item for item in items.values() if isinstance(item, tuple | frozenset)]
+    return [*parts.values()]
+
+
+def references(holders: list[Any]) -> list[Any]:
+    """Return what these objects, and tuples and frozen sets in them, refer to: once for each reference."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    while holders:
+        items = [item for item in get_referents(holders.pop()) if type(item) not in values.SCALARS]
+        found += items
+        inner = [item for item in items if isinstance(item, tuple | frozenset) and id(item) not in seen]
+        seen.update(map(id, inner))
+        holders += {id(item): item for item in inner}.values()
+    return found
+
+
+def same(items: Any, known: Any) -> bool:
+    """Return whether a container has the same items: the same objects, since comparing them may run code of the attempt."""
+    if type(items) is bytes:
+        return items == known
+    return len(items) == len(known) and all(map(is_, items, known))
+
+
+def replace(own: Any, value: Any) -> None:
+    """Give a container the items of another of its type, or of that which its type extends; ValueError if the types differ."""
+    if not isinstance(own, type(value)):
+        raise ValueError(f"a {type(own).__name__} has become a {type(value).__name__}")
+    if type(own).__name__ == "ndarray":
+        own[...] = value
+    elif type(own).__name__ == "deque":
+        own.clear()
+        own.extend(value)
+    elif isinstance(own, dict):
+        dict.clear(own)  # pyright: ignore[reportUnknownMemberType]
+        dict.update(own, value)  # pyright: ignore[reportUnknownMemberType]
+    elif isinstance(own, set):
+        set.clear(own)  # pyright: ignore[reportUnknownMemberType]
+        set.update(own, value)  # pyright: ignore[reportUnknownMemberType]
+    else:
+        base: Any = list if isinstance(own, list) else bytearray
+        base.__setitem__(own, slice(None), value)

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from upsolve.verify.sandbox import replies, stand_ins
-    from upsolve.verify.sandbox.messages import next_request, report
-    from upsolve.verify.sandbox.shared import Shared
+    from upsolve.verify.sandbox.inside import proxies, replies
+    from upsolve.verify.sandbox.inside.messages import next_request, report
+    from upsolve.verify.sandbox.inside.shared import Shared
 else:
+    import proxies
     import replies
-    import stand_ins
     from messages import next_request, report
 
-__all__ = ["Borrowed"]
+__all__ = ["RemoteObjects"]
 
 ROOM = 100
 """Frames added to the recursion limit during an exchange with the tester, which must not stop halfway."""
@@ -31,7 +31,7 @@ MISSING: Any = type("default", (), {"__repr__": lambda _self: "..."})()  # pyrig
 """Default of an optional parameter; the tester fills in the actual default."""
 
 
-class Borrowed:
+class RemoteObjects:
     """Objects of the tests, and the exchange with the tester about them.
 
     Only one thread at a time exchanges messages, and only while a request of the tester is being served.
@@ -48,10 +48,10 @@ class Borrowed:
         return f'["lent",{self.numbers[id(value)]}]' if id(value) in self.numbers else ""
 
     def object(self, number: int, about: list[Any]) -> Any:
-        """Return the stand-in for an object of the tests, or the named object of the standard library."""
+        """Return the proxy for an object of the tests, or the named object of the standard library."""
         if number not in self.objects:
-            stand_in = MAKERS[about[0]](self, number, *about[1:])
-            self.objects[number], self.numbers[id(stand_in)] = stand_in, number
+            proxy = MAKERS[about[0]](self, number, *about[1:])
+            self.objects[number], self.numbers[id(proxy)] = proxy, number
         return self.objects[number]
 
     def ask(self, number: int, operation: str, /, *args: Any, **named: Any) -> Any:
@@ -73,7 +73,7 @@ class Borrowed:
             return replies.result_of(answer, self.shared, own=True)
 
 
-def named_object(_borrowed: Borrowed, _number: int, module: str, name: str) -> Any:
+def named_object(_remote: RemoteObjects, _number: int, module: str, name: str) -> Any:
     """Return an object of the standard library."""
     value = __import__(module, fromlist=["_"])
     for part in name.split("."):
@@ -81,11 +81,11 @@ def named_object(_borrowed: Borrowed, _number: int, module: str, name: str) -> A
     return value
 
 
-def function(borrowed: Borrowed, number: int, name: str, text: str | None, parameters: Any) -> Any:
+def function(remote: RemoteObjects, number: int, name: str, text: str | None, parameters: Any) -> Any:
     """Return a function with the name, documentation and parameters of a function of the tests."""
 
     def call(*args: Any, **named: Any) -> Any:
-        return borrowed.ask(number, "call", *args, **named)
+        return remote.ask(number, "call", *args, **named)
 
     result = same_parameters(call, *parameters) if parameters else call
     result.__name__ = result.__qualname__ = name
@@ -115,20 +115,20 @@ def same_parameters(call: Any, names: list[str], positional_only: int, positiona
     return eval(f"lambda {', '.join(shown)}: _forward({args}, {{{named}}})", {"_forward": forward, "_missing": MISSING})
 
 
-def iterator(borrowed: Borrowed, number: int, kind: str) -> Any:
+def iterator(remote: RemoteObjects, number: int, kind: str) -> Any:
     """Return a generator or iterator that requests each item from the tester."""
 
     def generator() -> Any:
         try:
             while True:
-                yield borrowed.ask(number, "next")
-        except stand_ins.EndedError as end:
+                yield remote.ask(number, "next")
+        except proxies.EndedError as end:
             return end.value
 
     def following(_self: Any) -> Any:
         try:
-            return borrowed.ask(number, "next")
-        except stand_ins.EndedError:
+            return remote.ask(number, "next")
+        except proxies.EndedError:
             raise StopIteration from None
 
     return generator() if kind == "generator" else type(kind, (), {"__iter__": itself, "__next__": following})()
@@ -146,17 +146,17 @@ def line_of(file: Any) -> Any:
     raise StopIteration
 
 
-def file(borrowed: Borrowed, number: int, kind: str, methods: list[str]) -> Any:
+def file(remote: RemoteObjects, number: int, kind: str, methods: list[str]) -> Any:
     """Return a file whose methods the tester executes."""
 
     def method(name: str) -> Any:
-        return lambda _self, *args: borrowed.ask(number, name, *args)  # pyright: ignore[reportUnknownLambdaType]
+        return lambda _self, *args: remote.ask(number, name, *args)  # pyright: ignore[reportUnknownLambdaType]
 
     special = {"__iter__": itself, "__enter__": itself, "__next__": line_of, "__exit__": lambda self, *_: self.close()}  # pyright: ignore[reportUnknownLambdaType]
     return type(kind, (), {**special, **{name: method(name) for name in methods}})()
 
 
-def getter(_borrowed: Borrowed, _number: int, name: str, args: list[Any]) -> Any:
+def getter(_remote: RemoteObjects, _number: int, name: str, args: list[Any]) -> Any:
     """Return an ``itemgetter`` or the like."""
     import operator
 

@@ -28,8 +28,8 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, interpreter, messages, queries, tester
-    from upsolve.verify.sandbox.folders import tidy
+    from upsolve.verify.sandbox.inside import child, interpreter, messages, queries, tester
+    from upsolve.verify.sandbox.inside.folders import tidy
 else:
     import child
     import interpreter
@@ -55,7 +55,7 @@ Without random: it would be seeded again in every fork.
 
 
 class Limits:
-    """Decoded limits of a request; kept for the next request, since most have the same limits."""
+    """Decoded limits of a request; cached, since most requests have the same limits."""
 
     def __init__(self, message: bytes) -> None:
         said = marshal.loads(message)

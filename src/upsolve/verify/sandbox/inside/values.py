@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["DEEPEST", "QUESTIONS", "Opaque", "can_change", "plain", "value_of"]
+__all__ = ["DEEPEST", "QUESTIONS", "SCALARS", "Opaque", "can_change", "decode_copied", "encode_copied", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
@@ -30,12 +30,14 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (bytearray, "bytearray", bytearray.hex),
 )
 """Type, tag, and encoding function; methods of the exact type, never of a subclass."""
+SCALARS = frozenset((int, str, float, bool, type(None), bytes, complex))
+"""Immutable types of values that contain nothing."""
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
 HELD = ("kept", "remote", "lent", "own", "made", "setup", "@", "sub")
-"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name, made from text, of the setup by name; and of a
-container that both sides hold and an instance of a subclass of a builtin type (``shared``)."""
+"""Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``lent``: an object of the tests; ``own``: a function of
+the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type."""
 CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
 FACTORIES: tuple[Any, ...] = (None, int, float, str, list, set, dict, tuple, bool)
@@ -304,3 +306,37 @@ def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
 
         named[name, fields] = collections.namedtuple(name, fields)  # pyright: ignore[reportUntypedNamedTuple]
     return named[name, fields]
+
+
+TEXT_TYPES: dict[str, tuple[str, ...]] = {
+    "pathlib": ("PosixPath", "PurePosixPath", "PureWindowsPath"),
+    "uuid": ("UUID",),
+    "ipaddress": tuple(f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")),
+}
+"""Types that a text makes, by module."""
+BUILTIN_TYPES: dict[str, Any] = {
+    kind.__name__: kind for kind in (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple)
+}
+"""Types that are themselves written, by their name."""
+
+
+def encode_copied(value: Any) -> str:
+    """Encode a value of an exact type of these; return an empty string for any other."""
+    kind = type(value)
+    if kind is type:
+        name = value.__name__
+        return json.dumps(["made", "type", name]) if BUILTIN_TYPES.get(name) is value else ""
+    module, name = str(kind.__module__).partition(".")[0], kind.__name__
+    return json.dumps(["made", f"{module}.{name}", str(value)]) if name in TEXT_TYPES.get(module, ()) else ""
+
+
+def decode_copied(name: str, text: str) -> Any:
+    """Decode a value; ValueError if there is no such type, or no such value of it."""
+    if name == "type" and text in BUILTIN_TYPES:
+        return BUILTIN_TYPES[text]
+    module, _, kind = name.partition(".")
+    if kind not in TEXT_TYPES.get(module, ()):
+        raise ValueError(f"no type {name}")
+    import importlib
+
+    return getattr(importlib.import_module(module), kind)(text)

@@ -12,8 +12,8 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import setups
-    from upsolve.verify.sandbox.shared import Shared
+    from upsolve.verify.sandbox.inside import setups
+    from upsolve.verify.sandbox.inside.shared import Shared
 else:
     import setups
 
@@ -112,7 +112,7 @@ SHOWN = (
     *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format", "int", "float", "complex", "index")),
     *(f"__{name}__" for name in ("round", "trunc", "floor", "ceil", "bytes", "fspath", "contains")),
 )
-"""Special methods that a stand-in has if its value has them."""
+"""Special methods that a proxy has if its value has them."""
 PAIRWISE = (
     "eq",
     "ne",
@@ -153,7 +153,7 @@ OPERATIONS: dict[str, Any] = {
     "await": wait_for,
     **{name: awaited(name) for name in ("__anext__", "__aenter__", "__aexit__")},
 }
-"""Operations on a value kept here, by name."""
+"""Operations on a value of this process, by name."""
 WRAPPED = ("generator", "coroutine", "map", "filter")
 """Types that the tester wraps in an object of the same type."""
 

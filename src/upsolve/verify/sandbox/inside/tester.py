@@ -18,29 +18,27 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from upsolve.verify.sandbox import (
+    from upsolve.verify.sandbox.inside import (
         child,
-        lent,
-        looks,
+        local,
         messages,
         operations,
+        proxies,
         replies,
         setups,
         shared,
-        stand_ins,
         values,
         world_host,
     )
 else:
     import child
-    import lent
-    import looks
+    import local
     import messages
     import operations
+    import proxies
     import replies
     import setups
     import shared
-    import stand_ins
     import values
     import world_host
 
@@ -56,7 +54,7 @@ MIRRORED = (
     "sys.set_int_max_str_digits",
 )
 """Functions that set what holds for a whole process. Called by the tests, they are called in the attempt's process, too."""
-APART = "the attempt's own {} was compared or combined with a value of the tests, which the judge never shows to an attempt"
+ISOLATED = "the attempt's own {} was compared or combined with a value of the tests, which the judge never shows to an attempt"
 """Why a test may have failed an object that is no plain data."""
 SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
@@ -90,16 +88,16 @@ class Channel:
 
     def __init__(self, space: dict[str, Any]) -> None:
         self.replies = open(REPLIES, "rb", closefd=False)
-        self.lent = lent.Lent(space)
+        self.local = local.LocalObjects(space)
         self.shared = shared.Shared(0, self.keep, self.held)
         self.stubs: dict[int, tuple[str, Any]] = {}
         self.lock = _thread.RLock()
-        """Held during a call: threads of the tests take turns, and functions that are lent may call the attempt."""
-        self.apart = ""
+        """Held during a call: threads of the tests take turns, and functions that are exposed may call the attempt."""
+        self.isolated = ""
         """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
-        self.decided, self.looks = False, looks.Looks()
+        self.decided, self.observed = False, proxies.Observations()
         """Whether code of the attempt has decided what data would decide in the current test; answers of its objects."""
-        self.stand_ins: dict[int, Any] = {}
+        self.proxies: dict[int, Any] = {}
         self.setup_methods: set[int] = set()
         """Numbers of methods of the attempt's objects that a class of the setup defines."""
 
@@ -118,7 +116,7 @@ class Channel:
         def stub(*args: Any, **named: Any) -> Any:
             return self.call(name, args, named)
 
-        stub.__module__ = "tests"  # functions of the tests that call it can be lent
+        stub.__module__ = "tests"  # functions of the tests that call it can be exposed
         self.stubs[id(stub)] = name, stub  # with the stub, so that its id stays in use
         return stub
 
@@ -140,11 +138,11 @@ class Channel:
         """Return whether the attempt's process says that it has other data in variables of the setup."""
         self.ask(marshal.dumps((None, variables, {})))
         theirs = self.reply()
-        return setups.variables(self.lent.space, variables) != theirs
+        return setups.variables(self.local.space, variables) != theirs
 
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
         """Encode a request: as bytes if all arguments are numbers, text or the like and no container is shared, else as text."""
-        if not self.shared.objects and all(type(given) in SCALARS for given in (*args, *named.values())):
+        if not self.shared.objects and all(type(given) in values.SCALARS for given in (*args, *named.values())):
             return marshal.dumps((target, args, named))
         try:
             return marshal.dumps((target, None, f"{{{self.shared.request(args, named)}}}"))
@@ -153,58 +151,54 @@ class Channel:
             raise
 
     def keep(self, value: Any) -> str:
-        """Encode a value that is not plain data: of the attempt, or lent to it.
+        """Encode a value that is not plain data: of the attempt, or exposed to it.
 
         Within a function of the tests that the attempt calls, any other value is an error of that call: the attempt must not be
         able to choose that its tests run in its own process.
         """
-        if isinstance(value, stand_ins.Remote):
-            return f'["kept",{stand_ins.number_of(value)}]'
+        if isinstance(value, proxies.Proxy):
+            return f'["kept",{proxies.number_of(value)}]'
         if isinstance(value, values.Opaque):
             raise TypeError("a function was given a value of the attempt's own that is not plain data")
         if id(value) in self.stubs:
             return f'["own",{json.dumps(self.stubs[id(value)][0])}]'
-        if encoded := self.lent.encode(value):
+        if encoded := self.local.encode(value):
             return encoded
-        if self.lent.depth:
+        if self.local.depth:
             raise TypeError(f"a {type(value).__name__} cannot be handed to the attempt's process")
         return unsupported(type(value).__name__)
 
     def call(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a function of the attempt, or operate on a value that it keeps, and apply its changes to the arguments.
 
-        Until it answers, the attempt may request operations on what it was lent.
+        Until it answers, the attempt may request operations on objects of the tests.
         """
-        if type(target) is str or target[0] in looks.CHANGING:
-            self.looks.changed()
+        if type(target) is str or target[0] in proxies.CHANGING:
+            self.observed.changed()
         with self.lock:
             self.ask(self.request(target, args, named))
             while "ask" in (reply := self.reply()):
-                self.ask(marshal.dumps(self.lent.answer(reply, self.shared)))
+                self.ask(marshal.dumps(self.local.answer(reply, self.shared)))
             try:
                 return replies.result_of(reply, self.shared)
             except BaseException as error:
-                if (own := self.lent.passed_on(error)) is error:
+                if (own := self.local.passed_on(error)) is error:
                     raise
                 raise own from None
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
-        """Return an object of the tests that the attempt was lent, one of the setup, or a stand-in for a value that its process keeps."""
+        """Return an object of the tests, one of the setup, or a proxy for a value of the attempt's process."""
         if tag == "lent":
-            return self.lent.objects[int(number)][0]
+            return self.local.objects[int(number)][0]
         if tag == "setup":
             value = setups.objects[number]
-            if self.lent.depth and isinstance(value, type):
+            if self.local.depth and isinstance(value, type):
                 raise TypeError("functions of the tests take no classes of the setup")
             return value
-        if number not in self.stand_ins:
+        if number not in self.proxies:
             methods = [str(method) for method in about[1]]
-            self.stand_ins[number] = stand_ins.stand_in(self, int(number), [str(about[0]), methods, str(about[2])])
-        return self.stand_ins[number]
-
-
-SCALARS = (str, int, float, bool, type(None), bytes, complex)
-"""Immutable types that ``marshal`` preserves."""
+            self.proxies[number] = proxies.proxy_of(self, int(number), [str(about[0]), methods, str(about[2])])
+        return self.proxies[number]
 
 
 def mirror(channel: Channel, sources: list[str]) -> None:
@@ -264,7 +258,7 @@ def run(job: dict[str, Any]) -> int:
 
 def one_test(index: int, kind: str, source: str, channel: Channel, variables: tuple[str, ...]) -> None:
     """Run one test and report its result; of one that failed, whether the attempt has other ``variables`` of the setup."""
-    space, channel.apart, channel.decided, channel.looks = channel.lent.space, "", False, looks.Looks()
+    space, channel.isolated, channel.decided, channel.observed = channel.local.space, "", False, proxies.Observations()
     try:
         if kind == "call":
             value = eval(source, space)
@@ -272,12 +266,12 @@ def one_test(index: int, kind: str, source: str, channel: Channel, variables: tu
         else:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             messages.report_error(test=index, ok=True)
-        if channel.decided or not channel.looks.agree:
+        if channel.decided or not channel.observed.consistent:
             messages.report_error(decided=index)
     except BaseException as error:
         name, message, _ = operations.describe(error)
-        if channel.apart and isinstance(error, AssertionError | TypeError):
-            message = f"{message} ({APART.format(channel.apart)})".lstrip()
+        if channel.isolated and isinstance(error, AssertionError | TypeError):
+            message = f"{message} ({ISOLATED.format(channel.isolated)})".lstrip()
         messages.report_error(test=index, error=[name, message, getattr(error, "attempt_line", None)])
         if variables and channel.changed(variables):
             messages.report_error(changed=index)

@@ -1,4 +1,4 @@
-"""Exceptions of the other process, rebuilt: name, message, arguments and every base class that is safe to raise.
+"""Answers to calls between the tester and the attempt, read on the side that asked: changes, value and exception.
 
 Standard library only.
 """
@@ -9,16 +9,64 @@ import sys
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from upsolve.verify.sandbox import setups
+    from upsolve.verify.sandbox.inside import proxies, setups, values
+    from upsolve.verify.sandbox.inside.shared import Shared
 else:
+    import proxies
     import setups
+    import values
 
-__all__ = ["exception"]
+__all__ = ["ERROR_NUMBER", "MALFORMED", "result_of"]
+
+MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
+"""Exceptions of decoding an answer; the value is then opaque."""
+ERROR_NUMBER = "_tests_error"
+"""Attribute of an exception of the attempt that a function of the tests raised: its number in the tester."""
 
 
-def exception(
+def result_of(reply: dict[str, Any], shared: Shared, *, own: bool = False) -> Any:
+    """Apply the changes that an answer reports; return its value or raise its exception.
+
+    Args:
+        reply: the answer.
+        shared: decodes values.
+        own: whether the answer is of the trusted tester: a StopIteration stays one, and an exception keeps its number.
+    """
+    value, error = None, None
+    try:
+        shared.accept(reply)
+        if "value" in reply:
+            value = shared.value(reply["value"])
+        else:
+            error = proxies.EndedError(shared.value(reply["end"])) if "end" in reply else exception_in(reply, shared.value, own)
+        shared.settle(reply.get("used", ()))
+    except MALFORMED:
+        shared.settle(())
+        return values.Opaque()
+    if error:
+        raise error
+    return value
+
+
+def exception_in(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> BaseException:
+    """Return the exception that an answer describes."""
+    name, message, line = str(reply["error"][0]), str(reply["error"][1]), reply["error"][2]
+    args, attributes = value(reply.get("with", ["tuple", ["list", message], ["dict"]]))
+    own_attributes = (
+        {key: value for key, value in attributes.items() if isinstance(key, str)} if isinstance(attributes, dict) else {}
+    )
+    error = rebuilt(name, message, reply.get("classes", ()), args=tuple(args), attributes=own_attributes, stops=own)
+    error.__dict__.update(own_attributes)
+    if own and "number" in reply:
+        setattr(error, ERROR_NUMBER, reply["number"])
+    error.attempt_line = line  # type: ignore[attr-defined]
+    return error
+
+
+def rebuilt(
     name: str, message: str, classes: Any, *, args: tuple[Any, ...], attributes: dict[str, Any], stops: bool = False
 ) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.

@@ -1,4 +1,4 @@
-"""Stand-ins for values of the attempt that are not plain data; they equal no value of a test."""
+"""Proxies for values of the attempt that are not plain data; they equal no value of a test."""
 
 import math
 
@@ -8,7 +8,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.compare import answers
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.sandbox import values
+from upsolve.verify.sandbox.inside import values
 
 FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 ANY = """

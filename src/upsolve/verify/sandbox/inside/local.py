@@ -1,8 +1,8 @@
-"""Functions, iterators and files of the tests that are lent to the attempt: they stay in the tester, which uses them on request.
+"""Local functions, iterators and files of the tests that the attempt may use: they stay in the tester, which uses them on request.
 
-Standard library only. A request of the attempt names the number of a lent object, one of the few operations that its kind allows, and
-arguments that are decoded as data. The attempt never gets an attribute of a lent object. Objects of the standard library that have a name, such as
-``len`` or ``str.upper``, are not lent: the attempt's process looks them up by that name.
+Standard library only. A request of the attempt names the number of an object, one of the few operations that its kind allows, and
+arguments that are decoded as data. The attempt never gets an attribute of such an object. The attempt's process looks up objects of the standard library
+that have a name, such as ``len`` or ``str.upper``, by that name.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import operations, replies
-    from upsolve.verify.sandbox.shared import Shared
+    from upsolve.verify.sandbox.inside import operations, replies
+    from upsolve.verify.sandbox.inside.shared import Shared
 else:
     import operations
     import replies
 
-__all__ = ["Lent"]
+__all__ = ["LocalObjects"]
 
 MOST_OBJECTS, MOST_ERRORS = 10_000, 100
-"""Maximum numbers of lent objects and of remembered exceptions, of which the last are kept."""
+"""Maximum numbers of exposed objects and of remembered exceptions; the oldest exceptions are forgotten first."""
 MOST_NESTED = 80
 """Maximum depth of functions of the tests that call the attempt, which calls functions of the tests."""
 NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 CONTAINERS = ("list", "dict", "set", "frozenset", "tuple", "str", "bytes", "deque", "Counter", "OrderedDict", "defaultdict")
-"""Types of the standard library whose methods can be lent."""
+"""Types of the standard library whose methods can be exposed."""
 ITERATORS = ("builtins", "itertools")
-"""Modules whose iterators are lent; one of a class of the tests may have more methods than an iterator."""
+"""Modules whose iterators are exposed; one of a class of the tests may have more methods than an iterator."""
 GETTERS = ("itemgetter", "attrgetter", "methodcaller")
 """Types of module operator that the attempt's process makes for itself, from the same arguments."""
 FILES = ("StringIO", "BytesIO", "TextIOWrapper")
@@ -43,22 +43,22 @@ PLAIN = frozenset(
     "hash hex id int isinstance issubclass iter len list map max min next object oct ord pow print property range repr reversed "
     "round set slice sorted staticmethod str sum super tuple type zip exit __name__ __build_class__".split()
 )
-"""Builtins that a lent function may use, besides exceptions: none of them turns an argument of the attempt's choice into access to the tests or
+"""Builtins that an exposed function may use, besides exceptions: none of them turns an argument of the attempt's choice into access to the tests or
 the results, as ``eval``, ``getattr``, ``open`` or ``globals`` do."""
 MODULES = frozenset(
     "array bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools json keyword "  # noqa: SIM905
     "math numbers operator random re statistics string textwrap time typing unicodedata abc builtins tests".split()
 )
-"""Modules whose names a lent function may use."""
+"""Modules whose names an exposed function may use."""
 REFLECTIVE = frozenset(
     "attrgetter methodcaller format format_map Formatter __globals__ __subclasses__ __dict__ __builtins__ __getattribute__ "  # noqa: SIM905
     "__code__ __closure__ __class__ __bases__ __mro__ __self__ __func__ __reduce__ patch sys".split()
 )
-"""Names that a lent function may not use, even as attributes."""
+"""Names that an exposed function may not use, even as attributes."""
 
 
-class Lent:
-    """Objects that the tests have lent to the attempt, and exceptions that their functions raised."""
+class LocalObjects:
+    """Objects of the tests that are exposed to the attempt, and exceptions that their functions raised."""
 
     def __init__(self, space: dict[str, Any]) -> None:
         self.space, self.depth = space, 0
@@ -68,7 +68,7 @@ class Lent:
         self.raised = 0
 
     def encode(self, value: Any) -> str:
-        """Encode an object by its number and description; return an empty string if it cannot be lent."""
+        """Encode an object by its number and description; return an empty string if it cannot be exposed."""
         if (found := self.described(value)) is None or len(self.objects) >= MOST_OBJECTS:
             return ""
         about, allowed = found
@@ -78,7 +78,7 @@ class Lent:
         return f'["lent",{number},{json.dumps(about)}]'
 
     def described(self, value: Any) -> tuple[list[Any], tuple[str, ...]] | None:
-        """Return the description of an object, and the operations on it that the attempt may request; None if it cannot be lent."""
+        """Return the description of an object, and the operations on it that the attempt may request; None if it cannot be exposed."""
         if name := name_of(value):
             return ["name", *name], ()
         if self.callable_by_attempt(value):
@@ -109,7 +109,7 @@ class Lent:
     def reflective(self, function: Any, seen: set[int]) -> bool:
         """Return whether a function of the tests, or one that it uses, may turn an argument into access to the tests or the results.
 
-        Names that are not of the tests are builtins, imported modules or attributes; where that is unclear, the function is not lent.
+        Names that are not of the tests are builtins, imported modules or attributes; where that is unclear, the function is not exposed.
         """
         if id(function) in seen:
             return False
@@ -183,7 +183,7 @@ def getter_parts(value: Any) -> list[Any]:
 
 
 def is_power(name: str) -> bool:
-    """Return whether a name that the tests do not define stands for more than a lent function may use."""
+    """Return whether a name that the tests do not define stands for more than an exposed function may use."""
     builtin = getattr(builtins, name, None)
     if isinstance(builtin, type) and issubclass(builtin, BaseException):
         return False

@@ -14,24 +14,22 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import messages, setups
-    from upsolve.verify.sandbox.borrowed import Borrowed
-    from upsolve.verify.sandbox.interpreter import feed, finish, new_module, open_stdin, stack_limits
-    from upsolve.verify.sandbox.messages import STEADY, next_request, report, report_error
-    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
-    from upsolve.verify.sandbox.queries import run as query
-    from upsolve.verify.sandbox.relay import through_pipes
-    from upsolve.verify.sandbox.shared import Shared
-    from upsolve.verify.sandbox.values import plain
+    from upsolve.verify.sandbox.inside import messages, setups
+    from upsolve.verify.sandbox.inside.interpreter import feed, finish, new_module, open_stdin, stack_limits, through_pipes
+    from upsolve.verify.sandbox.inside.messages import STEADY, next_request, report, report_error
+    from upsolve.verify.sandbox.inside.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
+    from upsolve.verify.sandbox.inside.queries import run as query
+    from upsolve.verify.sandbox.inside.remote import RemoteObjects
+    from upsolve.verify.sandbox.inside.shared import Shared
+    from upsolve.verify.sandbox.inside.values import plain
 else:
     import messages
     import setups
-    from borrowed import Borrowed
-    from interpreter import feed, finish, new_module, open_stdin, stack_limits
+    from interpreter import feed, finish, new_module, open_stdin, stack_limits, through_pipes
     from messages import STEADY, next_request, report, report_error
     from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from queries import run as query
-    from relay import through_pipes
+    from remote import RemoteObjects
     from shared import Shared
     from values import plain
 
@@ -272,14 +270,14 @@ def content_of(name: str, room: int) -> bytes | None:
         return None
 
 
-class Kept:
+class LocalValues:
     """Values that are not plain data and stay in this process; the tester gets their numbers."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.numbers: dict[int, int] = {}
 
-    def written(self, value: Any) -> str:
+    def encode(self, value: Any) -> str:
         """Encode a value by its number, which it keeps, and its description."""
         number = self.numbers.setdefault(id(value), len(self.values))
         if number == len(self.values):
@@ -290,22 +288,22 @@ class Kept:
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
-    A request is (target, args, kwargs): the target is a function's name, or an operation on a value kept here. Arguments that
+    A request is (target, args, kwargs): the target is a function's name, or an operation on a value of this process. Arguments that
     are not numbers, text or the like are sent as (target, None, JSON text). The answer has the value or the exception, and the containers
-    that the call has changed. Values that are not plain data are kept here; the tester gets their number.
+    that the call has changed. Values that are not plain data stay here; the tester gets their number.
     """
     space = load(job, "attempt")
     if space is None:
         return
-    kept = Kept()
+    local = LocalValues()
 
     def keep(value: Any) -> str:
-        return borrowed.encode(value) or kept.written(value)
+        return remote.encode(value) or local.encode(value)
 
     def held(tag: str, name: Any, about: Any = None) -> Any:
         if tag == "setup":
             return setups.objects[name]
-        return kept.values[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
+        return local.values[name] if tag == "kept" else eval(name, space) if tag == "own" else remote.object(name, about)
 
     def serve(request: tuple[Any, Any, Any]) -> None:
         target, args, named = request
@@ -321,17 +319,17 @@ def serve_calls(job: dict[str, Any]) -> None:
             except NameError as error:  # the tests pass a function that the program does not define
                 report(failure(error, shared))
                 return
-        borrowed.serving += 1
+        remote.serving += 1
         kind, outcome = outcome_of(lambda: function_of(target)(*args, **named))
-        with borrowed.lock:  # another thread may be in an exchange with the tester
-            borrowed.serving -= 1
-            report(answer(kind, outcome, shared, args, named, scope=scope, limited=not borrowed.serving))
+        with remote.lock:  # another thread may be in an exchange with the tester
+            remote.serving -= 1
+            report(answer(kind, outcome, shared, args, named, scope=scope, limited=not remote.serving))
 
     def function_of(target: Any) -> Any:
-        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], kept.values[target[1]])
+        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], local.values[target[1]])
 
     shared = Shared(1, keep, held)
-    borrowed = Borrowed(serve, shared)
+    remote = RemoteObjects(serve, shared)
     report('{"ready":true}')
     while (request := next_request()) is not None:
         serve(request)

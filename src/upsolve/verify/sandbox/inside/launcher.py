@@ -24,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.folders import OWN, PACKAGES, READABLE
-    from upsolve.verify.sandbox.syscalls import seccomp_filter
+    from upsolve.verify.sandbox.inside.folders import OWN, PACKAGES, READABLE
+    from upsolve.verify.sandbox.inside.syscalls import seccomp_filter
 else:
     from folders import OWN, PACKAGES, READABLE
     from syscalls import seccomp_filter

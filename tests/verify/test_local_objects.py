@@ -90,7 +90,7 @@ def test_an_object_that_agrees_with_everything_agrees_with_no_function_of_the_te
         "class User:\n    def __init__(self): pass\nassert f(lambda text: text.format(User()))",
     ],
 )
-def test_functions_that_could_reach_the_tests_are_not_lent(test):
+def test_functions_that_could_reach_the_tests_are_not_exposed(test):
     verdict = judged(test, "def f(g):\n    return True\n")
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process"), verdict
 
@@ -113,7 +113,7 @@ def test_functions_that_could_reach_the_tests_are_not_lent(test):
         "class H:\n    def run(self, s): return eval(s)\nh = H\ndef g(s): return h().run(s)",
     ],
 )
-def test_functions_of_the_setup_that_turn_data_into_power_are_not_lent(setup):
+def test_functions_of_the_setup_that_turn_data_into_power_are_not_exposed(setup):
     task = Task("t", "", (TestCase(TestKind.CODE, "assert f(g) == 3"),), "f", setup=setup)
     verdict = judge(task, Attempt("t", "def f(g):\n    return 3\n"), FAST)
     assert "across" not in verdict.isolation.split(","), verdict
@@ -129,7 +129,7 @@ def test_functions_of_the_setup_that_turn_data_into_power_are_not_lent(setup):
         "class E(ValueError): pass\ndef g(s):\n    if not s: raise E('empty')\n    return isinstance(s, Exception)",
     ],
 )
-def test_common_functions_of_the_setup_are_lent(setup):
+def test_common_functions_of_the_setup_are_exposed(setup):
     task = Task("t", "", (TestCase(TestKind.CODE, "assert f(g) == 3"),), "f", setup=setup)
     verdict = judge(task, Attempt("t", "def f(g):\n    return 3\n"), FAST)
     assert verdict.status is Status.PASSED and "across" in verdict.isolation.split(","), verdict
@@ -182,7 +182,7 @@ def test_work_on_lent_objects_is_bounded(test, code, statuses):
     assert verdict.status.value in statuses and "across" in verdict.isolation.split(","), verdict
 
 
-def test_threads_and_processes_that_stay_cannot_use_what_was_lent():
+def test_threads_and_processes_that_stay_cannot_use_remote_objects():
     code = """
 import os, threading, time
 said = []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from upsolve.verify.sandbox import values
+    from upsolve.verify.sandbox.inside import values
 else:
     import values
 

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, messages, operations
+    from upsolve.verify.sandbox.inside import child, messages, operations
 else:
     import child
     import messages
@@ -47,7 +47,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
             world = Watched(space, initial, job["actions"], STEPS_BYTES // len(job["worlds"]))
             try:
                 clock(job["test_seconds"])
-                goes_on = one_world(index, world, channel)
+                continues = one_world(index, world, channel)
                 clock(0)
             except child.TestTimeout:  # the attempt's process is still busy and cannot answer
                 messages.report_error(test=index, timeout="exceeded the time limit of a world")
@@ -55,7 +55,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
             except ActionLimitError:
                 messages.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
                 return
-            if not goes_on:
+            if not continues:
                 return
     except Exception as error:
         messages.report_error(world=operations.describe(error))
