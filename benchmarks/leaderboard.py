@@ -42,9 +42,8 @@ from tempfile import TemporaryDirectory
 
 from machine import machine
 
-from upsolve.archive.copying import copy_archive
 from upsolve.archive.split import split_archive
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, copy_archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate_model, held_out, sweep_model
 from upsolve.evaluate.capability import capability

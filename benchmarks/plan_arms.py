@@ -18,8 +18,7 @@ from leaderboard import METHODS, ROOT, Work, settings_of
 from leaderboard_page import cells_of, contrast
 from machine import machine
 
-from upsolve.archive.copying import copy_archive
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, copy_archive, open_archive
 from upsolve.plan.advice import RULES, worth_it
 from upsolve.plan.planning import plan_archive
 

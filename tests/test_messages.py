@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.shipped import EMBEDDED
+from upsolve.archive.places import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config.recipe import dump_recipe, load_recipe

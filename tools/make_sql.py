@@ -17,7 +17,7 @@ from sqlworld.building import SchemaTasks, build
 from sqlworld.schema import SPLITS, read_schemas
 
 from upsolve.archive.info import archive_info
-from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.places import SHIPPED
 from upsolve.archive.store import Archive
 from upsolve.types import Task, content_id
 

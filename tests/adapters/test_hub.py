@@ -9,7 +9,7 @@ import yaml
 
 import upsolve
 from upsolve.adapters.hub import plan_upload, upload
-from upsolve.archive.copying import copy_archive
+from upsolve.archive.store import copy_archive
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_sweep

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upsolve.archive.agreement import Agreement, agreements
+from upsolve.archive.info import Agreement, agreements
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, Verdict
 

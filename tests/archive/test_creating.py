@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from upsolve.archive.creating import archive_for_import
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, archive_for_import
 from upsolve.cli.main import app
 from upsolve.types import Task
 

@@ -14,15 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsolve.archive import groups as module
-from upsolve.archive import sorting
-from upsolve.archive.agreement import agreements
 from upsolve.archive.database import connect
 from upsolve.archive.groups import Groups, Lazy, pick, task_ids
-from upsolve.archive.info import archive_info
-from upsolve.archive.longest import longest_attempts, longest_prompts
+from upsolve.archive.info import agreements, archive_info
+from upsolve.archive.outline import longest_attempts, longest_prompts
+from upsolve.archive.places import SHIPPED
 from upsolve.archive.preference import OUTCOMES, is_judge, preferred
 from upsolve.archive.schema import TABLES
-from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.archive.unjudged import unjudged
@@ -89,8 +87,7 @@ def test_groups_are_those_of_the_records_in_memory_and_from_a_file(tmp_path, mon
     assert archive.groups(judge=judge) == expected
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "SMALL_BYTES", -1)
-    for each in (module, sorting):
-        monkeypatch.setattr(each, "BLOCK_ROWS", 8)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 8)
     found = archive.groups(judge=judge)
     assert isinstance(found, Groups) and len(found) == len(expected) == 7
     assert [*found] == expected and found[-1] == expected[-1] and [*found[2:4]] == expected[2:4]
@@ -335,7 +332,7 @@ def test_an_archive_larger_than_the_memory_of_queries_is_sorted(tmp_path, monkey
     for judge in ("recorded:a", "recorded:b"):
         archive.write([], [], [Verdict(a.attempt_id, Status.PASSED, judge=judge, stdout_head=a.code * 20) for a in attempts])
     monkeypatch.setattr("upsolve.archive.database.MEMORY_LIMIT", "200MB")
-    monkeypatch.setattr(sorting, "SOME_ROWS", rows // 3)
+    monkeypatch.setattr(module, "SOME_ROWS", rows // 3)
     groups = archive.groups()
     assert [len(group.attempts) for group in groups] == [rows // 6] * 6
     assert groups[3].attempts[7] == attempts[rows // 2 + 7] and groups[3].verdicts[7].judge == "recorded:b"

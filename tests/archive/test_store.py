@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from upsolve.archive.copying import copy_archive
 from upsolve.archive.info import archive_info
 from upsolve.archive.schema import FINDING, SCHEMA, TABLES
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, copy_archive, open_archive
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsolve.archive.records import stored_records
+from upsolve.archive.database import stored_records
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive, open_archive
 from upsolve.errors import ArchiveError

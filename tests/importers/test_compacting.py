@@ -10,9 +10,8 @@ from killing import stored
 
 from upsolve.archive import compacting
 from upsolve.archive.compacting import compact
-from upsolve.archive.copying import copy_archive
 from upsolve.archive.schema import TABLES
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, copy_archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.importers import importing
 from upsolve.importers.ingest import ingest

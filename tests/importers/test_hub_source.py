@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from upsolve.archive.hub import is_data_set
-from upsolve.archive.places import download
+from upsolve.archive.places import download, is_data_set
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.errors import SourceError

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from upsolve.archive import places
 from upsolve.archive.compacting import compact
-from upsolve.archive.copying import copy_archive
 from upsolve.archive.info import archive_info
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, copy_archive, open_archive
 from upsolve.archive.unjudged import unjudged
 from upsolve.cli.main import app
 from upsolve.errors import ArchiveError, SourceError

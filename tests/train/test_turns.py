@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
+from upsolve.archive.groups import earlier_turns
 from upsolve.archive.store import Archive
-from upsolve.archive.turns import earlier_turns
 from upsolve.cli.main import main
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig, check_recipe, load_recipe
 from upsolve.errors import ConfigError, ModelError

@@ -10,7 +10,7 @@ import yaml
 
 from upsolve import __version__
 from upsolve.archive.info import archive_info
-from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.places import SHIPPED
 from upsolve.archive.store import open_archive
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.evaluate.capability import capability

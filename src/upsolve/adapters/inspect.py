@@ -15,7 +15,7 @@ from inspect_ai.util import ExecResult, OutputLimitExceededError, SandboxEnviron
 
 from upsolve.adapters.scoring import Scorer
 from upsolve.adapters.tasks import task_of
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import messages
 from upsolve.records import to_row
 from upsolve.verify.limits import JudgeSettings

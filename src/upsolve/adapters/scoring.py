@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from upsolve.adapters.scored import Scored, attempt_of, rewards_of
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.config import Recipe, RewardConfig, load_recipe
 from upsolve.importers.known import KnownTasks, known_tasks
 from upsolve.reward.formula import analyses_needed

@@ -14,7 +14,7 @@ from verifiers.v1.utils.trace_store import write_episode
 
 from upsolve.adapters.scoring import Scorer
 from upsolve.adapters.tasks import task_of
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import fenced_answer, messages
 from upsolve.records import to_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict

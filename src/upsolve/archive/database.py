@@ -1,6 +1,6 @@
 """The parts of an archive as views of DuckDB, which reads the files block by block: memory does not grow with the archive."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -9,12 +9,14 @@ from typing import Any
 
 import duckdb
 
-from upsolve.archive.parts import check_part
+from upsolve.archive.parts import ROWS, check_part, rows_of
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError, one_line
 from upsolve.files import is_remote
+from upsolve.records import from_row
+from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["MEMORY_LIMIT", "connect", "name_damaged", "read_from", "register_parts"]
+__all__ = ["MEMORY_LIMIT", "connect", "name_damaged", "read_from", "register_parts", "stored_records"]
 
 MEMORY_LIMIT = "600MB"
 """Memory of the queries of a connection; DuckDB writes what exceeds it to temporary files."""
@@ -75,3 +77,32 @@ def read_from(connection: "duckdb.DuckDBPyConnection", parts: Iterable[Path]) ->
         if is_remote(part) and not connection.filesystem_is_registered(remote.protocol):
             connection.register_filesystem(remote.fs)
         yield part
+
+
+COLUMNS = {name: ", ".join(f'"{column}"' for column in schema.names if column != "count") for name, schema in TABLES.items()}
+TASKS = f"""
+select {COLUMNS["tasks"]} from tasks
+join (select min(place) as first, max(place) as place from tasks group by task_id) using (place) order by first
+"""  # noqa: S608  names of ours
+ATTEMPTS = f"""
+select {COLUMNS["attempts"]}, total as "count" from attempts join (
+    select min(place) as place, sum("count")::bigint as total from attempts group by attempt_id, hash({COLUMNS["attempts"]})
+) using (place) order by place
+"""  # noqa: S608
+"""Only numbers are aggregated, since DuckDB keeps what it aggregates in memory; what it sorts it can write to disk."""
+
+
+def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attempt | Verdict]:
+    """Yield what ``Archive.tasks`` and ``attempts`` return, then all verdicts as written: earlier ones show what labels contradict each other.
+
+    Args:
+        parts: name of a table -> its files, oldest first.
+
+    Raises:
+        ArchiveError: a part is damaged.
+    """
+    with connect(parts, places=True) as connection:
+        for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS)):
+            for batch in connection.sql(sql).to_arrow_reader(ROWS):
+                yield from (from_row(kind, row) for row in batch.to_pylist())
+    yield from (from_row(Verdict, row) for row in rows_of(parts["verdicts"]))

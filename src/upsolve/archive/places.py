@@ -7,18 +7,33 @@ readers need neither. Of several writers to the same archive at once, the last o
 import fcntl
 import re
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.hub import copy_data_set, is_data_set, name_of, version_of
-from upsolve.errors import ArchiveError, MissingExtraError, SourceError
+from upsolve.errors import ArchiveError, MissingExtraError, SourceError, UpsolveError
 from upsolve.extras import needs_extras
-from upsolve.files import cache_folder, is_remote
+from upsolve.files import cache_folder, commit_file, is_remote
 from upsolve.types import content_id
 
-__all__ = ["download", "fresh", "is_url", "listing", "local_place", "locked", "place_of", "remove_folder"]
+__all__ = [
+    "EMBEDDED",
+    "SHIPPED",
+    "copy_data_set",
+    "download",
+    "fresh",
+    "is_data_set",
+    "is_url",
+    "listing",
+    "local_place",
+    "locked",
+    "name_of",
+    "place_of",
+    "refuse_shipped",
+    "remove_folder",
+    "version_of",
+]
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -137,3 +152,87 @@ def download(url: str) -> Path:
         except Exception as error:  # every store has its own exceptions
             raise SourceError(f"{url}: cannot be read: {type(error).__name__}: {error}") from error
     return copy
+
+
+NAME = re.compile(
+    r"hf://(?!(?:buckets|datasets|kernels|models|spaces)/)"
+    r"(?P<path>[^/:@]+/[^/:@]+)(?:@(?P<revision>[^/:]+))?(?:/(?P<name>[^/:]+))?(?::(?P<split>.+))?"
+)
+
+
+def is_data_set(url: str) -> bool:
+    """Return whether a URL names a data set of the Hub."""
+    return bool(NAME.fullmatch(url))
+
+
+def name_of(url: str) -> str:
+    """Return the name of a data set without its organisation."""
+    return str(parts_of(url)["path"]).partition("/")[2]
+
+
+def version_of(url: str) -> str:
+    """Return the commit of a data set or, of a folder in the Hub's layout, a hash of its files.
+
+    Raises:
+        SourceError: it cannot be reached, or has no such configuration.
+        MissingExtraError: the extra ``hub`` is not installed.
+    """
+    asked = parts_of(url)
+    del asked["split"]
+    with reading(url) as datasets:
+        return str(datasets.load_dataset_builder(**asked).hash)
+
+
+def copy_data_set(url: str, folder: Path) -> None:
+    """Write a split, or all, of a data set into a folder, as ``SPLIT.parquet``, holding some rows in memory at a time.
+
+    Raises:
+        SourceError: it cannot be read, or has no such split.
+        MissingExtraError: the extra ``hub`` is not installed.
+    """
+    asked = parts_of(url)
+    folder.mkdir(parents=True, exist_ok=True)
+    with reading(url) as datasets:
+        found = datasets.load_dataset(**asked, streaming=True)
+        for split, rows in ({asked["split"]: found} if asked["split"] else found).items():
+            file = folder / f"{split}.parquet"
+            if not file.exists():
+                temporary = folder / f"{split}.tmp"
+                rows.to_parquet(str(temporary))
+                commit_file(temporary, file)
+
+
+def parts_of(url: str) -> dict[str, str | None]:
+    """Return what a URL says, by the names of the arguments of ``load_dataset``."""
+    match = NAME.fullmatch(url)
+    assert match, "a data set of the Hub"
+    return match.groupdict()
+
+
+@contextmanager
+def reading(url: str) -> Generator[Any]:
+    """Yield the library; its errors name the data set in one line."""
+    with needs_extras():
+        import datasets
+        from huggingface_hub.constants import HF_HUB_OFFLINE
+    try:
+        yield datasets
+    except UpsolveError:
+        raise
+    except Exception as error:  # of the library, of the connection, of the files
+        offline = "; HF_HUB_OFFLINE is set: unset it, or name a folder" if HF_HUB_OFFLINE else ""
+        raise SourceError(f"{url}: cannot be read: {str(error).splitlines()[0].rstrip('.')}{offline}") from error
+
+
+EMBEDDED = Path(__file__).parent / "embedded"
+"""The archive of Python tasks that comes with the package."""
+SHIPPED: Mapping[str, Path] = {"embedded": EMBEDDED, "embedded-sql": EMBEDDED.with_name("embedded_sql")}
+"""Archives that come with the package: name -> folder. All are read-only."""
+
+
+def refuse_shipped(name: str | Path) -> None:
+    """Raise ArchiveError if this is the name of an archive of the package, which is read-only."""
+    if str(name) in SHIPPED:
+        raise ArchiveError(
+            f"{name} is part of the package and read-only: copy it (`upsolve archive copy {name} DIR`) and use the copy"
+        )

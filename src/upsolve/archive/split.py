@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from upsolve.archive.groups import open_groups, pick, task_ids
 from upsolve.archive.leaks import report_leaks
+from upsolve.archive.places import EMBEDDED
 from upsolve.archive.schema import TABLES
-from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError

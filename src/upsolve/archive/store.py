@@ -9,9 +9,11 @@ stored k times is one attempt with count k; of several verdicts by one judge on 
 
 import json
 import re
+import shutil
+import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +21,29 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from upsolve.archive.contradictions import register_contradictions
 from upsolve.archive.database import connect, name_damaged
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
 from upsolve.archive.parts import is_merged, read_part, rows_of, write_records
-from upsolve.archive.places import fresh, locked, place_of
+from upsolve.archive.places import SHIPPED, fresh, is_url, locked, place_of, refuse_shipped, remove_folder
+from upsolve.archive.preference import register_contradictions
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
-from upsolve.archive.shipped import SHIPPED, refuse_shipped
-from upsolve.errors import ArchiveError, SchemaError, one_line
+from upsolve.errors import ArchiveError, SchemaError, SourceError, one_line
 from upsolve.files import is_remote, write_text
+from upsolve.plugins import find
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = ["Appended", "Archive", "create_archive", "open_archive", "open_filled"]
+__all__ = [
+    "Appended",
+    "Archive",
+    "archive_for_import",
+    "copy_archive",
+    "create_archive",
+    "open_archive",
+    "open_filled",
+    "read_tasks",
+]
 
 META = "archive.json"
 KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
@@ -306,3 +317,94 @@ def open_filled(name: str | Path) -> Archive:
     if not archive.parts("tasks"):
         raise ArchiveError(f"{name}: the archive holds no tasks; import some with `upsolve ingest`")
     return archive
+
+
+def copy_archive(archive: Archive, folder: str | Path) -> Archive:
+    """Copy an archive into a new folder or to a URL, from either; ArchiveError if it is not empty or cannot be written."""
+    target = place_of(folder)
+    if target.exists() and any(target.iterdir()):
+        raise ArchiveError(f"{target}: the folder is not empty; copy the archive into a new folder")
+    try:
+        files = [
+            file
+            for file in archive.path.rglob("*")
+            if file.is_file() and file.suffix not in (".tmp", ".lock") and file.name != "lock"
+        ]
+        for file in sorted(files, key=lambda file: file.name == META):  # what an interrupt leaves is no archive
+            copy_file(file, target.joinpath(*file.relative_to(archive.path).parts))
+    except OSError as error:
+        raise ArchiveError(f"{target}: cannot be written: {error}") from error
+    return Archive.create(target)
+
+
+def copy_file(file: Path, copy: Path) -> None:
+    """Copy a file block by block."""
+    if not is_remote(copy):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("rb") as read, copy.open("wb") as written:
+        shutil.copyfileobj(read, written, 1 << 20)
+
+
+@contextmanager
+def archive_for_import(path: str | Path) -> Generator[Archive]:
+    """Open the archive in a folder, or create one, for the time of an import.
+
+    If the import raises and has stored nothing, an archive that was created here is removed, and so is its folder, unless there are other
+    files in it or it was there before.
+    """
+    folder = place_of(path)
+    made = [] if is_remote(folder) else [place for place in (folder, *folder.parents) if not place.exists()]
+    is_new = not (folder / META).exists()
+    archive = create_archive(path)
+    try:
+        yield archive
+    except BaseException:
+        if is_new and not any(archive.parts(name) for name in TABLES):
+            remove_empty(archive)
+            remove_empty_folders(made)
+        raise
+
+
+def remove_empty(archive: Archive) -> None:
+    """Remove the files of an archive without parts, unless another import has begun in it."""
+    with archive.lock():
+        if len(list(fresh(archive.path / "imports").glob("*/plan.json"))) > 1:
+            return
+        remove_folder(archive.path / "imports")
+        for name in (META, "lock"):
+            (archive.path / name).unlink(missing_ok=True)
+    remove_empty_folders([] if is_remote(archive.path) else [archive.path / name for name in TABLES])
+
+
+def remove_empty_folders(folders: Iterable[Path]) -> None:
+    """Remove folders in turn, up to the first that has files."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+def read_tasks(place: str, label: str) -> list[Task]:
+    """Return the tasks of an archive or of ``source:path``; warns of the number of rows that the source could not use.
+
+    Args:
+        place: folder or name of an archive, or the name of a source and its file or folder: ``humaneval:HumanEval.jsonl.gz``.
+        label: what named the place, for messages.
+
+    Raises:
+        SourceError: the place is neither, or a file cannot be read; says what is expected.
+    """
+    if place in SHIPPED or is_url(place) or (Path(place) / "archive.json").is_file():
+        return open_archive(place).tasks()
+    name, colon, path = place.rpartition(":")
+    if not colon:
+        raise SourceError(f"{label}: is not an archive; name a file of tasks with its source: humaneval:{place}")
+    try:
+        source = find("source", name)
+    except ValueError as error:
+        raise SourceError(f"{label}: {error}") from error
+    tasks, unusable = source.tasks(Path(path))
+    if unusable:
+        warnings.warn(f"{label}: {len(unusable)} rows are left out, such as {unusable[0]}", stacklevel=2)
+    if not tasks:
+        raise SourceError(f"{label}: {path} contains no task of the source {name}")
+    return tasks

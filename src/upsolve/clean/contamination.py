@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.leaks import features_of, find_leaks, shingles
-from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.places import SHIPPED
+from upsolve.archive.store import read_tasks
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import token_runs
 from upsolve.clean.contents import Contents

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from upsolve.archive.copying import copy_archive
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, copy_archive
 from upsolve.types import Task, TestKind
 from upsolve.verify.judge.references import expected_answers
 

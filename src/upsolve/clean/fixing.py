@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from upsolve.archive.parts import FORMAT, batches_of, read_part
-from upsolve.archive.places import local_place
+from upsolve.archive.places import local_place, refuse_shipped
 from upsolve.archive.schema import SCHEMA, TABLES
-from upsolve.archive.shipped import refuse_shipped
 from upsolve.archive.store import META, Archive
 from upsolve.clean.check import Action, Fault, mask
 from upsolve.clean.doctor import Examination

@@ -6,8 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from upsolve.archive.contradictions import select_contradictions
-from upsolve.archive.preference import OWN
+from upsolve.archive.preference import OWN, select_contradictions
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import normalise
 from upsolve.clean.contents import Contents

@@ -12,7 +12,7 @@ from upsolve.cli.app import ArchivePath, AsJson, app, print_json, printable, sho
 from upsolve.cli.progress import bars
 
 if TYPE_CHECKING:
-    from upsolve.archive.agreement import Agreement
+    from upsolve.archive.info import Agreement
     from upsolve.archive.labels import JudgeLabels
 
 __all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query"]
@@ -75,7 +75,7 @@ def ingest(
         return
     if not path or not archive:
         raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{source_first(source)}")
-    from upsolve.archive.creating import archive_for_import
+    from upsolve.archive.store import archive_for_import
     from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
 
@@ -168,7 +168,7 @@ def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
         count: the number of its stale verdicts.
         unscored: the number of those that could not be judged again, by reason.
     """
-    from upsolve.archive.shipped import SHIPPED
+    from upsolve.archive.places import SHIPPED
 
     copied = f"upsolve archive copy {archive} DIR, then " if archive in SHIPPED else ""
     command = f"upsolve verify {'DIR' if copied else archive} --stale"
@@ -188,8 +188,7 @@ def not_judged_again(unscored: Counter[str], command: str) -> str:
 @archive_app.command("info")
 def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
-    from upsolve.archive.agreement import agreements
-    from upsolve.archive.info import archive_info
+    from upsolve.archive.info import agreements, archive_info
     from upsolve.archive.labels import label_rows
     from upsolve.archive.store import open_archive
     from upsolve.archive.unjudged import stale

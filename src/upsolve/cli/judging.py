@@ -133,7 +133,7 @@ def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None
 
 def to_judge(archive: str) -> "Archive":
     """Open an archive that verdicts can be added to."""
-    from upsolve.archive.shipped import refuse_shipped
+    from upsolve.archive.places import refuse_shipped
     from upsolve.archive.store import Archive
 
     refuse_shipped(archive)

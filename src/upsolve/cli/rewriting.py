@@ -18,8 +18,7 @@ __all__ = ["compact", "copy", "export", "fill"]
 @archive_app.command("copy")
 def copy(archive: ArchivePath, out: Annotated[str, typer.Argument(help="New folder, or a URL: s3://bucket/folder.")]) -> None:
     """Copy an archive; `embedded` is part of the package and read-only, so copy it to judge or add to it."""
-    from upsolve.archive.copying import copy_archive
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import copy_archive, open_archive
 
     copy_archive(open_archive(archive), out)
     typer.echo(f"copied to {out}")
@@ -36,7 +35,7 @@ def compact(
 ) -> None:
     """Merge many small parts into few large ones. An interrupt loses nothing; the same command goes on."""
     from upsolve.archive.compacting import compact as merge
-    from upsolve.archive.shipped import refuse_shipped
+    from upsolve.archive.places import refuse_shipped
     from upsolve.archive.store import open_archive
 
     refuse_shipped(archive)

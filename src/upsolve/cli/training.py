@@ -164,7 +164,7 @@ def sample(
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     stored = open_trained_on(loaded)
-    from upsolve.archive.shipped import SHIPPED
+    from upsolve.archive.places import SHIPPED
     from upsolve.policy.collect import sample_attempts, sample_hinted
 
     name = loaded.data.archive

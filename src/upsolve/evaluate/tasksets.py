@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from upsolve.archive.leaks import find_leaks
-from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.places import SHIPPED
 from upsolve.archive.split import recorded_name, tasks_of
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError
 from upsolve.languages.names import asking_for

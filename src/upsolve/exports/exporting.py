@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from upsolve import __version__
-from upsolve.archive.places import local_place
-from upsolve.archive.records import stored_records
+from upsolve.archive.database import stored_records
+from upsolve.archive.places import SHIPPED, local_place
 from upsolve.archive.schema import TABLES
-from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive
 from upsolve.config import PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError

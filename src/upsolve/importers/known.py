@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import messages
 from upsolve.types import Task
 

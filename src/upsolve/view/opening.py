@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from upsolve.archive.places import place_of
-from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.places import SHIPPED, place_of
 from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError

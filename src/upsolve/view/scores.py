@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from upsolve.archive.turns import earlier_turns
+from upsolve.archive.groups import earlier_turns
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import attempt_key

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from upsolve.archive.longest import longest_attempts, longest_prompts
+from upsolve.archive.outline import longest_attempts, longest_prompts
 from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
