@@ -49,15 +49,19 @@ TORCH_FOR_CPUS = "pip install torch --index-url https://download.pytorch.org/whl
 
 @contextmanager
 def needs_extras() -> Generator[None, None, None]:
-    """Turn the import error of an optional dependency into one that names the extra.
+    """Turn the import error of an optional dependency, or of a package of upsolve that was left out, into one that names the remedy.
 
     Raises:
-        MissingExtraError: the module that cannot be found belongs to an extra.
+        MissingExtraError: the module that cannot be found belongs to an extra, or to upsolve.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
+        module, _, part = (error.name or "").partition(".")
+        if module == "upsolve" and part:
+            raise MissingExtraError(
+                f"{error.name} is not part of this installation; install all of upsolve: pip install --force-reinstall --no-deps upsolve"
+            ) from error
         if module not in EXTRAS:
             raise
         raise missing(module) from error

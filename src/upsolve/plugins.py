@@ -149,7 +149,8 @@ def offered(group: str) -> EntryPoints:
 @cache
 def built_in(kind: str) -> Mapping[str, Any]:
     """Return the table of upsolve's own records of a kind; ``find`` is called for every attempt, so it is imported once."""
-    return load(KINDS[kind].table)
+    module, _, attribute = KINDS[kind].table.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def names(kind: str) -> list[str]:
