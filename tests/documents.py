@@ -113,6 +113,8 @@ def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of every command; of what starts upsolve in several processes those behind ``-m upsolve``."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         words = shlex.split(line, comments=True)
+        if "|" in words:  # what reads the pipe is the command
+            words = words[words.index("|") + 1 :]
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if not words or words[0] not in PROGRAMS:

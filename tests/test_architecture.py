@@ -28,7 +28,19 @@ GROUND = (
     "languages",
 )
 """Imported by every stage; they import each other alone."""
-PIPELINE = ("archive", "verify", "reward", "advantage", "objective", "policy", "train", "evaluate", "report", "experiment")
+PIPELINE = (
+    "archive",
+    "verify",
+    "reward",
+    "advantage",
+    "objective",
+    "policy",
+    "train",
+    "solve",
+    "evaluate",
+    "report",
+    "experiment",
+)
 """Stages from the attempts to the report of a run, in order."""
 BESIDE = ("worlds", "importers", "clean", "exports", "plan", "view", "adapters")
 """Packages beside the pipeline: it works without them (tests/test_pipeline_alone.py)."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from upsolve.reward.components import Component
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
+    from upsolve.solve.choose import Evidence
+    from upsolve.solve.solving import Answer, SolveSettings
+    from upsolve.solve.solving import solve as solve_tasks
     from upsolve.train.loop import train as train_policy
     from upsolve.train.run.folder import Trained
     from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advantage",
+    "Answer",
     "Archive",
     "Attempt",
     "Capability",
@@ -53,6 +57,7 @@ __all__ = [
     "Detector",
     "Engine",
     "Evaluation",
+    "Evidence",
     "Export",
     "Finding",
     "Group",
@@ -63,6 +68,7 @@ __all__ = [
     "Objective",
     "Recipe",
     "ReportContent",
+    "SolveSettings",
     "Source",
     "Split",
     "Status",
@@ -90,6 +96,7 @@ __all__ = [
     "sample_attempts",
     "save_evaluation",
     "save_sweep",
+    "solve_tasks",
     "split_archive",
     "sweep_model",
     "train_policy",
@@ -125,6 +132,8 @@ SOURCES = {
     "upsolve.reward.components": ("Component",),
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),
+    "upsolve.solve.choose": ("Evidence",),
+    "upsolve.solve.solving": ("Answer", "SolveSettings", "solve_tasks"),
     "upsolve.train.loop": ("train_policy",),
     "upsolve.train.run.folder": ("Trained",),
     "upsolve.types": (
@@ -142,7 +151,7 @@ SOURCES = {
     "upsolve.verify.pool.pool": ("verify_attempts",),
 }
 """Module -> the public names it holds; a test compares this with the imports above."""
-RENAMED = {"train_policy": "train", "verify_attempts": "verify"}
+RENAMED = {"solve_tasks": "solve", "train_policy": "train", "verify_attempts": "verify"}
 """Public name -> its name in the module, where the package ``upsolve.<name>`` takes the shorter one."""
 
 

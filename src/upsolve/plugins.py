@@ -54,6 +54,7 @@ KINDS: Mapping[str, Kind] = {
     "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
+    "evidence": Kind("upsolve.solve.choose:EVIDENCE", "upsolve.solve.choose:Evidence"),
     "export": Kind("upsolve.exports.table:EXPORTS", "upsolve.exports.record:Export"),
     "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),

@@ -23,6 +23,7 @@ from upsolve.cli import (
     publishing,
     recipes,
     rewriting,
+    solving,
     starting,
     training,
     viewing,
@@ -35,6 +36,7 @@ __all__ = ["main", "version"]
 
 COMMANDS = (
     training,
+    solving,
     comparing,
     judging,
     archives,

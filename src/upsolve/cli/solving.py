@@ -1,0 +1,135 @@
+"""Command that answers tasks: sample, run, choose."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upsolve.cli.app import AsJson, ModelName, Seed, Settings, app, print_json
+from upsolve.cli.progress import bars
+from upsolve.cli.recipes import load
+from upsolve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from upsolve.config import Recipe
+    from upsolve.solve.solving import SolveSettings
+    from upsolve.types import Task, TestCase
+
+__all__ = ["solve"]
+
+BUDGETS = ("tokens", "seconds")
+
+
+def budget_of(text: str) -> dict[str, float]:
+    """Return the limits of ``--budget tokens=N,seconds=N``; ConfigError if it is neither."""
+    limits: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, number = part.partition("=")
+        if name not in BUDGETS or not number.replace(".", "", 1).isdigit() or float(number) <= 0:
+            raise ConfigError(f"--budget {part}: write tokens=N (of a task) or seconds=N (of the command), such as tokens=2000")
+        limits[name] = float(number)
+    return limits
+
+
+@app.command()
+def solve(
+    tasks: Annotated[
+        str, typer.Argument(help="Archive, JSONL file of tasks, source:path, or - for one prompt from standard input.")
+    ],
+    model: ModelName = "",
+    samples: Annotated[int, typer.Option(min=1, help="Most candidates of a task; the first one is greedy.")] = 8,
+    choose: Annotated[
+        str, typer.Option(help="Kinds of evidence, the strongest first: tests, runs, agreement, likelihood, or your own.")
+    ] = "tests,runs,agreement,likelihood",
+    budget: Annotated[str, typer.Option(help="Limits of sampling: tokens=N of a task, seconds=N of the command.")] = "",
+    stop_early: Annotated[bool, typer.Option(help="Sample no more once visible tests pass or three candidates agree.")] = True,
+    limit: Annotated[int, typer.Option(min=0, help="Solve the first N tasks; 0: all.")] = 0,
+    language: Annotated[str, typer.Option(help="Language of the answer to a prompt.")] = "python",
+    schema: Annotated[Path | None, typer.Option(help="File of CREATE TABLE statements for a prompt.", exists=True)] = None,
+    database: Annotated[Path | None, typer.Option(help="SQLite database on which queries are run.", exists=True)] = None,
+    tests: Annotated[
+        Path | None, typer.Option(help="JSON lines of visible tests for a prompt: input, expected.", exists=True)
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File of answers; the same command resumes it.")] = None,
+    seed: Seed = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer tasks: sample candidates, run them, and choose one by visible tests, outputs and likelihood."""
+    from upsolve.solve.asked import AnswerFile, database_input, tasks_at
+    from upsolve.solve.solving import SolveSettings
+
+    loaded = load(None, [f"sample.samples={samples}", *(settings or [])], model=model, seed=seed)
+    limits = budget_of(budget)
+    tokens = int(limits["tokens"]) if "tokens" in limits else None
+    how = SolveSettings(kinds_of(choose), tokens, limits.get("seconds"), stop_early)
+    wanted = [asked(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
+    inputs = {task.task_id: [database_input(database)] for task in wanted} if database else None
+    file = AnswerFile(out, f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}") if out else None
+    rows: list[dict[str, Any]] = [*file.answered.values()] if file else []
+    for row in answers(loaded, [task for task in wanted if not (file and task.task_id in file.answered)], how, inputs):
+        rows.append(row)
+        if file:
+            file.add(row)
+    show(rows, tasks, out, as_json=as_json)
+
+
+def asked(language: str, schema: Path | None, tests: Path | None) -> "Task":
+    """Return the task of the prompt on standard input."""
+    from upsolve.languages.names import language_in
+    from upsolve.solve.asked import asked_task, read_tests
+
+    text = schema.read_text(encoding="utf-8") if schema else ""
+    shown = read_tests(tests) if tests else ()
+    return asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)
+
+
+def answers(
+    recipe: "Recipe", tasks: "Sequence[Task]", how: "SolveSettings", inputs: "Mapping[str, Sequence[TestCase]] | None"
+) -> Iterator[dict[str, Any]]:
+    """Yield the answers to tasks as rows; the model is loaded if there is a task."""
+    from upsolve.policy.engines import sampler
+    from upsolve.solve.asked import answer_row
+    from upsolve.solve.solving import solve as answers_to
+    from upsolve.verify.limits import judge_settings
+
+    if not tasks:
+        return
+    with bars() as progress:
+        engine, judging = sampler(recipe.sample, recipe.model), judge_settings(recipe.verify)
+        found = answers_to(tasks, engine, recipe.sample, how=how, settings=judging, inputs=inputs, progress=progress)
+        yield from map(answer_row, found)
+
+
+def kinds_of(text: str) -> tuple[str, ...]:
+    """Return the kinds of evidence of ``--choose``; ConfigError for an unknown one, before a model is loaded."""
+    from upsolve.plugins import find
+
+    kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
+    for kind in kinds:
+        try:
+            find("evidence", kind)
+        except ValueError as error:
+            raise ConfigError(f"--choose: {error}") from error
+    return kinds
+
+
+def show(rows: list[dict[str, Any]], tasks: str, out: Path | None, *, as_json: bool) -> None:
+    """Print one program with its evidence, or how many tasks were answered."""
+    if as_json:
+        print_json({"answers": rows})
+        return
+    if tasks == "-":
+        for row in rows:
+            typer.echo(row["code"])
+            evidence = ", ".join(f"{kind} {score:.3g}" for kind, score in row["evidence"].items())
+            typer.echo(f"{row['candidates']} candidates; {evidence}; decided by {row['decided_by'] or 'the order'}", err=True)
+        return
+    tokens = sum(row["tokens"] for row in rows)
+    candidates = sum(row["candidates"] for row in rows)
+    typer.echo(f"{len(rows)} tasks answered, {candidates} candidates, {tokens} tokens")
+    typer.echo(f"answers: {out}" if out else "name a file with --out to keep the programs")

@@ -1,0 +1,137 @@
+"""Tasks to solve, and the file of answers that an interrupted command resumes."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.tasks import read_tasks
+from upsolve.errors import ConfigError, SourceError
+from upsolve.solve.solving import Answer
+from upsolve.types import Task, TestCase, TestKind, content_id
+
+__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "read_tests", "tasks_at"]
+
+
+def tasks_at(place: str) -> list[Task]:
+    """Return the tasks of an archive, of a JSONL file of tasks, or of ``source:path``.
+
+    Raises:
+        SourceError: nothing can be read there; says what is expected.
+    """
+    is_file = Path(place).suffix == ".jsonl" and ":" not in place
+    if is_file and not Path(place).is_file():
+        raise SourceError(
+            f"{place}: no such file; name an archive, a JSONL file of tasks, or - for one prompt from standard input"
+        )
+    return read_tasks(f"jsonl:{place}" if is_file else place, place)
+
+
+def asked_task(
+    prompt: str, *, language: str = "python", schema: str = "", tests: Sequence[TestCase] = (), entry_point: str = ""
+) -> Task:
+    """Return the task of one question.
+
+    Args:
+        prompt: the question.
+        language: language of the answer.
+        schema: CREATE TABLE statements, put before the question and run before the query.
+        tests: visible tests.
+        entry_point: function that the program defines; empty for a program that reads standard input.
+
+    Raises:
+        ConfigError: the prompt is empty.
+    """
+    if not prompt.strip():
+        raise ConfigError("the prompt is empty: write the question to standard input, as in `echo QUESTION | upsolve solve -`")
+    text = f"{schema.strip()}\n{prompt.strip()}" if schema.strip() else prompt.strip()
+    return Task(f"asked/{content_id(text, language)[:12]}", text, tuple(tests), entry_point, language)
+
+
+def database_input(path: Path) -> TestCase:
+    """Return a SQLite database as the input of queries.
+
+    Raises:
+        ConfigError: the file is no SQLite database.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            return TestCase(TestKind.STDIO, "\n".join(connection.iterdump()))
+    except sqlite3.Error as error:
+        raise ConfigError(f"--database {path}: SQLite cannot read it: {error}") from error
+
+
+def answer_row(answer: Answer) -> dict[str, Any]:
+    """Return an answer as a row of JSON: the program and the evidence for it."""
+    index, count = answer.choice.index, len(answer.candidates.attempts)
+    return {
+        "task_id": answer.task.task_id,
+        "code": answer.attempt.code,
+        "language": answer.attempt.language,
+        "author": answer.attempt.author,
+        "evidence": {kind: scores[index] for kind, scores in answer.choice.scores.items()},
+        "decided_by": answer.choice.decided_by,
+        "candidate": index,
+        "candidates": count,
+        "tokens": answer.tokens,
+        "stopped": answer.stopped,
+    }
+
+
+class AnswerFile:
+    """Answers as JSON lines, after a line that identifies the command; a repeated command skips the tasks that are answered."""
+
+    def __init__(self, path: Path, settings: str) -> None:
+        """Open the file, or begin it.
+
+        Args:
+            path: the file.
+            settings: text that identifies everything that decides the answers.
+
+        Raises:
+            ConfigError: the file has answers of other settings.
+        """
+        self.path, self.key = path, content_id(settings)
+        self.answered: dict[str, dict[str, Any]] = {}
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        rows = [row for row in map(row_or_none, lines) if row is not None]
+        if rows and rows[0].get("settings") != self.key:
+            raise ConfigError(f"--out {path} holds answers of other tasks or settings: name another file, or remove it")
+        self.answered = {row["task_id"]: row for row in rows[1:]}
+        whole = [{"settings": self.key}, *self.answered.values()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in whole), encoding="utf-8")
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append an answer."""
+        self.answered[row["task_id"]] = row
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def row_or_none(line: str) -> dict[str, Any] | None:
+    """Return a line's object; None for the last line of a command that was killed while it wrote."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def read_tests(path: Path) -> list[TestCase]:
+    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output.
+
+    Raises:
+        ConfigError: a line is no such test; names it.
+    """
+    tests: list[TestCase] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        row = row_or_none(line) if line.strip() else {}
+        if row == {}:
+            continue
+        if not isinstance(row, dict) or not {"input", "expected"} <= {*row}:
+            raise ConfigError(f"--tests {path}, line {number}: a test is an object with input and expected")
+        is_call = row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")")
+        tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
+    return tests

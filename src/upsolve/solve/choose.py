@@ -1,0 +1,134 @@
+"""The choice among candidates: kinds of evidence, compared in the order in which a user names them.
+
+Papers: CodeT (2207.10397) scores sets of programs with equal outputs; MBR-exec (2204.11454) takes the output with the largest expected agreement.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from upsolve.plugins import find
+from upsolve.solve.outputs import Outputs
+from upsolve.types import Attempt, Status, Task, Verdict
+
+__all__ = ["EVIDENCE", "Candidates", "Choice", "Evidence", "choose", "vote_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates for the answer to one task, N of them, and what is known of each; hidden tests are in none of it."""
+
+    task: Task
+    """The task."""
+    attempts: tuple[Attempt, ...]
+    """The candidates, in the order of sampling; equal programs may occur several times."""
+    verdicts: tuple[Verdict | None, ...]
+    """Verdict on the visible tests of each; None without visible tests."""
+    outputs: tuple[Outputs, ...]
+    """Outputs of each on the same inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A kind of evidence for a candidate."""
+
+    score: Callable[[Candidates], Sequence[float]]
+    """``score(candidates) -> scores_N``: larger is better, 0 where nothing is known; never from hidden tests."""
+    help: str
+    """Description in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen candidate and the evidence for it."""
+
+    index: int
+    """Index of the chosen candidate, in [0, N)."""
+    scores: Mapping[str, tuple[float, ...]]
+    """Kind of evidence -> score of each candidate [N]."""
+    decided_by: str
+    """First kind by which the chosen candidate is better than another; empty if all are equal."""
+
+
+def tests(candidates: Candidates) -> list[float]:
+    """Return the share of visible tests that each candidate passes, in [0, 1]; 0 without visible tests or for an unscored candidate."""
+    return [
+        verdict.passed / verdict.total if verdict and verdict.status is not Status.UNSCORED and verdict.total else 0.0
+        for verdict in candidates.verdicts
+    ]
+
+
+def runs(candidates: Candidates) -> list[float]:
+    """Return the share of inputs on which each candidate runs to its end, in [0, 1]."""
+    return [one.ran / len(one.texts) if one.texts else 0.0 for one in candidates.outputs]
+
+
+def vote_weights(attempts: Sequence[Attempt]) -> list[float]:
+    """Return the weight of each candidate's vote [N], the largest 1: exp(log pi), with 1 for all if a likelihood is unknown.
+
+    The log-probability is divided by the temperature-free length only in its sum: log pi = sum_t log pi(token_t), nats.
+    """
+    logps = [attempt.behavior_logp for attempt in attempts]
+    known = [logp for logp in logps if logp is not None]
+    if len(known) < len(logps) or not known:
+        return [1.0] * len(logps)
+    largest = max(known)
+    return [math.exp(logp - largest) for logp in known]
+
+
+def agreement(candidates: Candidates) -> list[float]:
+    """Return for each candidate the weighted share of votes for its outputs: sum_j w_j [o_j = o_i] / sum_j w_j, in [0, 1].
+
+    w is ``vote_weights``; o are the outputs on all inputs. A candidate that fails on every input has no vote and scores 0.
+    """
+    weights = vote_weights(candidates.attempts)
+    votes: dict[tuple[str | None, ...], float] = {}
+    for weight, outputs in zip(weights, candidates.outputs, strict=True):
+        if outputs.ran:
+            votes[outputs.texts] = votes.get(outputs.texts, 0.0) + weight
+    total = math.fsum(votes.values())
+    return [votes[one.texts] / total if one.ran else 0.0 for one in candidates.outputs]
+
+
+def likelihood(candidates: Candidates) -> list[float]:
+    """Return the log-probability of each candidate under its author, nats: sum_t log pi(token_t); 0 for all if one is unknown."""
+    logps = [attempt.behavior_logp for attempt in candidates.attempts]
+    return [0.0] * len(logps) if None in logps else [float(logp or 0.0) for logp in logps]
+
+
+EVIDENCE: Mapping[str, Evidence] = {
+    "tests": Evidence(tests, "share of visible tests passed"),
+    "runs": Evidence(runs, "share of inputs on which the program runs to its end"),
+    "agreement": Evidence(agreement, "share of the votes, weighted by likelihood, for the same outputs"),
+    "likelihood": Evidence(likelihood, "log-probability under the model"),
+}
+"""Built-in kinds of evidence by name."""
+CLOSE = 1e-9
+"""Scores that differ by less are equal: sums of the same weights in another order."""
+
+
+def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
+    """Return the best candidate: by the first kind of evidence, among equals by the second, and so on; the first sampled among equals.
+
+    Args:
+        candidates: at least one candidate.
+        kinds: names of kinds of evidence, the strongest first.
+
+    Raises:
+        ConfigError: a kind is unknown.
+        ValueError: there is no candidate, or evidence gives another number of scores than candidates.
+    """
+    if not candidates.attempts:
+        raise ValueError(f"{candidates.task.task_id}: no candidates to choose from")
+    scores: dict[str, tuple[float, ...]] = {}
+    left, decided_by = [*range(len(candidates.attempts))], ""
+    for kind in kinds:
+        evidence: Evidence = find("evidence", kind)
+        scores[kind] = tuple(map(float, evidence.score(candidates)))
+        if len(scores[kind]) != len(candidates.attempts) or not all(map(math.isfinite, scores[kind])):
+            raise ValueError(f"evidence {kind}: expected {len(candidates.attempts)} finite scores, got {scores[kind]}")
+        best = max(scores[kind][index] for index in left)
+        equal = [index for index in left if scores[kind][index] >= best - CLOSE]
+        decided_by = decided_by or (kind if len(equal) < len(left) else "")
+        left = equal
+    return Choice(left[0], scores, decided_by)

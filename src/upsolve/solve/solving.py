@@ -1,0 +1,180 @@
+"""Answers to tasks: sample candidates in stages, run them, choose one.
+
+A task's first candidate is decoded greedily. More are sampled while the evidence leaves a doubt, up to the number of samples.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from upsolve.config import ModelConfig, SampleConfig
+from upsolve.policy.engines import sampler
+from upsolve.policy.request import Sampler
+from upsolve.progress import OnProgress, no_progress
+from upsolve.solve.choose import Candidates, Choice, choose
+from upsolve.solve.databases import databases_of
+from upsolve.solve.outputs import Outputs, outputs_of
+from upsolve.types import Attempt, Status, Task, TestCase, Verdict
+from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["KINDS", "Answer", "SolveSettings", "inputs_of", "solve"]
+
+KINDS = ("tests", "runs", "agreement", "likelihood")
+"""Kinds of evidence, the strongest first."""
+PORTION = 64
+"""Tasks that are sampled together."""
+SECOND = 2
+"""Samples of the second stage: with the greedy one, three candidates can agree."""
+SEEDS = 1 << 20
+"""Distance between the seeds of two stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolveSettings:
+    """How candidates are sampled and chosen."""
+
+    kinds: tuple[str, ...] = KINDS
+    """Kinds of evidence, the strongest first (``upsolve.solve.choose.EVIDENCE``)."""
+    tokens: int | None = None
+    """Sampled tokens of a task: no stage begins above; None: unlimited."""
+    seconds: float | None = None
+    """Wall time of all tasks, seconds: no stage begins after; None: unlimited."""
+    stop_early: bool = True
+    """Sample no more as soon as a candidate passes all visible tests or, without visible tests, three candidates agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The chosen program of a task."""
+
+    task: Task
+    """The task."""
+    attempt: Attempt
+    """The chosen candidate."""
+    choice: Choice
+    """The evidence."""
+    candidates: Candidates
+    """All candidates."""
+    stopped: str
+    """Why no more were sampled: ``tests`` (all visible tests passed), ``agreement``, ``samples``, ``tokens`` or ``seconds``."""
+
+    @property
+    def tokens(self) -> int:
+        """Number of sampled tokens."""
+        return sum(attempt.tokens or 0 for attempt in self.candidates.attempts)
+
+
+@dataclass
+class Open:
+    """A task that has no answer yet."""
+
+    task: Task
+    inputs: tuple[TestCase, ...]
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    verdicts: list[Verdict | None] = field(default_factory=list[Verdict | None])
+    outputs: list[Outputs] = field(default_factory=list[Outputs])
+
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates so far."""
+        return Candidates(self.task, tuple(self.attempts), tuple(self.verdicts), tuple(self.outputs))
+
+
+def inputs_of(task: Task) -> tuple[TestCase, ...]:
+    """Return the inputs on which candidates are run: those of visible tests; for queries without any, databases made from the schema."""
+    shown = tuple(test for test in task.tests if not test.hidden)
+    return shown or databases_of(task)
+
+
+def solve(
+    tasks: Sequence[Task],
+    model: Sampler | str,
+    config: SampleConfig | None = None,
+    *,
+    how: SolveSettings | None = None,
+    settings: JudgeSettings | None = None,
+    inputs: Mapping[str, Sequence[TestCase]] | None = None,
+    progress: OnProgress = no_progress,
+) -> Iterator[Answer]:
+    """Yield an answer to each task, as soon as it is found. Hidden tests are never read.
+
+    Args:
+        tasks: tasks; ids are distinct.
+        model: a sampler (``upsolve.policy.engines.sampler``), or the name or folder of a model.
+        config: ``samples`` candidates at most, the first one greedy, the others by ``temperature`` and ``top_p``.
+        how: kinds of evidence and limits of sampling.
+        settings: limits and isolation of the sandbox.
+        inputs: task id -> inputs that candidates are run on, instead of ``inputs_of``.
+        progress: called with the tasks answered and all tasks.
+
+    Raises:
+        ConfigError: a kind of evidence is unknown, or a schema cannot be read.
+        ModelError: the model cannot be loaded, or its server does not answer.
+        JudgeError: the sandbox broke, or a layer is missing.
+    """
+    settings, how, config = settings or JudgeSettings(), how or SolveSettings(), config or SampleConfig()
+    draw = sampler(config, ModelConfig(name=model)) if isinstance(model, str) else model
+    started, done = time.monotonic(), 0
+    for start in range(0, len(tasks), PORTION):
+        given = inputs or {}
+        left = [Open(task, tuple(given.get(task.task_id) or inputs_of(task))) for task in tasks[start : start + PORTION]]
+        for number, stage in enumerate(stages(config)):
+            extend(left, draw, stage, settings)
+            is_last = number == len(stages(config)) - 1
+            for one in [*left]:
+                choice = choose(one.candidates, how.kinds)
+                spent = time.monotonic() - started
+                if reason := why_stop(one.candidates, choice, how, spent, is_last=is_last):
+                    left.remove(one)
+                    done += 1
+                    progress("solve", done, len(tasks))
+                    yield Answer(one.task, one.attempts[choice.index], choice, one.candidates, reason)
+
+
+def stages(config: SampleConfig) -> list[SampleConfig]:
+    """Return the settings of the stages: one greedy candidate, ``SECOND`` samples, the rest; together ``config.samples``."""
+    counts = [min(SECOND, config.samples - 1), config.samples - 1 - SECOND]
+    greedy = config.model_copy(update={"samples": 1, "temperature": 0.0})
+    later = [
+        config.model_copy(update={"samples": count, "seed": config.seed + SEEDS * number})
+        for number, count in enumerate(counts, start=1)
+        if count > 0
+    ]
+    return [greedy, *later]
+
+
+def extend(left: Sequence[Open], draw: Sampler, stage: SampleConfig, settings: JudgeSettings) -> None:
+    """Sample the candidates of a stage for each open task, judge them on visible tests and run them on the inputs."""
+    by_id = {one.task.task_id: one for one in left}
+    attempts = [*draw([one.task for one in left], config=stage)] if left else []
+    owners = [by_id[attempt.task_id] for attempt in attempts]
+    verdicts = shown_verdicts(owners, attempts, settings)
+    outputs = outputs_of([one.task for one in owners], attempts, [one.inputs for one in owners], settings)
+    for owner, attempt, verdict, output in zip(owners, attempts, verdicts, outputs, strict=True):
+        owner.attempts.append(attempt)
+        owner.verdicts.append(verdict)
+        owner.outputs.append(output)
+
+
+def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings) -> list[Verdict | None]:
+    """Return the verdict of each attempt on the visible tests of its task; None without visible tests."""
+    shown = {one.task.task_id: replace(one.task, tests=tuple(t for t in one.task.tests if not t.hidden)) for one in owners}
+    pairs = [(shown[attempt.task_id], attempt) for attempt in attempts]
+    judged = iter(verify([pair for pair in pairs if pair[0].tests], settings))
+    return [next(judged) if task.tests else None for task, _ in pairs]
+
+
+def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, seconds: float, *, is_last: bool) -> str:
+    """Return why no more candidates of a task are sampled; empty if more are."""
+    verdict, outputs = candidates.verdicts[choice.index], candidates.outputs[choice.index]
+    if how.stop_early and verdict is not None and verdict.status is Status.PASSED:
+        return "tests"
+    agreed = len(candidates.attempts) > SECOND and len({one.texts for one in candidates.outputs}) == 1
+    if how.stop_early and verdict is None and agreed and outputs.texts and outputs.ran == len(outputs.texts):
+        return "agreement"
+    if is_last:
+        return "samples"
+    if how.tokens is not None and sum(attempt.tokens or 0 for attempt in candidates.attempts) >= how.tokens:
+        return "tokens"
+    return "seconds" if how.seconds is not None and seconds >= how.seconds else ""

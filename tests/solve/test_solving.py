@@ -1,0 +1,136 @@
+"""From samples to answers: real sandbox, candidates in a fixed order."""
+
+import json
+import sqlite3
+
+import pytest
+
+from upsolve.cli import solving  # noqa: F401  adds the command
+from upsolve.cli.app import app
+from upsolve.config import SampleConfig
+from upsolve.errors import ConfigError, SourceError
+from upsolve.solve.asked import AnswerFile, asked_task, database_input, read_tests, tasks_at
+from upsolve.solve.outputs import Outputs, outputs_of
+from upsolve.solve.solving import SolveSettings, inputs_of, solve
+from upsolve.types import Attempt, Task, TestCase, TestKind
+from upsolve.verify.limits import JudgeSettings, Limits
+
+FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2), workers=1)
+CALL, STDIO = TestKind.CALL, TestKind.STDIO
+DOUBLE = Task("double", "Double x.", (TestCase(CALL, "f(2)", "4"), TestCase(CALL, "f(5)", "10", hidden=True)), "f")
+
+
+class Fixed:
+    """A sampler with fixed candidates: the next ones of a task at each call."""
+
+    def __init__(self, **codes):
+        self.codes, self.calls = codes, []
+
+    def __call__(self, tasks, *, config):
+        self.calls.append((config.temperature, config.samples, config.seed))
+        for task in tasks:
+            for _ in range(config.samples):
+                code, logp = self.codes[task.task_id].pop(0)
+                yield Attempt(task.task_id, code, task.language, behavior_logp=logp, tokens=10)
+
+
+def answers(tasks, sampler, samples=8, **settings):
+    found = solve(tasks, sampler, SampleConfig(samples=samples), how=SolveSettings(**settings), settings=FAST)
+    return {answer.task.task_id: answer for answer in found}
+
+
+def test_a_greedy_candidate_that_passes_the_visible_tests_is_the_answer():
+    sampler = Fixed(double=[("def f(x): return 4", -9.0)])
+    answer = answers([DOUBLE], sampler)["double"]
+    assert (answer.attempt.code, answer.stopped, answer.tokens) == ("def f(x): return 4", "tests", 10), (
+        "hidden tests are not read"
+    )
+    assert sampler.calls == [(0.0, 1, 0)]
+
+
+def test_more_are_sampled_until_one_passes():
+    wrong, right = "def f(x): return x", "def f(x): return 2 * x"
+    sampler = Fixed(double=[(wrong, -1.0), (wrong, -1.0), (right, -5.0)])
+    answer = answers([DOUBLE], sampler)["double"]
+    assert (answer.attempt.code, answer.choice.decided_by, answer.stopped) == (right, "tests", "tests")
+    assert [calls[:2] for calls in sampler.calls] == [(0.0, 1), (0.8, 2)] and len({seed for *_, seed in sampler.calls}) == 2
+
+
+def test_agreement_decides_without_tests_and_budgets_end_sampling():
+    task = Task("area", "CREATE TABLE a (x INT)\nAll x.", language="sql")
+    rows = [("select x + 1 from a", -1.0), ("select x from a", -1.5), ("select a.x from a", -1.5), *[("selec x", -0.1)] * 5]
+    whole = answers([task], Fixed(area=[*rows]))["area"]
+    assert (whole.attempt.code, whole.choice.decided_by, whole.stopped) == ("select x from a", "runs", "samples")
+    assert whole.choice.scores["runs"] == (1, 1, 1, 0, 0, 0, 0, 0) and len({*whole.choice.scores["agreement"]}) == 3
+    assert answers([task], Fixed(area=[*rows]), tokens=30)["area"].stopped == "tokens"
+    assert answers([task], Fixed(area=[*rows]), seconds=1e-9)["area"].stopped == "seconds"
+    same = answers([task], Fixed(area=[rows[1], rows[2], rows[1]]))["area"]
+    assert (same.stopped, len(same.candidates.attempts)) == ("agreement", 3)
+    assert len(answers([task], Fixed(area=[rows[1]] * 8), stop_early=False)["area"].candidates.attempts) == 8
+
+
+def test_outputs_are_equal_texts_where_values_are_equal():
+    sql = Task("q", "", setup="CREATE TABLE a (x INT, y REAL); INSERT INTO a VALUES (2, 0.5), (1, 3)", language="sql")
+    inputs = (TestCase(STDIO, ""),)
+    queries = ["select y, x from a", "select y * 1.0, x from a order by x", "select x from b"]
+    found = outputs_of([sql] * 3, [Attempt("q", code, "sql") for code in queries], [inputs] * 3, FAST)
+    assert found[0] == found[1] == Outputs(("[0.5, 2]\n[3, 1]",)) and found[2] == Outputs((None,))
+    mixed = (TestCase(CALL, "f({1, 2})"), TestCase(CALL, "f(0)"), TestCase(STDIO, "7\n"))
+    code = "def f(x): return {'b': 1 / len(x)}\nif __name__ == '__main__': print(input(), ' ')"
+    (python,) = outputs_of([DOUBLE], [Attempt("double", code)], [mixed], FAST)
+    assert python.texts == ("{'b': 0.5}", None, "7") and python.ran == 2
+    (bash,) = outputs_of(
+        [DOUBLE],
+        [Attempt("double", "read x; echo $((x + 1)); exit $x", "bash")],
+        [(TestCase(STDIO, "0\n"), TestCase(STDIO, "3\n"))],
+        FAST,
+    )
+    assert bash.texts == ("1", None)
+
+
+def test_inputs_are_those_of_visible_tests_or_of_the_schema():
+    assert inputs_of(DOUBLE) == DOUBLE.tests[:1]
+    assert len(inputs_of(Task("q", "CREATE TABLE a (x INT)", (TestCase(STDIO, "", "", hidden=True),), language="sql"))) == 3
+    assert inputs_of(Task("p", "Write f.")) == ()
+
+
+def test_tasks_and_questions(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"kind": "task", "task_id": "a", "prompt": "Add."}) + "\n")
+    assert [task.task_id for task in tasks_at(str(tmp_path / "tasks.jsonl"))] == ["a"]
+    with pytest.raises(SourceError, match="no such file"):
+        tasks_at(str(tmp_path / "none.jsonl"))
+    with pytest.raises(ConfigError, match="prompt is empty"):
+        asked_task(" \n")
+    (tmp_path / "tests.jsonl").write_text('{"input": "f(1)", "expected": "2"}\n\n{"input": "1", "expected": "2"}\n[1]\n')
+    with pytest.raises(ConfigError, match="line 4"):
+        read_tests(tmp_path / "tests.jsonl")
+    sqlite3.connect(tmp_path / "a.db").execute("create table a (x int)").connection.close()
+    assert "CREATE TABLE a" in database_input(tmp_path / "a.db").input
+    with pytest.raises(ConfigError, match="--database"):
+        database_input(tmp_path / "tests.jsonl")
+
+
+def test_an_interrupted_command_resumes(tmp_path):
+    place = tmp_path / "answers.jsonl"
+    AnswerFile(place, "one").add({"task_id": "a", "code": "x"})
+    with place.open("a") as file:
+        file.write('{"task_id": "b", "co')
+    again = AnswerFile(place, "one")
+    assert again.answered == {"a": {"task_id": "a", "code": "x"}}
+    again.add({"task_id": "b", "code": "y"})
+    assert [*AnswerFile(place, "one").answered] == ["a", "b"]
+    with pytest.raises(ConfigError, match="other tasks or settings"):
+        AnswerFile(place, "two")
+
+
+def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):
+    (tmp_path / "tasks.jsonl").write_text(
+        "".join(json.dumps({"kind": "task", "task_id": name, "prompt": "Add."}) + "\n" for name in "ab")
+    )
+    words = ["solve", str(tmp_path / "tasks.jsonl"), "--model", tiny_model, "--samples", "3", "--set", "sample.max_tokens=8"]
+    words += ["--out", str(tmp_path / "answers.jsonl"), "--json"]
+    printed = []
+    for _ in range(2):
+        app(words, standalone_mode=False)
+        printed.append(json.loads(capsys.readouterr().out))
+    assert printed[0] == printed[1] and [row["candidates"] for row in printed[0]["answers"]] == [3, 3]
