@@ -101,9 +101,11 @@ def test_tasks_and_questions(tmp_path):
         tasks_at(str(tmp_path / "none.jsonl"))
     with pytest.raises(ConfigError, match="prompt is empty"):
         asked_task(" \n")
-    (tmp_path / "tests.jsonl").write_text('{"input": "f(1)", "expected": "2"}\n\n{"input": "1", "expected": "2"}\n[1]\n')
-    with pytest.raises(ConfigError, match="line 4"):
-        read_tests(tmp_path / "tests.jsonl")
+    text = '{"input": "f(1)", "expected": "2"}\n\n{"input": "1", "expected": "2"}\n'
+    assert read_tests(text, "--tests") == [TestCase(CALL, "f(1)", "2"), TestCase(STDIO, "1", "2")]
+    with pytest.raises(ConfigError, match="--tests, line 4"):
+        read_tests(text + "[1]\n", "--tests")
+    (tmp_path / "tests.jsonl").write_text(text)
     sqlite3.connect(tmp_path / "a.db").execute("create table a (x int)").connection.close()
     assert "CREATE TABLE a" in database_input(tmp_path / "a.db").input
     with pytest.raises(ConfigError, match="--database"):

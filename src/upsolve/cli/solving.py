@@ -49,11 +49,9 @@ def solve(
     stop_early: Annotated[bool, typer.Option(help="Sample no more once visible tests pass or three candidates agree.")] = True,
     limit: Annotated[int, typer.Option(min=0, help="Solve the first N tasks; 0: all.")] = 0,
     language: Annotated[str, typer.Option(help="Language of the answer to a prompt.")] = "python",
-    schema: Annotated[Path | None, typer.Option(help="File of CREATE TABLE statements for a prompt.", exists=True)] = None,
-    database: Annotated[Path | None, typer.Option(help="SQLite database on which queries are run.", exists=True)] = None,
-    tests: Annotated[
-        Path | None, typer.Option(help="JSON lines of visible tests for a prompt: input, expected.", exists=True)
-    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="File of CREATE TABLE statements for a prompt.")] = None,
+    database: Annotated[Path | None, typer.Option(help="SQLite database on which queries are run.")] = None,
+    tests: Annotated[Path | None, typer.Option(help="JSON lines of visible tests for a prompt: input, expected.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File of answers; the same command resumes it.")] = None,
     seed: Seed = None,
     settings: Settings = None,
@@ -83,9 +81,17 @@ def asked(language: str, schema: Path | None, tests: Path | None) -> "Task":
     from upsolve.languages.names import language_in
     from upsolve.solve.asked import asked_task, read_tests
 
-    text = schema.read_text(encoding="utf-8") if schema else ""
-    shown = read_tests(tests) if tests else ()
+    text = text_of(schema, "--schema") if schema else ""
+    shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}") if tests else ()
     return asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)
+
+
+def text_of(path: Path, option: str) -> str:
+    """Return the text of a file that an option names; ConfigError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
 
 
 def answers(

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.tasks import read_tasks
+from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
@@ -119,19 +119,19 @@ def row_or_none(line: str) -> dict[str, Any] | None:
         return None
 
 
-def read_tests(path: Path) -> list[TestCase]:
+def read_tests(text: str, label: str) -> list[TestCase]:
     """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output.
 
     Raises:
         ConfigError: a line is no such test; names it.
     """
     tests: list[TestCase] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         row = row_or_none(line) if line.strip() else {}
         if row == {}:
             continue
         if not isinstance(row, dict) or not {"input", "expected"} <= {*row}:
-            raise ConfigError(f"--tests {path}, line {number}: a test is an object with input and expected")
+            raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
         is_call = row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")")
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
     return tests
