@@ -50,8 +50,8 @@ lint: style
 	$(BIN)/pyright
 
 style: install
-	$(BIN)/ruff check src tests tools benchmarks
-	$(BIN)/ruff format --check src tests tools benchmarks
+	$(BIN)/ruff check src tests tools benchmarks examples
+	$(BIN)/ruff format --check src tests tools benchmarks examples
 
 # Types are checked while tests run, which leave half a minute of the cores idle; errors are printed after the tests
 define beside_types
