@@ -22,7 +22,7 @@ from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
-from upsolve.importers.benchmarks import mbpp
+from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
 from upsolve.train.run.monitor import read_steps
@@ -58,7 +58,7 @@ def prepare(data, work):
     attempts = [replace(attempt, task_id=attempt.task_id.removeprefix("ldb/")) for attempt in imported.attempts()]
     tried = {attempt.task_id for attempt in attempts}
     tasks = {
-        row.task_id: row for row in mbpp.read(data / "mbpp" / "mbpp.jsonl") if isinstance(row, Task) and row.task_id in tried
+        row.task_id: row for row in read_mbpp(data / "mbpp" / "mbpp.jsonl") if isinstance(row, Task) and row.task_id in tried
     }
     attempts = [replace(attempt, parent_id="") for attempt in attempts if attempt.task_id in tasks]
     verdicts = verify([(tasks[attempt.task_id], attempt) for attempt in attempts])

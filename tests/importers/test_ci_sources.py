@@ -11,9 +11,9 @@ from repositories import commit, git
 from upsolve.archive.preference import preferred
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.history.reports import Report, is_same_test, merged, name_of
+from upsolve.importers.history.ci import Report, is_same_test, merged, name_of
 from upsolve.importers.ingest import ingest
-from upsolve.importers.logs import ci_logs, junit, pytest_json, sarif
+from upsolve.importers.logs.ci_reports import parse_junit, parse_log, parse_pytest, read_sarif
 from upsolve.types import Status
 from upsolve.verify.judge.plans import judge_all
 
@@ -204,7 +204,7 @@ def test_the_commit_may_be_an_option_or_a_property(tmp_path, folder, pair):
             f'<testsuite><properties><property name="git.commit" value="{fix}"/></properties></testsuite><testsuite ',
         )
     )
-    assert junit.parse(file).commits == (fix,)
+    assert parse_junit(file).commits == (fix,)
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "junit", file, repository=str(folder), commit=first[:8])
     assert report.bad == 1 and "adds or removes" in report.reasons[0].reason
@@ -329,10 +329,10 @@ def test_a_run_that_broke_is_unscored(tmp_path, folder, pair, source, name, text
 )
 def test_a_fault_of_the_machine_is_no_outcome_of_a_test(tmp_path, message):
     for parse, name, text in (
-        (junit.parse, "a.xml", xml({**BAD, "test_add": message})),
-        (pytest_json.parse, "a.json", as_object({**BAD, "test_add": message})),
-        (pytest_json.parse, "a.jsonl", as_lines({**BAD, "test_add": message})),
-        (ci_logs.parse, "a.log", as_log({**BAD, "test_add": message})),
+        (parse_junit, "a.xml", xml({**BAD, "test_add": message})),
+        (parse_pytest, "a.json", as_object({**BAD, "test_add": message})),
+        (parse_pytest, "a.jsonl", as_lines({**BAD, "test_add": message})),
+        (parse_log, "a.log", as_log({**BAD, "test_add": message})),
     ):
         (tmp_path / name).write_text(text)
         assert parse(tmp_path / name).outcomes == {"tests.test_text::test_more": {Status.FAILED}}
@@ -350,7 +350,7 @@ def test_the_last_word_of_a_log_is_not_the_outcome(tmp_path, folder, pair):
         "====== 3 failed, 2 passed in 1.2s ======\n##[error]Process completed with exit code 1.\n"
     )
     with pytest.raises(ValueError, match="no line about a single test"):
-        ci_logs.parse(tmp_path / "none.txt")
+        parse_log(tmp_path / "none.txt")
 
 
 def test_lines_of_logs(tmp_path):
@@ -365,7 +365,7 @@ def test_lines_of_logs(tmp_path):
         "tests/test_z.py::test_five RERUN [ 10%]\ntests/test_z.py::test_five PASSED [ 10%]\n"
         "my own print: tests/test_z.py::test_six PASSED?\nPASSED\n"
     )
-    report = ci_logs.parse(log)
+    report = parse_log(log)
     assert report.commits == ("0123456789abcdef0123456789abcdef01234567", "1a2b3c4", "5d6e7f8a")
     assert {name: {*map(str, found)} for name, found in report.outcomes.items()} == {
         "tests.a.test_x.TestX::test_one[a b::c]": {"passed"},
@@ -442,14 +442,14 @@ def test_findings_are_added_to_the_attempts_and_decide_nothing(tmp_path, folder,
     said = next(verdict for verdict in archive.verdicts() if verdict.judge == "recorded:sarif")
     assert preferred([judged, said], group.task).findings == (finding,)
     file.write_text("{}")
-    assert "no field 'runs'" in next(iter(sarif.read(file, repository=str(folder)))).reason
+    assert "no field 'runs'" in next(iter(read_sarif(file, repository=str(folder)))).reason
 
 
 def test_real_reports(real_data):
     counts = {}
     for file in sorted((real_data / "junit").glob("*.xml")):
         try:
-            outcomes = junit.parse(file).outcomes.values()
+            outcomes = parse_junit(file).outcomes.values()
             counts[file.name] = len(outcomes), sum(found == {Status.PASSED} for found in outcomes)
         except Exception as error:
             counts[file.name] = f"{type(error).__name__}: line {error.lineno}"

@@ -10,7 +10,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
 from upsolve.importers import ingest as ingest_module
 from upsolve.importers.ingest import ingest
-from upsolve.importers.references import language_of_task
+from upsolve.importers.rows import language_of_task
 from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Status, Task, Verdict
 

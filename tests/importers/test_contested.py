@@ -6,7 +6,7 @@ import pytest
 
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
-from upsolve.importers import contested, settling, shares
+from upsolve.importers import definitions, shares
 from upsolve.importers.ingest import ingest
 
 TASK = {"kind": "task", "task_id": "A", "prompt": "Print the sum."}
@@ -61,7 +61,7 @@ def test_files_of_a_folder(tmp_path, folder, monkeypatch, size, workers):
     assert f"the task A, which is another in {first}, line 1 than in {second}, line 1: give one of the two" in reasons[1]
 
 
-@pytest.mark.parametrize("stop", [pytest.param(n, marks=[] if n in (1, 7, 12) else pytest.mark.slow) for n in range(1, 13)])
+@pytest.mark.parametrize("stop", [pytest.param(n, marks=[] if n in (1, 7, 12) else pytest.mark.slow) for n in range(1, 15)])
 def test_an_import_that_is_interrupted_while_it_settles(tmp_path, folder, monkeypatch, stop):
     monkeypatch.setattr(shares, "SHARE_BYTES", 1)
     whole, _ = imported(tmp_path, ("jsonl", folder, {}), name="whole")
@@ -77,8 +77,8 @@ def test_an_import_that_is_interrupted_while_it_settles(tmp_path, folder, monkey
         return write_or_stop
 
     with monkeypatch.context() as patched:
-        for module, name in ((contested, "rewrite_part"), (contested, "write_text"), (settling, "write_text")):
-            patched.setattr(module, name, stopping(getattr(module, name)))
+        for name in ("rewrite_part", "write_text"):
+            patched.setattr(definitions, name, stopping(getattr(definitions, name)))
         try:
             imported(tmp_path, ("jsonl", folder, {}))
         except KeyboardInterrupt:

@@ -10,8 +10,7 @@ from repositories import commit, git
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.history.git import read, recorded
-from upsolve.importers.history.judging import Runs
+from upsolve.importers.history.git import Runs, read, recorded
 from upsolve.importers.history.modules import closure, module_name
 from upsolve.importers.history.repository import Repository
 from upsolve.importers.history.statements import read_tests
@@ -72,7 +71,7 @@ def test_a_stopped_import_judges_only_the_commits_that_are_missing(folder, tmp_p
         commit(
             folder, f"Use {sign}", {"kit/text.py": ADD.format(sign), "tests/test_text.py": TEST_MORE.replace("3", str(test))}
         )
-    monkeypatch.setattr("upsolve.importers.history.changes.COMMITS", 2)
+    monkeypatch.setattr("upsolve.importers.history.repository.COMMITS", 2)
     judged, reports = [], []
 
     def counted(_repository, change, **_options):

@@ -8,7 +8,7 @@ import pytest
 
 from upsolve.archive.compacting import compact
 from upsolve.archive.store import Archive
-from upsolve.importers import imported_before
+from upsolve.importers import ingest as ingest_module
 from upsolve.importers.ingest import ingest
 
 
@@ -84,7 +84,7 @@ def test_an_interruption_while_rows_are_removed_removes_none_twice(tmp_path, mon
     rows = [row(0), row(0), row(1)]
     ingest(archive, "table", write(file, rows))
     write(file, [*rows, row(0), row(0), row(0)])
-    drop, calls = imported_before.drop_rows, []
+    drop, calls = ingest_module.drop_rows, []
 
     def stopped(*given):
         if calls:
@@ -92,7 +92,7 @@ def test_an_interruption_while_rows_are_removed_removes_none_twice(tmp_path, mon
         calls.append(given)
         drop(*given)
 
-    monkeypatch.setattr(imported_before, "drop_rows", stopped)
+    monkeypatch.setattr(ingest_module, "drop_rows", stopped)
     with pytest.raises(KeyboardInterrupt):
         ingest(archive, "table", file)
     monkeypatch.undo()

@@ -105,7 +105,7 @@ def test_a_program_has_the_earlier_cells_that_it_needs(tmp_path):
 
 
 def test_packages_of_programs_and_tests_are_required(tmp_path, monkeypatch):
-    missing = "upsolve.languages.packages.missing_packages"
+    missing = "upsolve.importers.benchmarks.nbgrader.missing_packages"
     monkeypatch.setattr(missing, lambda names: [name for name in names if name != "numpy"])
     numbers = [cell("import numpy as np"), *exercise("def double(x):\n    return int(np.add(x, x))")]
     odd = [cell("import not_a_package as p"), *exercise("def double(x):\n    return p.add(x, x)")]

@@ -9,7 +9,7 @@ from upsolve.checkers import program_of
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems.polygon import read
-from upsolve.importers.problems.validators import TESTLIB
+from upsolve.importers.problems.problem_package import TESTLIB
 from upsolve.importers.rows import BadRow
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.pool.pool import verify

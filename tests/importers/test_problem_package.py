@@ -8,8 +8,7 @@ from upsolve.archive.store import Archive
 from upsolve.checkers import program_of
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
-from upsolve.importers.problems.problem_package import read
-from upsolve.importers.problems.validators import default_validator, python_validator
+from upsolve.importers.problems.problem_package import default_validator, python_validator, read
 from upsolve.importers.rows import BadRow
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.limits import JudgeSettings

@@ -15,7 +15,7 @@ import pytest
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.benchmarks import bigcodebench
+from upsolve.importers.benchmarks.libraries import read_bigcodebench
 from upsolve.importers.benchmarks.multilingual import balance, required
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems.livecodebench import read as read_livecodebench
@@ -784,7 +784,7 @@ def test_bigcodebench_of_a_version_and_variant(tmp_path):
         ({"variant": "hard"}, "variant must be instruct"),
     ):
         with pytest.raises(SourceError, match=message):
-            list(bigcodebench.read(tmp_path / "data", **options))
+            list(read_bigcodebench(tmp_path / "data", **options))
 
 
 PYTEST = """import pytest

@@ -9,7 +9,7 @@ import pytest
 from upsolve import verify_attempts
 from upsolve.archive.store import Archive
 from upsolve.importers.ingest import ingest
-from upsolve.importers.recogniser.found import About
+from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.values import recognise
 from upsolve.types import Attempt, Status, Task, TestKind
 from upsolve.verify.contest import Imports

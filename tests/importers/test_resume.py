@@ -9,7 +9,7 @@ from killing import import_words, kill_after_parts, stored
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.importers import importing
-from upsolve.importers.benchmarks import mbpp
+from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -109,7 +109,7 @@ def test_an_import_that_left_tests_out_is_the_same_to_the_byte_after_it_resumes(
     most = [stop_at]
 
     def read(path):
-        for number, row in enumerate(mbpp.read(path)):
+        for number, row in enumerate(read_mbpp(path)):
             if number == most[0]:
                 raise SourceError(f"{path}: stopped")
             yield row
@@ -138,8 +138,9 @@ def test_a_part_without_an_entry_in_the_journal_is_written_again(tmp_path, file,
     write = importing.write_text
 
     def write_twice(file, text):
-        entries.append(file)
-        if len(entries) == 3:
+        is_entry = not file.name.endswith("places.json")
+        entries.extend([file] * is_entry)
+        if is_entry and len(entries) == 3:
             raise KeyboardInterrupt
         write(file, text)
 
@@ -163,7 +164,7 @@ def test_a_source_that_yields_other_rows_starts_over(tmp_path, file):
 def test_other_code_of_the_reader_starts_over(tmp_path, file, monkeypatch):
     archive = Archive.create(tmp_path / "archive")
     stop(archive, file, 100)
-    monkeypatch.setattr("upsolve.importers.concurrent.__version__", "9.9")
+    monkeypatch.setattr("upsolve.importers.definitions.__version__", "9.9")
     stop(archive, file, 50)
     assert len(archive.table("attempts")) < 50
     ingest(archive, stopping(200), file)

@@ -59,7 +59,7 @@ def junit(folder):
         case = "" if number % 2 else "<failure message='no'/>"
         text = f'<testsuites><testsuite><testcase classname="tests.test_text" name="test_add">{case}</testcase></testsuite></testsuites>'
         (folder / "reports" / f"{hash_}.xml").write_text(text)
-    return folder / "reports", {"repository": str(place)}, "upsolve.importers.history.changes.COMMITS"
+    return folder / "reports", {"repository": str(place)}, "upsolve.importers.history.repository.COMMITS"
 
 
 def sarif(folder):
@@ -75,7 +75,7 @@ def sarif(folder):
         result = {"ruleId": f"rule-{number}", "locations": [{"physicalLocation": where}]}
         text = json.dumps({"runs": [{"tool": {"driver": {"name": "lint"}}, "results": [result]}]})
         (found / f"{name}.sarif").write_text(text)
-    return found, {"repository": str(place)}, "upsolve.importers.history.changes.COMMITS"
+    return found, {"repository": str(place)}, "upsolve.importers.history.repository.COMMITS"
 
 
 MADE = {"evalplus": (evalplus, 2), "spider": (spider, 2), "junit": (junit, 1), "sarif": (sarif, 1)}

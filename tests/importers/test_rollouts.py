@@ -10,8 +10,8 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
-from upsolve.importers.logs import atif, inspect_logs, openrlhf, trl, verifiers, verl
 from upsolve.importers.logs.rollouts import Rollout, Rollouts, as_json, number_of, text_of
+from upsolve.importers.registry import SOURCES
 from upsolve.policy.prompt import messages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -235,9 +235,9 @@ def test_pairs_keep_which_answer_was_chosen_and_the_score_of_each(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("source", [one.SOURCE for one in (atif, inspect_logs, openrlhf, trl, verifiers, verl)])
+@pytest.mark.parametrize("source", ["atif", "inspect", "openrlhf", "trl", "verifiers", "verl"])
 def test_every_source_has_the_options_of_rollouts(source):
-    assert {"passed_at", "tasks", "statement", "language", "author"} <= {option.name for option in source.options}
+    assert {"passed_at", "tasks", "statement", "language", "author"} <= {option.name for option in SOURCES[source].options}
 
 
 def test_the_same_program_with_other_scores_keeps_each_score(tmp_path):

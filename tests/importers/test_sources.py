@@ -8,12 +8,12 @@ from upsolve.archive.store import Archive
 from upsolve.checkers import CheckerProgram, program_of
 from upsolve.errors import SourceError
 from upsolve.exports.exporting import export_archive
-from upsolve.importers.benchmarks.asserts import Names, parse_assert
 from upsolve.importers.benchmarks.cruxeval import read as read_cruxeval
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems import codenet
+from upsolve.importers.recogniser.asserts import Names, parse_assert
 from upsolve.importers.recogniser.code import check_tests, sound_tests
-from upsolve.importers.recogniser.found import About
+from upsolve.importers.recogniser.failing import About
 from upsolve.importers.tables import jsonl
 from upsolve.types import Attempt, Status, TestKind
 from upsolve.verify.judge.plans import judge_all

@@ -10,6 +10,7 @@ was stopped reads its units again from their start, passes over the rows that th
 """
 
 import json
+import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,18 +22,30 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from upsolve.archive.parts import write_records
+from upsolve.archive.places import fresh
 from upsolve.archive.schema import TABLES
+from upsolve.archive.store import Archive
 from upsolve.files import write_text
-from upsolve.importers.references import languages_from
-from upsolve.importers.rows import NOWHERE, BadRow, LeftOut, Row, place_of_row
+from upsolve.importers.rows import NOWHERE, BadRow, LeftOut, Row, languages_from, place_of_row
 from upsolve.importers.source import Source, Unit
-from upsolve.importers.statements import Place, Places, content_in, other_content, repeats
 from upsolve.plugins import find
 from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Job", "Journal", "import_share"]
+__all__ = [
+    "REMEDY",
+    "Job",
+    "Journal",
+    "Place",
+    "Places",
+    "all_places",
+    "content_in",
+    "import_share",
+    "other_content",
+    "places_of_part",
+    "repeats",
+]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
 """Most records, and characters of tests and programs, that are written together and until then held in memory."""
@@ -322,3 +335,67 @@ class Writer:
     def files_of(self, records: Sequence[Row]) -> list[tuple[str, int]]:
         """Return the files of records in their order, each with how many records are of it."""
         return [(file, sum(1 for _ in same)) for file, same in groupby(self.places[id(record)][0] for record in records)]
+
+
+REMEDY = "give one of the two a new id (of a table: import its file alone, with --name PREFIX of its ids, into a new archive)"
+Place = tuple[str, int]
+"""File and line; ("", 0) where a reader does not say them."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Where the records of a batch stand."""
+
+    tasks: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
+    """Tasks that are stored, or are a stored one again."""
+    others: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
+    """Tasks that were set aside since another one has their id."""
+    attempts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Of the attempts in their order: a file, and how many are of it."""
+    verdicts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """The same of the verdicts."""
+    assumed: list[str] = field(default_factory=list[str])
+    """Tasks at which attempts without a language were taken for Python."""
+
+    def write(self, file: Path) -> None:
+        """Write the places as JSON."""
+        write_text(file, json.dumps(asdict(self)))
+
+
+def read_places(file: Path) -> Places:
+    """Return the places of a file."""
+    return Places(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def places_of_part(folder: Path, part: Path) -> Places:
+    """Return the places of the records in a part, given the folder of its import."""
+    file = folder / f"{part.stem.split('-')[1]}.places.json"
+    return read_places(file) if file.exists() else Places()
+
+
+def all_places(folder: Path) -> Iterator[tuple[str, Places]]:
+    """Yield each batch of an import: its share, and the places of its records."""
+    for file in sorted(fresh(folder).glob("*.places.json")):
+        yield file.name.partition(".")[0], read_places(file)
+
+
+def content_in(task: Task) -> tuple[str, str]:
+    """Return the content id of a task but for its language, and the language: tasks that differ in it alone are one task, of any language."""
+    return Archive.content_of(replace(task, language="")), sys.intern(task.language)
+
+
+def repeats(content: tuple[str, str], stored: tuple[str, str]) -> bool:
+    """Return whether a task (``content_in``) is a stored one again, which may be of any language."""
+    return stored in (content, (content[0], ""))
+
+
+def other_content(file: str, line: int, task: Task, stored: tuple[str, str]) -> BadRow:
+    """Return a task that is stored with different content (``content_in``), set aside."""
+    content, language = stored
+    reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
+    if content == content_in(task)[0]:
+        reason = (
+            f"task {task.task_id} is stored in {language}, and here in {task.language or 'any language'}; import both at once (as a folder; "
+            "CodeNet: --language all) into a new archive, so that it accepts any language, or give one of the two a new id"
+        )
+    return BadRow(file, line, reason, str(task)[:500])

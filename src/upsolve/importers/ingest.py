@@ -4,23 +4,28 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from upsolve.archive.compacting import tag_of
+from upsolve.archive.database import connect, register_parts
+from upsolve.archive.parts import is_merged, read_part, rewrite_part, rows_in
 from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
+from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.files import commit_file, is_remote
-from upsolve.importers.census import census
-from upsolve.importers.concurrent import begin, is_current, only_importer, start_over
-from upsolve.importers.imported_before import drop_stored
+from upsolve.files import commit_file, is_remote, write_text
+from upsolve.importers.definitions import begin, is_current, only_importer, settle, start_over
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
-from upsolve.importers.settling import settle
 from upsolve.importers.shares import import_shares, shares_of
 from upsolve.importers.source import Source, parse_options
 from upsolve.importers.tables.cells import TABLES as TABLE_ENDINGS
@@ -28,7 +33,7 @@ from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import content_id
 
-__all__ = ["IngestReport", "ingest"]
+__all__ = ["Census", "IngestReport", "census", "drop_stored", "ingest"]
 
 
 @dataclass
@@ -278,3 +283,121 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
         commit_file(temporary, joined)
     with joined.open(encoding="utf-8") as lines:
         return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]
+
+
+NEW = "select count(*) from (select distinct attempt_id from new_attempts) where attempt_id not in (select attempt_id from old_attempts)"
+NO_TASK = "select count(*), any_value(task_id) from new_attempts where task_id not in (select task_id from tasks)"
+OTHER_LANGUAGE = """
+select count(*), any_value(old.task_id), any_value(old.language), any_value(new.language)
+from old_attempts old join new_tasks new using (task_id) where new.language not in ('', old.language)
+"""
+NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select attempt_id from attempts)"
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Counts of the records written under one tag."""
+
+    attempts: int
+    """Attempts written."""
+    new: int
+    """Distinct attempts among them that no other part has."""
+    orphans: dict[str, int] = field(default_factory=dict[str, int])
+    """Number of ``attempts without a task`` and ``verdicts without an attempt`` among them."""
+    missing: str = ""
+    """Id of a task that an attempt lacks."""
+    mistaken: str = ""
+    """Says that attempts of earlier imports are in another language than their task, which has come now; empty if none is."""
+
+
+def census(archive: Archive, tag: str) -> Census:
+    """Count the records written under a tag; tasks and attempts that they refer to may be anywhere in the archive."""
+    parts = {name: archive.parts(name) for name in TABLES}
+    with connect(parts) as connection:
+        for name in TABLES:
+            new = [part for part in parts[name] if part.stem.endswith(f"-{tag}")]
+            register_parts(connection, f"new_{name}", new, table=name)
+            register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
+        untold, missing = connection.sql(NO_TASK).fetchall()[0]
+        orphans = {"attempts without a task": untold, "verdicts without an attempt": count(connection, NO_ATTEMPT)}
+        written = count(connection, "select count(*) from new_attempts")
+        mistaken = told(*connection.sql(OTHER_LANGUAGE).fetchall()[0])
+        return Census(written, count(connection, NEW), orphans, missing or "", mistaken)
+
+
+def told(attempts: int, task_id: str, stored: str, language: str) -> str:
+    """Return what to do about attempts in another language than their task, which has come after them; empty if there are none."""
+    what = f"{attempts} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
+    return f"{what}: if they have no language of their own, import the tasks first, into a new archive" if attempts else ""
+
+
+def count(connection: "duckdb.DuckDBPyConnection", sql: str) -> int:
+    """Return the single number that a query returns."""
+    return int(connection.sql(sql).fetchall()[0][0])
+
+
+Runs = list[tuple[int, int]]
+"""First row, and the row after the last, of rows one after the other."""
+
+STORED = """
+with before as (select attempt_id, hash({columns}) as content, count(*) as times from old group by all),
+     hashed as (select place, attempt_id, hash({columns}) as content from new),
+     now as (select *, row_number() over (partition by attempt_id, content order by place) as number from hashed)
+select place from now join before using (attempt_id, content) where number <= times order by place
+"""
+
+
+def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
+    """Remove attempts and verdicts that earlier imports of the same path have stored from the parts of an import; return their numbers.
+
+    What is to be removed is recorded before anything is, so that this can be done again after an interruption.
+
+    Args:
+        archive: the archive.
+        job: the import; its tasks are settled.
+        where: its source, path and options, as ``Archive.remember`` knows them.
+    """
+    record, earlier = job.folder / "stored.json", archive.meta().get("imports", {}).get(where, [])
+    counts = {"attempts": 0, "verdicts": 0}
+    if not earlier:
+        return counts
+    if not record.exists():
+        write_text(record, json.dumps({name: stored_rows(archive, name, job.tag, earlier) for name in counts}))
+    for name, parts in json.loads(record.read_text(encoding="utf-8")).items():
+        for part, (rows, runs) in parts.items():
+            drop_rows(archive.path / name / part, rows, runs)
+            counts[name] += sum(stop - start for start, stop in runs)
+    return counts
+
+
+def stored_rows(archive: Archive, name: str, tag: str, earlier: Collection[str]) -> dict[str, tuple[int, Runs]]:
+    """Return the rows of an import that earlier ones have stored, by part: its number of rows, and runs of those rows.
+
+    Compaction puts parts of several imports together, so that the rows of such a part may be of any of them.
+    """
+    parts = archive.parts(name)
+    new = [part for part in parts if tag_of(part) == tag]
+    old = [part for part in parts if tag_of(part) in earlier or (is_merged(part) and not tag_of(part))]
+    columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+    with connect({}) as connection:
+        register_parts(connection, "new", new, table=name, places=True)
+        register_parts(connection, "old", old, table=name)
+        places = connection.sql(STORED.format(columns=columns)).fetchnumpy()["place"]
+    files, rows = np.divmod(np.asarray(places, dtype=np.int64), 1 << 32)
+    return {new[at].name: (rows_in(new[at]), runs_of(rows[files == at])) for at in np.unique(files).tolist()}
+
+
+def runs_of(rows: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Runs:
+    """Return the runs of increasing numbers."""
+    ends = np.flatnonzero(np.diff(rows) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, ends)]
+
+
+def drop_rows(part: Path, rows: int, runs: Sequence[tuple[int, int]]) -> None:
+    """Remove runs of rows from a part, and the part if none is left; one that has not this many rows was rewritten before."""
+    if not part.exists() or rows_in(part) != rows:
+        return
+    keep = np.ones(rows, dtype=np.bool_)
+    for start, stop in runs:
+        keep[start:stop] = False
+    rewrite_part(part, read_part(part).filter(pa.array(keep)))

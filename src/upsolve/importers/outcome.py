@@ -1,4 +1,4 @@
-"""Recorded outcomes in common notations -> verdicts."""
+"""Recorded outcomes in common notations -> verdicts, and the names by which rows of a file refer to attempts."""
 
 import json
 import math
@@ -18,11 +18,16 @@ __all__ = [
     "WORDS",
     "are_statuses",
     "check_counts",
+    "is_given",
     "judge_name",
+    "name_attempt",
+    "named_attempt",
     "number_in",
     "recorded_verdict",
+    "refuse_outcome",
     "scored",
     "status_of",
+    "whole",
     "without_left_out",
     "words_of",
 ]
@@ -322,3 +327,52 @@ def judge_name(name: Any) -> Any:
     """
     known = not isinstance(name, str) or name.startswith("recorded") or not is_recorded(name)
     return name if known else f"recorded:{name}"
+
+
+def name_attempt(ids: dict[str, str], name: str, attempt_id: str) -> None:
+    """Note the ``attempt_id`` of an attempt that a file calls by a name; of a name that two different attempts have, none."""
+    ids[name] = attempt_id if ids.get(name, attempt_id) == attempt_id else ""
+
+
+def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
+    """Return the ``attempt_id`` for a name (``name_attempt``); None if no earlier row has it.
+
+    Raises:
+        ValueError: different attempts have it.
+    """
+    attempt_id = ids.get(name)
+    if attempt_id == "":
+        raise ValueError(f"the id {name} is that of several different attempts in this file: give each its own")
+    return attempt_id
+
+
+def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, judge: str) -> None:
+    """Note the outcome of an attempt that a file calls by a name; one that is unscored may get another later.
+
+    Args:
+        outcomes: those of earlier rows, by the name and, if it is not ``judge``, the judge.
+        name: the attempt's name.
+        verdict: its outcome.
+        judge: the judge of rows that name none.
+
+    Raises:
+        ValueError: an earlier row has another outcome by this judge, so that one of the two would be lost.
+    """
+    if verdict.status is Status.UNSCORED:
+        return
+    before = outcomes.setdefault(name if verdict.judge == judge else f"{name}\n{verdict.judge}", verdict.status)
+    if before is not verdict.status:
+        raise ValueError(
+            f"the attempt {name} is {verdict.status.value} here, and {before.value} in an earlier row: a row is one attempt; if rows are "
+            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
+        )
+
+
+def is_given(value: Any) -> bool:
+    """Return whether a cell has a value: neither null, empty text nor NaN."""
+    return value is not None and value != "" and value == value
+
+
+def whole(value: Any) -> Any:
+    """Return a number such as 1.0, which pandas makes of 1 in a column with gaps, as an integer; others as they are."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

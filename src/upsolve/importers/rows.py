@@ -1,15 +1,21 @@
-"""Rows that a source yields, and readers of files of rows: JSON lines, JSON arrays, Parquet, Arrow."""
+"""Rows that a source yields, and readers of files of rows, compressed or not: JSON lines, JSON arrays, Parquet, Arrow."""
 
+import bz2
+import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import lzma
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile
 
 from upsolve.errors import SourceError, one_line
-from upsolve.importers.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
@@ -20,22 +26,84 @@ __all__ = [
     "NOWHERE",
     "NO_ARRAY",
     "ODD",
+    "UNREADABLE",
     "BadRow",
     "LeftOut",
     "Row",
     "arrow_rows",
     "build_each",
     "data_files",
+    "ends_with",
     "json_array",
     "json_lines",
     "json_value",
+    "language_of_task",
+    "languages_from",
     "left_out",
+    "named",
     "objects_in",
+    "open_bytes",
+    "packed_too",
     "parquet_rows",
     "place_of_row",
     "reason_of",
     "rows_of_file",
 ]
+
+
+def open_zstd(path: Path) -> IO[bytes]:
+    """Open a file compressed by zstd; it cannot be sought."""
+    import pyarrow as pa
+
+    stream: Any = pa.input_stream(path, compression="zstd")
+    return BufferedReader(stream)
+
+
+def open_zip(path: Path) -> IO[bytes]:
+    """Open the only file in a zip, as pandas writes ``log.csv.zip``; OSError if it has none, several or an encrypted one."""
+    archive = ZipFile(path)
+    inside = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+    if len(inside) != 1 or inside[0].flag_bits & ENCRYPTED:
+        raise OSError(f"has {len(inside)} files or is encrypted: unpack it")
+    return archive.open(inside[0])
+
+
+ENCRYPTED = 1
+"""Flag of an encrypted file in a zip."""
+OPEN: dict[str, Callable[[Path], Any]] = {
+    "": lambda path: path.open("rb"),
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": open_zstd,
+    ".zip": open_zip,
+}
+"""Last ending of a file's name -> function that opens it; the first one opens files that are not compressed."""
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile)
+"""What reading a file raises that is missing, damaged, or not compressed as its name says."""
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading what it contains, decompressed as the ending of its name says; ``UNREADABLE`` if that fails."""
+    return OPEN.get(path.suffix.lower(), OPEN[""])(path)
+
+
+def packed_too(*endings: str) -> tuple[str, ...]:
+    """Return each ending alone and followed by that of each compression: ``.csv``, ``.csv.gz``, ..."""
+    return tuple(ending + packed for ending in endings for packed in OPEN)
+
+
+def named(endings: Iterable[str]) -> str:
+    """Return some endings for a message, without those of compressed files: ``.csv, .tsv (or compressed: .gz, ...)``."""
+    packed = tuple(one for one in OPEN if one)
+    known = [*endings]
+    alone = [ending for ending in known if not ending.endswith(packed)]
+    return ", ".join(alone) + (f" (or compressed: {', '.join(packed)})" if len(alone) < len(known) else "")
+
+
+def ends_with(path: Path, endings: Iterable[str]) -> bool:
+    """Return whether a file's name has one of some endings, in small or in capital letters."""
+    return path.name.lower().endswith((*endings,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +159,25 @@ def place_of_row() -> tuple[str, int]:
     A record that turns out to be unusable only beside others (a task with other content) can thus be named by its line.
     """
     return reading[0]
+
+
+languages: list[Callable[[str], str]] = []
+"""Tells the language of a task that another file or import has (``languages_from``)."""
+
+
+@contextmanager
+def languages_from(language_of: Callable[[str], str]) -> Generator[None]:
+    """Let readers ask for the languages of tasks that another file or import has."""
+    languages.append(language_of)
+    try:
+        yield
+    finally:
+        languages.pop()
+
+
+def language_of_task(task_id: str) -> str:
+    """Return the language of a task that another file or import has; empty if it is not known, or may be any."""
+    return languages[-1](task_id) if languages else ""
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:

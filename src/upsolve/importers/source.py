@@ -11,7 +11,7 @@ from upsolve.importers.rows import BadRow, Row, data_files
 from upsolve.types import Task
 from upsolve.verify.contest import Imports
 
-__all__ = ["IMPORTS", "SHARE_BYTES", "Option", "Source", "Unit", "parse_options", "split_files"]
+__all__ = ["IMPORTS", "SHARE_BYTES", "Option", "Source", "Unit", "parse_options", "row_units", "split_files"]
 
 SHARE_BYTES = 1 << 20
 """Smallest size of a share of an import: units of this size, whose records take long to come, are not read again after an interruption."""
@@ -77,6 +77,12 @@ class Source:
 def split_files(path: Path, **_options: Any) -> list[Unit]:
     """Return a unit for each file of rows in a folder (``data_files``), as ``Source.split``."""
     return [Unit(file) for file in data_files(path)]
+
+
+def row_units(file: Path, rows: Iterable[object], size: int) -> list[Unit]:
+    """Return units of consecutive rows of a file, which take long to read; the option ``only`` has their numbers, from 1."""
+    count = sum(1 for _ in rows)
+    return [Unit(file, {"only": range(start, start + size)}, SHARE_BYTES) for start in range(1, count + 1, size)]
 
 
 def parse_options(owner: str, declared: Sequence[Option], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
 from upsolve.importers.ingest import ingest
-from upsolve.importers.packed import ends_with
+from upsolve.importers.rows import ends_with
 from upsolve.importers.tables.cells import CSV, DATABASES
 from upsolve.plugins import names
 from upsolve.train.data.drawn import FOLDER

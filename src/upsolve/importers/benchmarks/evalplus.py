@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.benchmarks.humaneval import INSTRUCTION
-from upsolve.importers.problems.problems import extra_of, literal
+from upsolve.importers.benchmarks.functions import INSTRUCTION
+from upsolve.importers.problems.problems import literal, rest_of
 from upsolve.importers.rows import BadRow, Row, build_each, data_files, json_lines, rows_of_file
-from upsolve.importers.source import SHARE_BYTES, Option, Source, Unit
+from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.references import expected_values
 
@@ -72,11 +72,7 @@ def files_of(path: Path) -> list[Path]:
 
 def split(path: Path, **_options: Any) -> list[Unit]:
     """Return units of consecutive rows of a file."""
-    return [
-        Unit(file, {"only": range(start, start + TASKS)}, SHARE_BYTES)
-        for file in files_of(path)
-        for start in range(1, sum(1 for _ in rows_of_file(file)) + 1, TASKS)
-    ]
+    return [unit for file in files_of(path) for unit in row_units(file, rows_of_file(file), TASKS)]
 
 
 def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -117,7 +113,6 @@ def task_of(row: Mapping[str, Any]) -> Task:
         tests = tuple(test for test, value in zip(tests, accepted, strict=True) if value == "True")
     atol = float(row.get("atol") or 0) or (1e-6 if any(has_float(test.expected) for test in tests) else 0)
     left_out = len(calls) - len(tests)
-    rest = {key: value for key, value in row.items() if key not in TAKEN}
     return Task(
         task_id=f"evalplus/{name}",
         prompt=f"{INSTRUCTION}{prompt.rstrip()}" if human else statement_of(prompt),
@@ -128,9 +123,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
         setup=setup,
         compare=f"floats:{atol:g}:{RTOL}" if atol else "lines",
         official=True,
-        extra=extra_of({**rest, "split": "test", "inputs_left_out": left_out})
-        if left_out
-        else extra_of({**rest, "split": "test"}),
+        extra=rest_of(row, TAKEN, split="test", inputs_left_out=left_out or None),
     )
 
 

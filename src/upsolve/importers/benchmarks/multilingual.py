@@ -3,17 +3,15 @@
 Both run prompt + completion + tests as one program. An attempt is the prompt and its completion, up to the end of the function.
 """
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.problems.problems import extra_of, with_sound_tests
+from upsolve.errors import SourceError
+from upsolve.importers.problems.problems import extra_of, rest_of, with_sound_tests
 from upsolve.importers.recogniser.code import check_tests
-from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_file
+from upsolve.importers.rows import BadRow, Row, build_each, data_files, json_value, rows_of_file
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -55,16 +53,8 @@ PACKAGES = {
 """Language -> what loads a package."""
 RESULTS = (".results.json", ".results.json.gz")
 TAKEN = {
-    "task_id",
-    "name",
-    "language",
-    "prompt",
-    "test",
-    "tests",
-    "canonical_solution",
-    "entry_point",
-    "results",
-    "completions",
+    *("task_id", "name", "language", "prompt", "test", "tests"),
+    *("canonical_solution", "entry_point", "results", "completions"),
 }
 
 
@@ -98,9 +88,8 @@ def read_multiple(path: Path) -> Iterator[Row]:
 def one_object(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield the object of a file of results."""
     try:
-        data = file.read_bytes()
-        row: Any = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+        row = json_value(file)
+    except SourceError as error:
         row = str(error)
     yield 1, row if isinstance(row, dict) else BadRow(str(file), 1, f"is not a JSON object: {str(row)[:200]}", "")
 
@@ -154,7 +143,7 @@ def task_of(row: Mapping[str, Any], name: str, source: str, *, tests: str, refer
         reference=reference,
         official=True,
         requires=required(language, prompt, tests),
-        extra=extra_of({**{key: value for key, value in row.items() if key not in TAKEN}, "split": "test"}),
+        extra=rest_of(row, TAKEN, split="test"),
     )
 
 

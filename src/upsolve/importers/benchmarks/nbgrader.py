@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.benchmarks.asserts import names_bound, names_read
 from upsolve.importers.history.modules import outside
 from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.recogniser.asserts import names_bound, names_read
 from upsolve.importers.recogniser.code import sound_tests
-from upsolve.importers.recogniser.found import About
+from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out
 from upsolve.importers.source import Source
 from upsolve.languages.packages import missing_packages

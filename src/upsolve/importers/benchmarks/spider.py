@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.rows import Row, build_each
-from upsolve.importers.source import SHARE_BYTES, Option, Source, Unit
+from upsolve.importers.rows import Row, build_each, json_value
+from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.queries import expected_rows
 
@@ -91,20 +91,13 @@ def question_files(path: Path) -> list[Path]:
 
 def split(path: Path, **_options: Any) -> list[Unit]:
     """Return units of consecutive questions of a file."""
-    return [
-        Unit(path, {"only": (str(file), range(start, start + QUESTIONS))}, SHARE_BYTES)
-        for file in question_files(path)
-        for start in range(1, sum(1 for _ in numbered(file)) + 1, QUESTIONS)
-    ]
+    units = [unit for file in question_files(path) for unit in row_units(file, numbered(file), QUESTIONS)]
+    return [Unit(path, {"only": (str(unit.path), unit.options["only"])}, unit.bytes) for unit in units]
 
 
 def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the questions of a file with their numbers, from 1."""
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{file}: cannot be read: {error}") from error
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(json_value(file), start=1):
         yield number, {"number": number, **(row if isinstance(row, dict) else {"row": row})}
 
 

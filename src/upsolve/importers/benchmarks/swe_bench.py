@@ -9,9 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.packed import ends_with
 from upsolve.importers.problems.problems import as_list, extra_of
-from upsolve.importers.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files, json_value, objects_in, rows_of_file
+from upsolve.importers.rows import (
+    ARRAYS,
+    LINES,
+    BadRow,
+    Row,
+    build_each,
+    data_files,
+    ends_with,
+    json_value,
+    objects_in,
+    rows_of_file,
+)
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, Verdict
 
@@ -21,14 +31,8 @@ JUDGE = "recorded:swe_bench"
 LANGUAGE = "diff"
 PASSED = ("resolved_ids", "resolved")
 FAILED = (
-    "unresolved_ids",
-    "completed_ids",
-    "applied",
-    "no_apply",
-    "test_errored",
-    "test_timeout",
-    "empty_patch_ids",
-    "no_generation",
+    *("unresolved_ids", "completed_ids", "applied", "no_apply", "test_errored", "test_timeout"),
+    *("empty_patch_ids", "no_generation"),
 )
 UNKNOWN = ("error_ids",)
 BROKEN = ("infra_failure_ids", "install_fail", "reset_failed")

@@ -1,22 +1,43 @@
-"""Rollouts of trainers and logs of evaluations: a prompt, an answer and a score become a task, an attempt and a verdict."""
+"""Rollouts: a prompt, an answer and a score become a task, an attempt and a verdict. Importers of the files that trainers write.
+
+OpenRLHF  JSON lines of ``batch_inference``: input, output and, from a reward model, reward; or pairs (prompt, chosen, rejected, as text
+          or messages, with a score of each if there is one), which are two attempts; ``chosen`` in ``extra`` says which
+TRL       ``completions/completions_00010.parquet`` of the GRPO and RLOO trainers (``log_completions=True``): step, prompt, completion, a
+          column for each reward function, columns of ``log_extra``, advantage
+verl      ``<step>.jsonl`` in ``trainer.rollout_data_dir`` or ``validation_data_dir``: input, output, gts, score, step, and the reward
+          function's other values
+"""
 
 import json
 import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.known import TASKS_HELP, read_known
-from upsolve.importers.rows import Row
-from upsolve.importers.source import Option
+from upsolve.importers.rows import (
+    DATA_SUFFIXES,
+    LINES,
+    BadRow,
+    Row,
+    build_each,
+    data_files,
+    json_lines,
+    parquet_rows,
+    rows_of_file,
+)
+from upsolve.importers.source import Option, Source
+from upsolve.importers.tables.columns import says_opposite
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 
-__all__ = ["ROLLOUT_OPTIONS", "Rollout", "Rollouts", "number_of", "text_of", "time_of"]
+__all__ = ["OPENRLHF", "ROLLOUT_OPTIONS", "TRL", "VERL", "Rollout", "Rollouts", "number_of", "text_of", "time_of"]
 
 ROLLOUT_OPTIONS = (
     Option("passed_at", float, "score from which on an attempt counts as passed (default: 1)"),
@@ -223,3 +244,125 @@ def text_of(value: Any) -> str:
 def time_of(seconds: Any) -> str:
     """Return a Unix time as ISO 8601; empty for null."""
     return "" if seconds is None else datetime.fromtimestamp(float(seconds), UTC).isoformat()
+
+
+Json = dict[str, Any]
+SIDES = {"chosen": "rejected", "rejected": "chosen"}
+"""Answer of a pair -> the other one."""
+SCORES = ("{}_reward", "{}_score", "score_{}")
+"""Fields of the score of an answer, which stands for ``{}``; the first one counts."""
+
+
+def rollout_in(row: Mapping[str, Any], prompt: str, answer: str, score: str) -> Rollout:
+    """Return the rollout in three fields of a row, with the other fields in ``extra``."""
+    extra = {name: value for name, value in row.items() if name not in (prompt, answer, score)}
+    return Rollout(prompt=text_of(row[prompt]), answer=text_of(row[answer]), score=number_of(row.get(score)), extra=extra)
+
+
+def read_openrlhf(path: Path, **options: Any) -> Iterator[Row]:
+    """Yield the tasks, attempts and verdicts of a file, or of all files of rows in a folder.
+
+    Raises:
+        SourceError: the folder contains no such file, or an option is invalid.
+    """
+    rollouts = Rollouts("openrlhf", **options)
+    for file in data_files(path):
+        rows = rows_of_file(file) if file.name.endswith((*DATA_SUFFIXES,)) else json_lines(file)
+        yield from build_each(file, rows, partial(openrlhf_records, rollouts=rollouts))
+
+
+def openrlhf_records(row: Json, *, rollouts: Rollouts) -> Iterator[Row]:
+    """Yield the records of a line."""
+    pair = [side_of(row, side) for side in SIDES] if "chosen" in row else [rollout_in(row, "input", "output", "reward")]
+    for rollout in pair:
+        yield from rollouts.records(rollout)
+
+
+def side_of(row: Json, side: str) -> Rollout:
+    """Return one answer of a pair, with what the line says of it and of both."""
+    answer, prompt = row[side], row.get("prompt")
+    if isinstance(answer, list):  # messages, which may begin with those of the prompt
+        start = 1 + max((index for index, message in enumerate(answer) if message.get("role") == "user"), default=-1)
+        answer, prompt = answer[start:], prompt or answer[:start]
+    if not prompt:
+        raise ValueError("neither a prompt nor messages that begin with one")
+    score = next((name for form in SCORES if (name := form.format(side)) in row), "")
+    of_other = {name for name in row if SIDES[side] in name.split("_")}
+    rest = {name: value for name, value in row.items() if name not in {"prompt", side, score} | of_other}
+    extra = {"chosen": side == "chosen", **rest}
+    return Rollout(prompt=text_of(prompt), answer=text_of(answer), score=number_of(row.get(score)), extra=extra)
+
+
+def read_trl(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
+    """Yield the tasks, attempts and verdicts of a run of TRL.
+
+    A file that repeats the rows of the file before is skipped: files may be written more often than completions are sampled.
+
+    Args:
+        path: the trainer's ``output_dir``, its folder ``completions``, or one file.
+        reward: columns of reward functions, comma separated; the score is the sum of those that apply (are not NaN).
+        options: of ``upsolve.importers.logs.rollouts.Rollouts``.
+
+    Raises:
+        SourceError: there is no file, or ``reward`` is needed or names no column.
+    """
+    found = [*path.glob("completions_*.parquet"), *path.glob("completions/completions_*.parquet")]
+    files = [path] if path.is_file() else sorted(found)
+    if not files:
+        raise SourceError(f"{path}: contains no completions_*.parquet; TRL writes them with log_completions=True")
+    rollouts, before = Rollouts("trl", **options), ""
+    for file in files:
+        rows = [row for _, row in parquet_rows(file) if not isinstance(row, BadRow)]
+        content = json.dumps([{name: value for name, value in row.items() if name != "step"} for row in rows], default=str)
+        if content != before:
+            names = reward_columns(file, [name.strip() for name in reward.split(",") if name.strip()])
+            yield from build_each(file, enumerate(rows, start=1), partial(trl_records, names=names, rollouts=rollouts))
+        before = content
+
+
+def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
+    """Return the columns of the score: the wanted ones, or the only column of real numbers besides the advantage, if more is better by its name.
+
+    Raises:
+        SourceError: a wanted column is missing, or there is not exactly one candidate; names the columns.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema: Any = pq.read_schema(file)
+    reals = [field.name for field in schema if pa.types.is_floating(field.type) and field.name != "advantage"]
+    if missing := [name for name in wanted if name not in schema.names]:
+        raise SourceError(f"{file}: has no column {missing[0]}; its columns are {', '.join(schema.names)}")
+    if not wanted and (len(reals) != 1 or says_opposite(reals[0])):
+        raise SourceError(f"{file}: --reward must name the columns of the score, among {', '.join(reals or schema.names)}")
+    return wanted or reals
+
+
+def trl_records(row: Json, *, names: Sequence[str], rollouts: Rollouts) -> Iterator[Row]:
+    """Yield the records of a row."""
+    scores = [score for name in names if (score := number_of(row[name])) is not None]
+    yield from rollouts.records(replace(rollout_in(row, "prompt", "completion", ""), score=sum(scores) if scores else None))
+
+
+def read_verl(path: Path, **options: Any) -> Iterator[Row]:
+    """Yield the tasks, attempts and verdicts of a file or of all files of a folder, step by step.
+
+    Raises:
+        SourceError: the folder contains no .jsonl file, or an option is invalid.
+    """
+    rollouts, files = Rollouts("verl", **options), data_files(path, suffixes=LINES)
+    for file in sorted(files, key=lambda file: (file.parent, len(file.stem), file.stem)):  # 9.jsonl before 10.jsonl
+        yield from build_each(file, json_lines(file), lambda row: rollouts.records(rollout_in(row, "input", "output", "score")))
+
+
+OPENRLHF = Source(
+    read_openrlhf,
+    "a file of samples that OpenRLHF's batch_inference saved, or of pairs (prompt, chosen, rejected)",
+    ROLLOUT_OPTIONS,
+)
+TRL = Source(
+    read_trl,
+    "output_dir of a trainer of TRL with log_completions=True, or one of its completions_*.parquet",
+    (Option("reward", str, "columns whose sum is the score (default: the only column of real numbers)"), *ROLLOUT_OPTIONS),
+)
+VERL = Source(read_verl, "trainer.rollout_data_dir of verl, or one of its .jsonl files", ROLLOUT_OPTIONS)

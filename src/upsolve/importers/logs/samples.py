@@ -10,25 +10,80 @@ lm-evaluation-harness     samples_*.jsonl: doc, resps, filtered_resps, metrics
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.benchmarks import humaneval, mbpp
-from upsolve.importers.known import TASKS_HELP, read_known
-from upsolve.importers.logs.sample_records import Samples
-from upsolve.importers.outcome import are_statuses, status_of
+from upsolve.importers.benchmarks.functions import INSTRUCTION, humaneval_task, mbpp_task
+from upsolve.importers.known import TASKS_HELP, KnownTasks, read_known
+from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
 from upsolve.importers.problems.problems import prompt_of
 from upsolve.importers.rows import Row, build_each, json_lines
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.policy.answers import names_of, program_in
-from upsolve.types import Status, Task
+from upsolve.types import Attempt, Status, Task
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE", "Samples", "read"]
+
+
+@dataclass
+class Samples:
+    """Builds the records of samples; yields each task once."""
+
+    known: KnownTasks | None
+    """Tasks that the ids belong to; None if not given."""
+    author: str
+    """Author of the attempts."""
+    options: Mapping[str, Any]
+    """``first``, ``filter`` and ``metric`` of ``read``."""
+    seen: set[str] = field(default_factory=set[str])
+    """Ids of the tasks yielded."""
+
+    def task(self, name: str) -> Task | None:
+        """Return the known task of a name; None if there is none, or no tasks are known."""
+        return self.known.named(name) if self.known else None
+
+    def records(
+        self,
+        name: str,
+        code: str,
+        outcomes: Iterable[Mapping[str, Any]] = (),
+        *,
+        extra: Mapping[str, Any] | None = None,
+        task: Task | None = None,
+    ) -> Iterator[Row]:
+        """Yield the task if it is known and new, the attempt, and a verdict for each outcome.
+
+        Args:
+            name: the harness's name of the task; the task of an unknown name is missing in the archive until it is imported.
+            code: the whole program.
+            outcomes: values by the names of ``OUTCOME_FIELDS``.
+            extra: other fields of the sample; ``answer`` is the whole response that the code was taken from.
+            task: the task if the file describes it; a known task has priority.
+        """
+        task = self.task(name) or task
+        if task and task.task_id not in self.seen:
+            self.seen.add(task.task_id)
+            yield task
+        rest = {key: value for key, value in (extra or {}).items() if value not in (None, "", [], {})}
+        answer = str(rest.pop("answer", ""))
+        attempt = Attempt(
+            task.task_id if task else name.lower(),
+            code,
+            (task and task.language) or "python",
+            self.author,
+            extra=json.dumps(rest, default=str) if rest else "",
+            answer=answer,
+        )
+        yield attempt
+        for outcome in outcomes:
+            if verdict := recorded_verdict(attempt.attempt_id, outcome, "recorded:samples"):
+                yield verdict
+
 
 Json = dict[str, Any]
 
@@ -149,7 +204,7 @@ def continued(task: Task | None, name: str, completion: str) -> str:
     """
     if task is None:
         raise ValueError(f"its completion continues a prompt, and --tasks has no task {name}")
-    code = task.prompt.removeprefix(humaneval.INSTRUCTION)
+    code = task.prompt.removeprefix(INSTRUCTION)
     if code != task.prompt:
         return f"{code}\n{completion}"
     if re.search(rf"^(async +)?(def|class) +{re.escape(task.entry_point)}\b", code, re.MULTILINE):
@@ -273,9 +328,9 @@ class LmEval:
         """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
         doc = row["doc"]
         if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
-            task = humaneval.task_of(doc)
+            task = humaneval_task(doc)
         elif {"task_id", "test_list", "code"} <= doc.keys():
-            task = mbpp.task_of(doc)
+            task = mbpp_task(doc)
         else:
             return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=json.dumps(doc, default=str))
         number = task.task_id.rpartition("/")[2]

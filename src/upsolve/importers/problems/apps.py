@@ -1,8 +1,9 @@
-"""Importers for APPS (2105.09938), its folders or its files on the Hub, and for APPS+ (2402.01391)."""
+"""Importers for APPS (2105.09938), its folders or its files on the Hub, for APPS+ (2402.01391), and for TACO (2312.14852)."""
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from upsolve.importers.problems.problems import (
     of_values,
     prompt_of,
     recorded,
+    rest_of,
     setup_of,
     split_of,
     stdio_tests,
@@ -30,21 +32,15 @@ from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_
 from upsolve.importers.source import Source, Unit
 from upsolve.types import Status, Task
 
-__all__ = ["PLUS", "SOURCE", "read", "read_plus"]
+__all__ = ["PLUS", "SOURCE", "TACO", "read", "read_plus"]
 
 FILES = ("input_output.json", "solutions.json", "metadata.json", "starter_code.py")
 PROBLEM_BYTES = 1 << 16
 """Size of a problem's folder, about."""
 TAKEN = {"id", "problem_id", "name", "question", "description", "solutions", "input_output", "starter_code", "difficulty"}
 TAKEN_PLUS = TAKEN | {
-    "prompt",
-    "canonical_solution",
-    "solution",
-    "inputs",
-    "outputs",
-    "fn_name",
-    "function_name",
-    "entry_point",
+    *("prompt", "canonical_solution", "solution", "inputs", "outputs"),
+    *("fn_name", "function_name", "entry_point"),
 }
 
 
@@ -91,18 +87,32 @@ def records_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Itera
         return
     name = str(row.get("problem_id", row.get("id")))
     starter, solutions = str(row.get("starter_code") or ""), [str(code) for code in as_list(row.get("solutions"))]
-    values = json_value(row.get("input_output") or "{}")
-    rest = {key: value for key, value in row.items() if key not in TAKEN}
-    task = Task(
+    draft = Task(
         task_id=f"apps/{split or 'all'}/{int(name) if name.isdecimal() else name}",
-        prompt=prompt_of(str(row["question"]), starter),
+        prompt=str(row["question"]),
         difficulty=str(row.get("difficulty") or ""),
         source="apps",
-        reference=solutions[0] if solutions else "",
-        requires=uses_numpy(solutions),
-        extra=extra_of({**rest, "split": split, "starter_code": starter}),
-        **of_outputs("", values, starter, *solutions[:1], compare=compare),
+        extra=rest_of(row, TAKEN, split=split, starter_code=starter),
     )
+    yield from solved(draft, json_value(row.get("input_output") or "{}"), starter, solutions, compare=compare)
+
+
+def solved(
+    draft: Task, values: Mapping[str, Any], starter: str, solutions: Sequence[str], *, name: str = "", compare: Compare
+) -> Iterator[Row]:
+    """Yield a task with the tests of ``of_outputs``, and its solutions by people, which are recorded as correct.
+
+    Args:
+        draft: the task without tests; its prompt is the statement.
+        values: inputs, outputs, and ``fn_name``.
+        starter: code to start from.
+        solutions: correct programs; the first one is the reference.
+        name: name of the function; empty to use ``fn_name``.
+        compare: how outputs are compared.
+    """
+    fields = of_outputs(name, values, starter, *solutions[:1], compare=compare)
+    reference, prompt = next(iter(solutions), ""), prompt_of(draft.prompt, starter)
+    task = replace(draft, prompt=prompt, reference=reference, requires=uses_numpy(solutions), **fields)
     yield task
     yield from recorded(task, solutions, Status.PASSED, author="human")
 
@@ -187,19 +197,45 @@ def plus_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator
     codes = [solutions] if isinstance(solutions, str) and not solutions.startswith("[") else as_list(solutions)
     values = first("input_output") or {"inputs": first("inputs"), "outputs": first("outputs")}
     values = json_value(values) if isinstance(values, str) else values
-    name = str(first("fn_name", "function_name", "entry_point"))
-    task = Task(
+    draft = Task(
         task_id=f"apps_plus/{first('id', 'problem_id')}",
-        prompt=prompt_of(str(first("question", "description", "prompt")), starter),
+        prompt=str(first("question", "description", "prompt")),
         difficulty=str(row.get("difficulty") or ""),
         source="apps_plus",
-        reference=str(codes[0]) if codes else "",
-        requires=uses_numpy(map(str, codes)),
-        extra=extra_of({**{key: row[key] for key in row if key not in TAKEN_PLUS}, "split": split, "starter_code": starter}),
-        **of_outputs(name, values, starter, *map(str, codes[:1]), compare=compare),
+        extra=rest_of(row, TAKEN_PLUS, split=split, starter_code=starter),
     )
-    yield task
-    yield from recorded(task, map(str, codes), Status.PASSED, author="human")
+    name = str(first("fn_name", "function_name", "entry_point"))
+    yield from solved(draft, values, starter, [*map(str, codes)], name=name, compare=compare)
+
+
+LISTS = ("raw_tags", "tags", "skill_types")
+TAKEN_TACO = ("number", "question", "solutions", "starter_code", "input_output", "difficulty")
+
+
+def read_taco(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
+    """Yield the tasks of TACO and the solutions of people, which are recorded as correct."""
+    numbers: dict[str, int] = {}
+    for file in data_files(path):
+        split = split_of(file)
+        for number, row in rows_of_file(file):
+            numbers[split] = numbers.get(split, -1) + 1
+            placed = row if isinstance(row, BadRow) else {**row, "number": numbers[split]}
+            yield from build_each(file, [(number, placed)], partial(taco_of, split=split, compare=compare))
+
+
+def taco_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator[Row]:
+    """Yield the task of a row and its solutions; ``number`` is its index in the split."""
+    starter, solutions = str(row.get("starter_code") or ""), [str(code) for code in as_list(row.get("solutions"))]
+    lists = {name: as_list(row.get(name)) for name in LISTS}
+    difficulty = str(row.get("difficulty") or "")
+    draft = Task(
+        task_id=f"taco/{split or 'all'}/{row['number']}",
+        prompt=str(row["question"]),
+        difficulty="" if difficulty == "UNKNOWN_DIFFICULTY" else difficulty.lower(),
+        source="taco",
+        extra=rest_of(row, TAKEN_TACO, **lists, split=split, starter_code=starter),
+    )
+    yield from solved(draft, json_value(row.get("input_output") or "{}"), starter, solutions, compare=compare)
 
 
 SOURCE = Source(
@@ -209,3 +245,4 @@ SOURCE = Source(
     split=split,
 )
 PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows", (COMPARE,))
+TACO = Source(read_taco, "a folder or file of TACO's rows (.arrow, .parquet, .jsonl)", (COMPARE,))

@@ -1,4 +1,4 @@
-"""Importer for the problems and submissions of Codeforces that open-r1 published on the Hub: Parquet files, or JSON lines of the same rows."""
+"""Importers for CodeContests (2203.07814), and for the problems and submissions of Codeforces that open-r1 published: Parquet files of the Hub, or JSON lines of the same rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,47 +8,43 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.problems.problems import build_alone, by_numbers, extra_of, split_of, stdio_tests
+from upsolve.importers.problems.problems import (
+    build_alone,
+    by_numbers,
+    recorded,
+    rest_of,
+    sections,
+    split_of,
+    stdio_tests,
+    uses_numpy,
+)
 from upsolve.importers.rows import Row, build_each, data_files, rows_of_file
-from upsolve.importers.source import Option, Source, Unit
+from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 
-__all__ = ["SOURCE", "STATUSES", "checker_of", "read"]
+__all__ = ["CODE_CONTESTS", "LANGUAGES", "SOURCE", "STATUSES", "checker_of", "read", "read_code_contests"]
 
 JUDGE = "recorded:codeforces"
 STATUSES = {
     "OK": Status.PASSED,
-    "WRONG_ANSWER": Status.FAILED,
-    "PRESENTATION_ERROR": Status.FAILED,
-    "PARTIAL": Status.FAILED,
-    "CHALLENGED": Status.FAILED,
-    "SECURITY_VIOLATED": Status.FAILED,
-    "TIME_LIMIT_EXCEEDED": Status.TIMEOUT,
-    "IDLENESS_LIMIT_EXCEEDED": Status.TIMEOUT,
+    **dict.fromkeys(("WRONG_ANSWER", "PRESENTATION_ERROR", "PARTIAL", "CHALLENGED", "SECURITY_VIOLATED"), Status.FAILED),
+    **dict.fromkeys(("TIME_LIMIT_EXCEEDED", "IDLENESS_LIMIT_EXCEEDED"), Status.TIMEOUT),
     "MEMORY_LIMIT_EXCEEDED": Status.MEMORY_LIMIT,
     "RUNTIME_ERROR": Status.RUNTIME_ERROR,
     "COMPILATION_ERROR": Status.COMPILE_ERROR,
-    "SKIPPED": Status.UNSCORED,
-    "TESTING": Status.UNSCORED,
-    "SUBMITTED": Status.UNSCORED,
-    "REJECTED": Status.UNSCORED,
-    "FAILED": Status.UNSCORED,
-    "CRASHED": Status.UNSCORED,
-    "INPUT_PREPARATION_CRASHED": Status.UNSCORED,
+    **dict.fromkeys(
+        ("SKIPPED", "TESTING", "SUBMITTED", "REJECTED", "FAILED", "CRASHED", "INPUT_PREPARATION_CRASHED"), Status.UNSCORED
+    ),
 }
 """Codeforces' verdict -> status; submissions that the site did not judge to the end, or whose judging failed, are unscored."""
 GENERATED = "generated_tests"
 """The folder of further tests, one file per contest."""
 STATEMENT = (
-    ("", "title"),
-    ("", "description"),
-    ("Input", "input_format"),
-    ("Output", "output_format"),
-    ("Interaction", "interaction_format"),
-    ("Note", "note"),
+    *(("", "title"), ("", "description"), ("Input", "input_format"), ("Output", "output_format")),
+    *(("Interaction", "interaction_format"), ("Note", "note")),
 )
-"""Headings and fields of a statement."""
+"""Headings and fields of a statement, without the examples, which are the visible tests."""
 TAKEN = {
     *("id", "description", "input_format", "output_format", "interaction_format", "note", "examples", "official_tests"),
     *("generated_checker", "language", "prompt"),
@@ -143,10 +139,9 @@ def task_of(row: Mapping[str, Any], part: str, further: Sequence[TestCase]) -> T
     tests = (*examples, *(test for test in official if test.input not in shown), *further)
     checker, plain = row.get("generated_checker") or "", row.get("input_mode") in (None, "", "stdio")
     numbers = by_numbers(tests)
-    rest = {name: value for name, value in row.items() if name not in TAKEN}
     return Task(
         task_id=f"codeforces/{row['id']}",
-        prompt=statement_of(row),
+        prompt=sections(row, STATEMENT),
         tests=tests if plain and not row.get("interaction_format") else (),
         language="",
         difficulty=str(row.get("rating") or ""),
@@ -154,7 +149,7 @@ def task_of(row: Mapping[str, Any], part: str, further: Sequence[TestCase]) -> T
         compare="checker" if checker else "tokens" if numbers == "lines" else numbers,
         checker=checker_of(checker) if checker else "",
         official=bool(row.get("official_tests_complete")) and not checker,
-        extra=extra_of({**rest, "split": part}),
+        extra=rest_of(row, TAKEN, split=part),
         limit_seconds=row.get("time_limit") or None,
         limit_bytes=int(row["memory_limit"] * 2**20) if row.get("memory_limit") else None,
     )
@@ -169,12 +164,6 @@ def tests_of(pairs: Any, *, hidden: bool = True) -> tuple[TestCase, ...]:
 def checker_of(source: str) -> str:
     """Return the checker of a task that runs a published checker, a program (``CHECKER``)."""
     return CHECKER.format(source=source)
-
-
-def statement_of(row: Mapping[str, Any]) -> str:
-    """Return the statement: title, description, and the sections that it has, without the examples, which are the visible tests."""
-    parts = [(heading, str(row.get(field) or "").strip()) for heading, field in STATEMENT]
-    return "\n\n".join(f"{heading}\n\n{text}".strip() for heading, text in parts if text)
 
 
 def submission(row: Mapping[str, Any], *, languages: frozenset[str]) -> Iterator[Row]:
@@ -199,9 +188,7 @@ def submission(row: Mapping[str, Any], *, languages: frozenset[str]) -> Iterator
         language,
         "human",
         created=datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else "",
-        extra=extra_of(
-            {name: value for name, value in row.items() if name not in SENT} | {"written_in": row["programmingLanguage"]}
-        ),
+        extra=rest_of(row, SENT, written_in=row["programmingLanguage"]),
     )
     yield attempt
     counted = passed if status == Status.PASSED else 0  # of others the number of all tests is unknown
@@ -217,4 +204,95 @@ SOURCE = Source(
         Option("generated", int, "generated tests read per problem (default: 0, all)"),
     ),
     split=split,
+)
+
+
+LANGUAGES = ("unknown", "python2", "cpp", "python", "java")
+"""Number of a language on the Hub -> name; Python 2 is not judged as Python."""
+SITES = ("unknown", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
+"""Number of a site on the Hub -> name; the protocol buffers number the last two 6 and 7."""
+DIFFICULTIES = ("", "easy", "medium", "hard", "harder", "hardest", "external", *"ABCDEFGHIJKLMNOPQRSTUV")
+"""Number of a difficulty on the Hub -> label."""
+TESTS = ("public_tests", "private_tests", "generated_tests")
+TOLERANCE = "1e-5"
+"""Tolerance of the publisher's own comparison of numbers, which are compared word by word."""
+TAKEN_CONTESTS = {"name", "description", "source", "difficulty", "solutions", "incorrect_solutions", *TESTS}
+
+
+def read_code_contests(path: Path, *, language: str = "", most: int = 0) -> Iterator[Row]:
+    """Yield tasks, and the correct and the incorrect solutions of people with their recorded outcome.
+
+    Args:
+        path: a folder or file of rows.
+        language: languages of the solutions to keep, such as ``python,cpp``; empty for all.
+        most: solutions kept per problem, outcome and language; 0 for all.
+    """
+    languages = languages_in(language)
+    for file in data_files(path):
+        yield from build_alone(file, partial(code_contests_records, split=split_of(file), languages=languages, most=most))
+
+
+def code_contests_records(row: Mapping[str, Any], *, split: str, languages: frozenset[str], most: int) -> Iterator[Row]:
+    """Yield the task of a row and its solutions."""
+    task = code_contests_task(row, split)
+    yield task
+    for key, status in (("solutions", Status.PASSED), ("incorrect_solutions", Status.FAILED)):
+        kept: dict[str, list[str]] = {}
+        for solution in pairs_of(row.get(key), "language", "solution"):
+            name = LANGUAGES[int(solution[0])]
+            codes = kept.setdefault(name, [])
+            if (not languages or name in languages) and (not most or len(codes) < most):
+                codes.append(str(solution[1]))
+        for name, codes in kept.items():
+            yield from recorded(task, codes, status, author="human", language=name)
+
+
+def code_contests_task(row: Mapping[str, Any], split: str) -> Task:
+    """Return the task of a row; without tests if its programs must read_code_contests or write a file with a name."""
+    public, *others = (pairs_of(row.get(name), "input", "output") for name in TESTS)
+    hidden = [test for tests in others for test in tests]
+    tests = stdio_tests(*columns(public), hidden=False) + stdio_tests(*columns(hidden))
+    site = SITES[int(row.get("source") or 0)]
+    python = [str(code) for number, code in pairs_of(row.get("solutions"), "language", "solution") if int(number) == 3]
+    limit = row.get("time_limit")
+    seconds = limit["seconds"] + limit["nanos"] / 1e9 if isinstance(limit, dict) else limit
+    rest = {name: value for name, value in row.items() if value not in (0, 0.0, False)}
+    return Task(
+        task_id=f"code_contests/{site}/{row['name']}",
+        prompt=str(row["description"]).strip(),
+        tests=() if row.get("input_file") or row.get("output_file") else tests,
+        language="",
+        difficulty=DIFFICULTIES[int(row.get("difficulty") or 0)],
+        source="code_contests",
+        reference=python[0] if python else "",
+        requires=uses_numpy(python),
+        compare=f"floats:{TOLERANCE}",
+        extra=rest_of(rest, TAKEN_CONTESTS, time_limit=seconds, site=site, split=split),
+        limit_seconds=seconds or None,
+        limit_bytes=row.get("memory_limit_bytes") or None,
+    )
+
+
+def pairs_of(value: Any, first: str, second: str) -> list[tuple[Any, Any]]:
+    """Return pairs of two fields from a dict of two lists, as Parquet holds them, or from a list of dicts."""
+    if isinstance(value, dict):
+        return list(zip(value.get(first) or (), value.get(second) or (), strict=True))
+    return [(item[first], item[second]) for item in value or ()]
+
+
+def columns(pairs: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the first and the second members of pairs."""
+    return [first for first, _ in pairs], [second for _, second in pairs]
+
+
+CODE_CONTESTS = Source(
+    read_code_contests,
+    "a folder or file of CodeContests' rows (.parquet, .jsonl)",
+    (
+        Option(
+            "language", str, "languages of solutions to keep: python, python2, cpp, java, separated by commas (default: all)"
+        ),
+        Option("most", int, "solutions kept per problem, outcome and language (default: 0, all)"),
+    ),
+    split=split_files,
 )

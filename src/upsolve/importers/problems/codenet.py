@@ -12,7 +12,7 @@ from functools import lru_cache
 from glob import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from upsolve.errors import SourceError
 from upsolve.importers.problems.problems import extra_of
@@ -40,11 +40,10 @@ STATUSES = {
     "Output Limit Exceeded": Status.OUTPUT_LIMIT,
     "Runtime Error": Status.RUNTIME_ERROR,
     "Compile Error": Status.COMPILE_ERROR,
-    "Judge Not Available": Status.UNSCORED,
-    "Waiting for Judging": Status.UNSCORED,
-    "Waiting for Re-judging": Status.UNSCORED,
-    "Internal Error": Status.UNSCORED,
-    "Judge System Error": Status.UNSCORED,
+    **dict.fromkeys(
+        ("Judge Not Available", "Waiting for Judging", "Waiting for Re-judging", "Internal Error", "Judge System Error"),
+        Status.UNSCORED,
+    ),
 }
 """CodeNet's status -> ours; submissions that the site did not judge are unscored."""
 
@@ -53,6 +52,14 @@ class Reader(HTMLParser):
     """Converts the HTML of a statement to plain text."""
 
     BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "ul", "ol", "pre", "table", "tr", "section", "br", "hr", "li"})
+    MARKS: ClassVar = {
+        "li": "\n- ",
+        "sup": "^",
+        "sub": "_",
+        "td": " | ",
+        "th": " | ",
+        **{f"h{n}": f"\n\n{'#' * n} " for n in (1, 2, 3)},
+    }
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -65,17 +72,7 @@ class Reader(HTMLParser):
         del attrs
         self.skip += tag in ("script", "style")
         self.pre += tag == "pre"
-        marks = {
-            "li": "\n- ",
-            "sup": "^",
-            "sub": "_",
-            "td": " | ",
-            "th": " | ",
-            "h1": "\n\n# ",
-            "h2": "\n\n## ",
-            "h3": "\n\n### ",
-        }
-        self.mark(marks.get(tag, "\n" if tag in self.BLOCKS else ""))
+        self.mark(self.MARKS.get(tag, "\n" if tag in self.BLOCKS else ""))
 
     def handle_endtag(self, tag: str) -> None:
         """Close a tag."""

@@ -20,10 +20,10 @@ from upsolve.importers.problems.problems import (
     by_numbers,
     call_tests,
     callee_of,
-    extra_of,
     json_value,
     of_programs,
     prompt_of,
+    rest_of,
     setup_of,
     stdio_tests,
 )
@@ -100,14 +100,13 @@ def task_of(row: Mapping[str, Any], compare: Compare) -> Task:
     public, private = cases_of(str(row["public_test_cases"])), cases_of(str(row["private_test_cases"]))
     metadata = row.get("metadata") or {}
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
-    rest = {name: value for name, value in row.items() if name not in TAKEN}
     return Task(
         task_id=f"livecodebench/{row['question_id']}",
         prompt=prompt_of(str(row["question_content"]), starter),
         difficulty=str(row.get("difficulty") or ""),
         source="livecodebench",
         official=True,
-        extra=extra_of({**rest, "metadata": metadata, "split": "test"}),
+        extra=rest_of(row, TAKEN, metadata=metadata, split="test"),
         **tests_of((public, private), str(metadata.get("func_name") or ""), starter, compare=compare),
     )
 

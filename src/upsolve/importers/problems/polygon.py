@@ -9,10 +9,10 @@ from xml.etree.ElementTree import Element
 from xml.parsers.expat import ExpatError
 
 from upsolve.errors import SourceError
-from upsolve.importers.logs.junit import parse_xml
+from upsolve.importers.logs.ci_reports import parse_xml
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems.problems import extra_of
-from upsolve.importers.problems.validators import BUILT, TESTLIB, built_checker
+from upsolve.importers.problems.problem_package import BUILT, TESTLIB, built_checker
+from upsolve.importers.problems.problems import extra_of, sections
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.languages.names import language_in, languages_in
@@ -24,13 +24,8 @@ JUDGE = "recorded:polygon"
 MAX_MB = 8
 """Largest input or output of a test, megabytes, unless the user gives another."""
 STATEMENT = (
-    ("", "name"),
-    ("", "legend"),
-    ("Input", "input"),
-    ("Output", "output"),
-    ("Interaction", "interaction"),
-    ("Scoring", "scoring"),
-    ("Note", "notes"),
+    *(("", "name"), ("", "legend"), ("Input", "input"), ("Output", "output")),
+    *(("Interaction", "interaction"), ("Scoring", "scoring"), ("Note", "notes")),
 )
 """Headings and fields of a statement."""
 TAGS = {
@@ -186,15 +181,9 @@ def statement_of(root: Element, folder: Path) -> str:
     for language in sorted(languages, key=lambda language: language != "english"):
         file = folder / "statements" / language / "problem-properties.json"
         if file.is_file():
-            return joined(json.loads(file.read_text(encoding="utf-8")))
+            return sections(json.loads(file.read_text(encoding="utf-8")), STATEMENT)
     name = root.find("names/name")
     return "" if name is None else name.get("value", "")
-
-
-def joined(fields: Mapping[str, Any]) -> str:
-    """Return the parts of a statement under their headings."""
-    parts = [(heading, str(fields.get(name) or "").strip()) for heading, name in STATEMENT]
-    return "\n\n".join(f"{heading}\n\n{text}" if heading else text for heading, text in parts if text)
 
 
 def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str]) -> Iterator[Row]:

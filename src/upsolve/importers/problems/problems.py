@@ -3,14 +3,14 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from upsolve.importers.recogniser.code import sound_tests
-from upsolve.importers.recogniser.found import About
+from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out, rows_of_file
 from upsolve.importers.source import Option
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
@@ -34,6 +34,8 @@ __all__ = [
     "of_values",
     "prompt_of",
     "recorded",
+    "rest_of",
+    "sections",
     "setup_of",
     "split_of",
     "stdio_tests",
@@ -91,6 +93,17 @@ def extra_of(fields: Mapping[str, Any]) -> str:
     """Return the fields that hold something as JSON; an empty string if none does."""
     kept = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     return json.dumps(kept, default=str) if kept else ""
+
+
+def rest_of(row: Mapping[str, Any], taken: Container[str], **more: Any) -> str:
+    """Return ``extra_of`` the fields of a row but for those that a record has, and of more."""
+    return extra_of({**{name: value for name, value in row.items() if name not in taken}, **more})
+
+
+def sections(fields: Mapping[str, Any], parts: Iterable[tuple[str, str]]) -> str:
+    """Return the parts of a statement under their headings: pairs of heading and field; empty parts are left out."""
+    texts = [(heading, str(fields.get(name) or "").strip()) for heading, name in parts]
+    return "\n\n".join(f"{heading}\n\n{text}".strip() for heading, text in texts if text)
 
 
 def as_list(value: Any) -> list[Any]:

@@ -11,9 +11,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
 
-from upsolve.importers.benchmarks.asserts import BUILTINS, Names, call_test, constant
-from upsolve.importers.recogniser.failing import asserts, names_in, touches
-from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant
+from upsolve.importers.recogniser.failing import About, Found, asserts, names_in, touches
 from upsolve.importers.recogniser.independent import Module, is_shared
 from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind

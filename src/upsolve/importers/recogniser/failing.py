@@ -1,34 +1,26 @@
 """Whether a test can fail: an assertion, and something of the attempt that decides it."""
 
 import ast
-import builtins
 import operator
 import re
 import symtable
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from upsolve.importers.benchmarks.asserts import constant, walk
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, constant, names_bound, walk
+from upsolve.types import TestCase
 
-__all__ = ["asserts", "is_vacuous", "names_in", "touches"]
+__all__ = ["About", "Found", "asserts", "is_vacuous", "names_in", "touches"]
 
-BUILTINS = frozenset(dir(builtins))
 ASSERTING = re.compile(r"_*(?:assert|fail|expect|verify|check|should|raises|exit$)", re.IGNORECASE)
 """How names of functions begin whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""
 DYNAMIC = frozenset("eval exec globals locals vars getattr __import__ compile open input".split())  # noqa: SIM905
 """Builtins by which a test may reach the attempt without naming it."""
 SCOPES = (
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.Lambda,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
-    ast.MatchAs,
-    ast.MatchStar,
-    ast.MatchMapping,
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp),
+    *(ast.GeneratorExp, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
 """Parts of code with names of their own, or that bind names otherwise than by assignment."""
 PLAIN = frozenset(
@@ -221,3 +213,60 @@ def touches(reads: Collection[str], bound: Collection[str], own: Collection[str]
     free = {name for name in reads if name not in bound and name not in BUILTINS}
     needed = {*own} - {*bound}
     return bool(free or DYNAMIC & {*reads} or needed & {*reads} or (not own and called) or "*" in bound)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known of the task of some tests."""
+
+    entry_point: str = ""
+    """Function that the tests call, or an expression such as ``Solution().add``; empty if unknown."""
+    setup: str = ""
+    """The task's setup."""
+    language: str = "python"
+    """Language of the attempts."""
+    codes: tuple[str, ...] = ()
+    """Code to start from, and programs: the first that is not empty shows whether the function is a method of ``Solution``."""
+    hidden: bool = False
+    """Whether a prompt may not show asserts."""
+    lenient: bool = False
+    """Whether a call that only must not raise is a test, as in upsolve's own files, where each test says its kind."""
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Names that the attempt must define."""
+        return names_of(self.entry_point, "").own
+
+    @property
+    def names(self) -> Names:
+        """Names that tests may use."""
+        return names_of(self.entry_point, self.setup)
+
+
+@lru_cache(maxsize=64)
+def names_of(entry_point: str, setup: str) -> Names:
+    """Return the names in the entry point, which the attempt defines, and those that the setup binds."""
+    try:
+        own = names_in(entry_point)[1]
+    except (SyntaxError, ValueError, RecursionError):
+        own = frozenset({entry_point})
+    return Names(own, names_bound(setup))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Tests that were found, and those that cannot fail."""
+
+    tests: tuple[TestCase, ...]
+    entry_point: str = ""
+    """Function that they call, if they say so and it was not known."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """Reason and text of each test that is left out."""
+    kept: tuple[bool, ...] = ()
+    """Whether each test is kept, of all in their order; empty if none was left out, or the places of those are unknown."""
+    setup: str = ""
+    """Code that they need before the attempt."""
+    compare: str = ""
+    """How their values are compared; empty: as usual."""
+    by_code: bool = False
+    """Whether the form of a program decided what they call."""

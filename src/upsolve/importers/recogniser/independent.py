@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
-from upsolve.importers.benchmarks.asserts import BUILTINS, call_test, constant, names_bound, names_read
-from upsolve.importers.recogniser.failing import asserts, names_in, touches
-from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_bound, names_read
+from upsolve.importers.recogniser.failing import About, Found, asserts, names_in, touches
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["Module"]

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from upsolve.importers.benchmarks.asserts import BUILTINS, names_bound
 from upsolve.importers.problems.problems import Callee, by_numbers, call_tests, callee_of, literal, of_outputs, setup_of
-from upsolve.importers.recogniser.arguments import arguments_of, value_in, values_of
+from upsolve.importers.recogniser.arguments import arguments_of, labelled, value_in, values_of
+from upsolve.importers.recogniser.asserts import BUILTINS, names_bound
 from upsolve.importers.recogniser.code import functions_of, plain, tests_in_code
-from upsolve.importers.recogniser.failing import names_in
-from upsolve.importers.recogniser.found import About, Found
-from upsolve.importers.recogniser.labelled import labelled
+from upsolve.importers.recogniser.failing import About, Found, names_in
 from upsolve.types import TestCase, TestKind
 from upsolve.verify.contest import PROVIDED
 
@@ -24,65 +22,61 @@ __all__ = ["recognise"]
 FORMS = "a test is an assert, a pair [input, output], a test function, or an object such as {input, output}; all together may be {inputs, outputs}"
 """What an error says."""
 INPUTS = (
-    "input",
-    "inputs",
-    "stdin",
-    "in",
-    "args",
-    "arguments",
-    "params",
-    "parameters",
-    "kwargs",
-    "given",
-    "test_input",
-    "sample_input",
-    "call",
-    "expression",
+    *(
+        "input",
+        "inputs",
+        "stdin",
+        "in",
+        "args",
+        "arguments",
+        "params",
+        "parameters",
+        "kwargs",
+        "given",
+        "test_input",
+        "sample_input",
+        "call",
+    ),
+    *("expression"),
 )
 OUTPUTS = (
-    "output",
-    "outputs",
-    "expected",
-    "expected_output",
-    "expectedoutput",
-    "stdout",
-    "out",
-    "expect",
-    "result",
-    "answer",
-    "return",
-    "returns",
-    "target",
-    "ans",
-    "test_output",
-    "sample_output",
+    *(
+        "output",
+        "outputs",
+        "expected",
+        "expected_output",
+        "expectedoutput",
+        "stdout",
+        "out",
+        "expect",
+        "result",
+        "answer",
+        "return",
+        "returns",
+    ),
+    *("target", "ans", "test_output", "sample_output"),
 )
 """Names of what goes into a test, and of what must come out, in small letters; the likeliest first."""
 FUNCTIONS = ("fn_name", "func_name", "function_name", "method", "entry_point", "function")
 LISTS = (
-    "test_cases",
-    "testcases",
-    "tests",
-    "cases",
-    "unit_tests",
-    "unittests",
-    "assertions",
-    "asserts",
-    "test_list",
-    "assert_case",
-    "input_output",
+    *(
+        "test_cases",
+        "testcases",
+        "tests",
+        "cases",
+        "unit_tests",
+        "unittests",
+        "assertions",
+        "asserts",
+        "test_list",
+        "assert_case",
+    ),
+    *("input_output"),
 )
 """Names of the tests in an object around them."""
 SHOWN = ("public", "public_tests", "public_test_cases", "sample", "samples", "sample_tests", "examples", "example", "visible")
 KEPT_BACK = (
-    "private",
-    "private_tests",
-    "private_test_cases",
-    "hidden",
-    "hidden_tests",
-    "generated",
-    "generated_tests",
-    "secret",
+    *("private", "private_tests", "private_test_cases", "hidden", "hidden_tests", "generated", "generated_tests", "secret"),
 )
 CODE = ("code", "test", "assert", "assertion", "test_code", "assert_code", "statement")
 STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)

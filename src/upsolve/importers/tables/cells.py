@@ -17,8 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
-from upsolve.importers.rows import ARRAYS, DATA_SUFFIXES, NO_ARRAY, BadRow, json_value, objects_in, rows_of_file
+from upsolve.importers.rows import (
+    ARRAYS,
+    DATA_SUFFIXES,
+    NO_ARRAY,
+    UNREADABLE,
+    BadRow,
+    ends_with,
+    json_value,
+    named,
+    objects_in,
+    open_bytes,
+    packed_too,
+    rows_of_file,
+)
 
 __all__ = [
     "CONVERT",

@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.benchmarks.asserts import Names, names_bound, parse_asserts
 from upsolve.importers.outcome import recorded_verdict, without_left_out
-from upsolve.importers.problems.problems import as_list, extra_of, split_of
+from upsolve.importers.problems.problems import as_list, extra_of, rest_of, split_of
+from upsolve.importers.recogniser.asserts import Names, names_bound, parse_asserts
 from upsolve.importers.recogniser.code import sound_suite, sound_tests
-from upsolve.importers.recogniser.found import About
+from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.suites import imports_of, packages_in, pytest_tests
 from upsolve.importers.rows import Row, build_each, data_files, left_out, rows_of_file
 from upsolve.importers.source import Option, Source, Unit, split_files
@@ -114,7 +114,6 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     names = [str(item.get("function_name") or "") for item in about or ()] if isinstance(about, list | tuple) else []
     entry_point = next(iter(names), "") or str(row.get("test_entry_point") or "")
     found = sound_suite(source, suite, About(entry_point))
-    rest = {key: value for key, value in row.items() if key not in TAKEN_KODCODE}
     task = Task(
         task_id=f"kodcode/{row.get('question_id') or row['conversation_id']}",
         prompt=str(row["question"]).strip(),
@@ -125,7 +124,7 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         reference=solution,
         official=not suite.left_out,
         requires=packages_in(imports_of([*(test.input for test in found.tests), solution])),
-        extra=extra_of({**rest, "split": split, "tests_left_out": list(suite.left_out)}),
+        extra=rest_of(row, TAKEN_KODCODE, split=split, tests_left_out=[*suite.left_out]),
     )
     yield from left_out(found.refused)
     yield task

@@ -14,15 +14,17 @@ from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     check_counts,
     judge_name,
+    name_attempt,
+    named_attempt,
     recorded_verdict,
     status_of,
+    whole,
     without_left_out,
     words_of,
 )
 from upsolve.importers.recogniser.code import sound_tests
-from upsolve.importers.recogniser.found import About
-from upsolve.importers.references import language_of_task, name_attempt, named_attempt, whole
-from upsolve.importers.rows import LINES, Row, build_each, data_files, json_lines, left_out
+from upsolve.importers.recogniser.failing import About
+from upsolve.importers.rows import LINES, Row, build_each, data_files, json_lines, language_of_task, left_out
 from upsolve.importers.source import IMPORTS, Source, Unit
 from upsolve.importers.tables.cells import emptied, first_rows
 from upsolve.importers.tables.columns import likely_fields

@@ -12,11 +12,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored, without_left_out
-from upsolve.importers.recogniser.found import About, Found
+from upsolve.importers.outcome import (
+    OUTCOME_FIELDS,
+    is_given,
+    name_attempt,
+    named_attempt,
+    number_in,
+    recorded_verdict,
+    refuse_outcome,
+    scored,
+    whole,
+    without_left_out,
+)
+from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
-from upsolve.importers.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
-from upsolve.importers.rows import BadRow, Row, left_out
+from upsolve.importers.rows import BadRow, Row, language_of_task, left_out
 from upsolve.importers.tables.cells import Numbered, decoded, moment, nested_value, without
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in

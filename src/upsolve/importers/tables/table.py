@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError, one_line
-from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS
-from upsolve.importers.packed import UNREADABLE, ends_with, open_bytes
-from upsolve.importers.references import is_given, whole
-from upsolve.importers.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
+from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given, whole
+from upsolve.importers.rows import ARRAYS, LINES, UNREADABLE, BadRow, Row, build_each, data_files, ends_with, open_bytes
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
 from upsolve.importers.tables.cells import (
     CONVERT,

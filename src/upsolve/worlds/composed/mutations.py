@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from random import Random
 
-from upsolve.worlds.composed.names import MESSAGES, ROOMS
+from upsolve.worlds.composed.goal import MESSAGES, ROOMS
 from upsolve.worlds.composed.programs import functions, printed
 
 __all__ = ["KINDS", "mutated"]

@@ -15,14 +15,11 @@ from random import Random
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, content_id
 from upsolve.verify.judge.domains import ENTRY_POINT, Domain, domain_of
-from upsolve.worlds.composed.goal import Goal
-from upsolve.worlds.composed.goals import GOALS, HELD_OUT_GOALS, SEARCHES
-from upsolve.worlds.composed.joins import HELD_OUT_JOINS, JOINS, capital
+from upsolve.worlds.composed.goal import Goal, Names
+from upsolve.worlds.composed.goals import GOALS, HELD_OUT_GOALS, HELD_OUT_JOINS, JOINS, SEARCHES, capital
 from upsolve.worlds.composed.mutations import KINDS, mutated
-from upsolve.worlds.composed.names import Names
 from upsolve.worlds.composed.programs import calls_of, plain, restyled
-from upsolve.worlds.composed.rehearsal import rehearse
-from upsolve.worlds.composed.worlds import WORLDS, checks, start
+from upsolve.worlds.composed.worlds import WORLDS, checks, rehearse, start
 from upsolve.worlds.composed.worlds import worlds as worlds_of
 
 __all__ = ["Composition", "compositions", "read"]

@@ -1,15 +1,4 @@
-"""Importer for DS-1000 (2211.11501): rows with ``code_context``, in which a solution replaces ``[insert]`` of a program.
-
-A task asks for that program as a function of its inputs, so that every test case is one call::
-
-    exec_context                        function
-    ------------                        --------
-    import numpy as np                  import numpy as np
-    a = test_input                      def solve(test_input):
-    [insert]                                a = test_input
-                                            [insert]
-                                            return result
-"""
+"""Functions that use libraries: BigCodeBench (2406.15877) and DS-1000 (2211.11501)."""
 
 import ast
 import json
@@ -17,16 +6,85 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.problems.problems import extra_of, with_sound_tests
-from upsolve.importers.recogniser.suites import imports_of, packages_in
-from upsolve.importers.rows import Row, build_each, data_files, rows_of_file
-from upsolve.importers.source import Source
+from upsolve.errors import SourceError
+from upsolve.importers.problems.problems import as_list, extra_of, rest_of, with_sound_tests
+from upsolve.importers.recogniser.code import sound_suite
+from upsolve.importers.recogniser.failing import About
+from upsolve.importers.recogniser.suites import imports_of, packages_in, unittest_tests
+from upsolve.importers.rows import Row, build_each, data_files, left_out, rows_of_file
+from upsolve.importers.source import Option, Source
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["BIGCODEBENCH", "DS1000", "read_bigcodebench", "read_ds1000"]
+
+VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+TAKEN = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point", "libs")
+
+
+def read_bigcodebench(path: Path, *, variant: str = "instruct", version: str = "") -> Iterator[Row]:
+    """Yield the tasks of a file, or of the files of one version in a folder.
+
+    Args:
+        path: a folder or file of rows.
+        variant: ``instruct`` or ``complete``: which prompt is used.
+        version: such as ``v0.1.4``; empty for the newest in the folder.
+
+    Raises:
+        SourceError: the variant is unknown, or there is no file of the version.
+    """
+    if variant not in ("instruct", "complete"):
+        raise SourceError(f"variant must be instruct or complete, got {variant!r}")
+    for file in of_version(data_files(path), version):
+        yield from build_each(file, rows_of_file(file), partial(bigcodebench_records, variant=variant))
+
+
+def of_version(files: list[Path], version: str) -> list[Path]:
+    """Return the files of a version, or of the newest one; those without a version in their name belong to all."""
+    numbers = {file: tuple(map(int, match.groups())) for file in files if (match := VERSION.search(file.name))}
+    newest = max(numbers.values(), default=())
+    wanted = VERSION.search(version)
+    chosen = tuple(map(int, wanted.groups())) if wanted else newest
+    kept = [file for file in files if numbers.get(file, chosen) == chosen]
+    if not kept or (version and not wanted):
+        known = sorted({f"v{'.'.join(map(str, number))}" for number in numbers.values()})
+        raise SourceError(f"no file of version {version!r}; there are {', '.join(known) or 'none'}")
+    return kept
+
+
+def bigcodebench_records(row: Mapping[str, Any], *, variant: str) -> Iterator[Row]:
+    """Yield the task of a row; every method of its TestCase is one test."""
+    entry_point, source = str(row["entry_point"]), str(row["test"])
+    found = sound_suite(source, unittest_tests(source), About(entry_point))
+    reference = f"{row['complete_prompt']}{row['canonical_solution']}"
+    libraries = [*map(str, as_list(row.get("libs"))), *imports_of([source, reference])]
+    heading = "Complete this Python function and give all of it:\n\n" if variant == "complete" else ""
+    yield from left_out(found.refused)
+    yield Task(
+        task_id=f"bigcodebench/{str(row['task_id']).rpartition('/')[2]}",
+        prompt=f"{heading}{str(row[f'{variant}_prompt']).strip()}",
+        tests=found.tests,
+        entry_point=entry_point,
+        source="bigcodebench",
+        reference=reference,
+        official=True,
+        requires=packages_in(libraries),
+        extra=rest_of(row, TAKEN, split="test"),
+    )
+
+
+BIGCODEBENCH = Source(
+    read_bigcodebench,
+    "a folder or file of BigCodeBench's rows (.parquet, .jsonl)",
+    (
+        Option("variant", str, "prompt: instruct or complete (default: instruct)"),
+        Option("version", str, "version of the files, such as v0.1.4 (default: the newest)"),
+    ),
+)
+
 
 ENTRY = "solve"
 HOLE = "[insert]"
@@ -36,10 +94,10 @@ CASES = re.compile(r"\brange\((\d+)\)")
 IMPORT = re.compile(r"(?:import|from)\s", re.ASCII)
 
 
-def read(path: Path) -> Iterator[Row]:
+def read_ds1000(path: Path) -> Iterator[Row]:
     """Yield the tasks of a folder or file; a test per test case, without the tests of a solution's text."""
     for file in data_files(path):
-        yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(task_of(row)))
+        yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(ds1000_task(row)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +134,7 @@ def context_of(source: str) -> Context:
     return Context(program, helpers, int(cases[1]) if cases else 1, "test_string" in defined)
 
 
-def task_of(row: Mapping[str, Any]) -> Task:
+def ds1000_task(row: Mapping[str, Any]) -> Task:
     """Return the task of a row."""
     metadata = row.get("metadata") or {}
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
@@ -112,4 +170,4 @@ def function_of(program: str, solution: str) -> str:
     return "\n".join([*imports, "", "", f"def {ENTRY}(test_input):", body]).lstrip("\n") + "\n"
 
 
-SOURCE = Source(read, "ds1000.jsonl.gz, or a folder or file of its rows (.jsonl, .parquet)")
+DS1000 = Source(read_ds1000, "ds1000.jsonl.gz, or a folder or file of its rows (.jsonl, .parquet)")

@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["Names", "call_test", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts", "walk"]
+__all__ = ["BUILTINS", "Names", "call_test", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts", "walk"]
 
 PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)

@@ -1,0 +1,386 @@
+"""Which of several definitions of a task is stored."""
+
+import json
+import sys
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from upsolve import __version__
+from upsolve.archive.parts import read_part, rewrite_part
+from upsolve.archive.places import fresh, locked, remove_folder
+from upsolve.archive.schema import TABLES
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError
+from upsolve.files import is_remote, write_text
+from upsolve.importers.importing import REMEDY, Job, Place, all_places, content_in, other_content, places_of_part, repeats
+from upsolve.importers.rows import NOWHERE, BadRow
+from upsolve.importers.source import Source
+from upsolve.plugins import find
+from upsolve.records import from_row
+from upsolve.types import Task, content_id
+
+__all__ = [
+    "Contested",
+    "Settled",
+    "begin",
+    "contested_tasks",
+    "drop_contested",
+    "is_current",
+    "only_importer",
+    "set_aside",
+    "settle",
+    "start_over",
+]
+
+EARLIER = "an earlier import"
+
+
+@dataclass(slots=True)
+class Contested:
+    """A task whose attempts are set aside."""
+
+    reason: str
+    """Why."""
+    kept: list[str] = field(default_factory=list[str])
+    """Files (``key_of``) whose attempts are kept."""
+    language: str = ""
+    """Language of the attempts that are set aside; empty for any."""
+
+
+def key_of(share: str, file: str) -> str:
+    """Return a key of a file: those that a reader does not name are told apart by their share."""
+    return f"{share} {file}"
+
+
+def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[str, str]) -> dict[str, Contested]:
+    """Return the tasks with different statements, and those whose language attempts without one did not know, by id.
+
+    Args:
+        job: the import; its shares are done.
+        lost: ``task_id`` -> shares whose task of that id is another one than that of an earlier share.
+        languages: languages, but for Python, of the tasks that the import has stored.
+    """
+    others, same = dict[str, list[tuple[str, Place]]](), dict[str, list[tuple[str, Place]]]()
+    assumed = set[str]()
+    for share, places in all_places(job.folder):
+        assumed |= languages.keys() & {*places.assumed}
+        for task_id, found in places.others.items():
+            others.setdefault(task_id, []).extend((share, (file, line)) for file, line in found)
+    wanted = others.keys() | lost.keys()
+    for share, places in all_places(job.folder) if wanted else ():
+        for task_id in wanted & places.tasks.keys():
+            told = others if share in lost.get(task_id, ()) else same
+            told.setdefault(task_id, []).extend((share, (file, line)) for file, line in places.tasks[task_id])
+    contested = {task_id: with_language(task_id, languages[task_id]) for task_id in assumed - wanted}
+    return contested | {task_id: with_statements(task_id, same.get(task_id, []), others[task_id]) for task_id in sorted(wanted)}
+
+
+def with_statements(task_id: str, same: list[tuple[str, Place]], others: list[tuple[str, Place]]) -> Contested:
+    """Return a task with another statement at some places than at those that have the stored one."""
+    stored, other = (where(same[0][1]) if same else EARLIER), where(others[0][1])
+    mixed = {key_of(share, file) for share, (file, _) in others}
+    kept = {key_of(share, file) for share, (file, _) in same} - mixed
+    reason = f"an attempt at the task {task_id}, which is another in {stored} than in {other}: {REMEDY}"
+    return Contested(reason, sorted(kept))
+
+
+def with_language(task_id: str, language: str) -> Contested:
+    """Return a task whose attempts without a language were taken for Python, since the task is in a file that was not read before."""
+    reason = f"an attempt without a language, and its task {task_id}, of another file, is in {language}: import the tasks first"
+    return Contested(f"{reason}, or give attempts their language; begin with a new archive", [], "python")
+
+
+def where(place: Place) -> str:
+    """Return a place as text."""
+    file, line = place
+    return f"{file}, line {line}" if line else file or "another part of the source"
+
+
+def set_aside(job: Job, path: Path, contested: Mapping[str, Contested]) -> tuple[int, int]:
+    """Write the attempts at contested tasks, and their verdicts, to files of rows set aside; return the numbers of both.
+
+    Args:
+        job: the import.
+        path: file or folder that messages name where a reader names no file.
+        contested: the tasks.
+    """
+    counts = {"attempts": 0, "verdicts": 0}
+    for name in counts if contested else ():
+        for part, lost in lost_rows(job, name, contested):
+            rows = read_part(part).take([*lost]).to_pylist()
+            bad = [
+                BadRow(file or str(path), 0, why, str(row)[:500]) for row, (file, why) in zip(rows, lost.values(), strict=True)
+            ]
+            text = "".join(json.dumps(asdict(row)) + "\n" for row in bad)
+            write_text(job.folder / f"settled.{name}.{part.stem}.jsonl", text)
+            counts[name] += len(bad)
+    return counts["attempts"], counts["verdicts"]
+
+
+def drop_contested(job: Job, contested: Mapping[str, Contested]) -> None:
+    """Remove the attempts at contested tasks, and their verdicts, from the parts of an import; verdicts first: attempts say which."""
+    for name in ("verdicts", "attempts") if contested else ():
+        for part, lost in lost_rows(job, name, contested):
+            table = read_part(part)
+            rewrite_part(part, table.filter(pa.array([index not in lost for index in range(table.num_rows)], pa.bool_())))
+
+
+def lost_rows(job: Job, name: str, contested: Mapping[str, Contested]) -> Iterator[tuple[Path, dict[int, tuple[str, str]]]]:
+    """Yield parts with ``attempts`` at contested tasks, or with ``verdicts`` on them: index of a row -> its file, and why it is set aside.
+
+    A part that was rewritten before an interruption has fewer rows than its places, and is left out.
+    """
+    wanted, key = (contested, "task_id") if name == "attempts" else (tasks_of_lost(job, contested), "attempt_id")
+    for part in sorted((fresh(job.archive) / name).glob(f"*-{job.tag}.parquet")):
+        share = part.stem.split("-")[1].partition(".")[0]
+        files = [file for file, count in getattr(places_of_part(job.folder, part), name) for _ in range(count)]
+        rows: list[dict[str, Any]] = read_part(part, [key, "language"] if name == "attempts" else [key]).to_pylist()
+        lost = dict[int, tuple[str, str]]()
+        for index, (row, file) in enumerate(zip(rows, files, strict=True) if len(rows) == len(files) else ()):
+            task = wanted.get(row[key])
+            if task and task.language in ("", row.get("language", task.language)) and key_of(share, file) not in task.kept:
+                lost[index] = (file, task.reason)
+        if lost:
+            yield part, lost
+
+
+def tasks_of_lost(job: Job, contested: Mapping[str, Contested]) -> dict[str, Contested]:
+    """Return the contested tasks of the attempts that are set aside, by ``attempt_id``."""
+    tasks: dict[str, Contested] = {}
+    for part, lost in lost_rows(job, "attempts", contested):
+        rows = read_part(part, ["attempt_id", "task_id"]).take([*lost]).to_pylist()
+        tasks |= {row["attempt_id"]: contested[row["task_id"]] for row in rows}
+    return tasks
+
+
+@dataclass(slots=True)
+class Settled:
+    """Tasks that an import has several times."""
+
+    drops: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Name of a part -> ids of its tasks that an earlier part has."""
+    opened: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Name of a part -> ids of its tasks that are there, or in later parts, in other languages, too: they are made tasks of any language."""
+    repeated: int = 0
+    """Those with the same content as the first one, but perhaps for the language."""
+    bad: int = 0
+    """Those with different content."""
+    contested: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Id of each task whose attempts are set aside -> fields of ``Contested``."""
+    attempts: int = 0
+    """Attempts that are set aside."""
+    verdicts: int = 0
+    """Their verdicts, which are set aside, too."""
+
+
+def settle(job: Job, path: Path) -> Settled:
+    """Leave each task once, the first one; those with different content are set aside.
+
+    What is to be changed is recorded before anything is, so that this can be done again after an interruption.
+
+    Args:
+        job: the import; its shares are done.
+        path: file or folder that messages name where a reader names no file.
+    """
+    record = job.folder / "settled.json"
+    if record.exists():
+        settled = Settled(**json.loads(record.read_text(encoding="utf-8")))
+    else:
+        settled, bad, lost = find_repeated(job, path)
+        if bad:
+            write_text(job.folder / "settled.0.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
+        contested = contested_tasks(job, lost, languages_of(job, settled))
+        settled.attempts, settled.verdicts = set_aside(job, path, contested)
+        settled.contested = {task_id: asdict(task) for task_id, task in contested.items()}
+        write_text(record, json.dumps(asdict(settled)))
+    for name in {**settled.drops, **settled.opened}:
+        rewrite(job.archive / "tasks" / name, settled.drops.get(name, ()), settled.opened.get(name, ()))
+    drop_contested(job, {task_id: Contested(**task) for task_id, task in settled.contested.items()})
+    return settled
+
+
+def languages_of(job: Job, settled: Settled) -> dict[str, str]:
+    """Return the languages of the import's tasks, but for those of Python and of any language."""
+    languages: dict[str, str] = {}
+    for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet")):
+        rows: list[dict[str, str]] = read_part(part, ["task_id", "language"]).to_pylist()
+        others = {row["task_id"]: row["language"] for row in rows if row["language"] not in ("", "python")}
+        languages = others | languages
+    opened = {task_id for task_ids in settled.opened.values() for task_id in task_ids}
+    return {task_id: language for task_id, language in languages.items() if task_id not in opened}
+
+
+def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
+    """Return the tasks that are there several times, those of them that are to be set aside, and the shares that have these, by id."""
+    ids = {
+        part: read_part(part, ["task_id"]).column(0).to_pylist()
+        for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
+    }
+    seen = set[str]()
+    repeated = {task_id for of_part in ids.values() for task_id in of_part if task_id in seen or seen.add(task_id)}
+    settled, bad, lost = Settled(), list[BadRow](), dict[str, set[str]]()
+    first: dict[str, tuple[str, tuple[str, str]]] = {}
+    for part in (part for part, of_part in ids.items() if not repeated.isdisjoint(of_part)):
+        table, places = read_part(part), places_of_part(job.folder, part).tasks
+        for row in rows_among(table, repeated).to_pylist():
+            task = from_row(Task, row)
+            content = content_in(task)
+            if task.task_id not in first:
+                first[task.task_id] = part.name, content
+                continue
+            home, stored = first[task.task_id]
+            if part.name != home:
+                settled.drops.setdefault(part.name, []).append(task.task_id)
+            if content[0] != stored[0]:
+                (file, line), *_ = places.get(task.task_id, [NOWHERE])
+                bad.append(other_content(file or str(path), line, task, stored))
+                lost.setdefault(task.task_id, set()).add(part.stem.split("-")[1].partition(".")[0])
+                continue
+            settled.repeated += 1
+            if not repeats(content, stored):
+                settled.opened.setdefault(home, []).append(task.task_id)
+                first[task.task_id] = home, (content[0], "")
+    settled.bad = len(bad)
+    return settled, bad, lost
+
+
+def rows_among(table: Any, task_ids: Container[str]) -> Any:
+    """Return the rows with one of these task ids."""
+    return table.filter(pa.array([task_id in task_ids for task_id in table["task_id"].to_pylist()], pa.bool_()))
+
+
+def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
+    """Remove tasks from a part, and the part if none is left; leave those that become tasks of any language once."""
+    if not part.exists():
+        return
+    table, done, any_language = read_part(part), {*drops}, {*opened}
+    keep = [task_id not in done and not done.add(task_id) for task_id in table["task_id"].to_pylist()]
+    left = table.filter(pa.array(keep, pa.bool_()))
+    pairs = zip(left["task_id"].to_pylist(), left["language"].to_pylist(), strict=True)
+    column = left.schema.get_field_index("language")
+    languages = pa.array(
+        ["" if task_id in any_language else language for task_id, language in pairs], left.schema.field(column).type
+    )
+    rewrite_part(part, left.set_column(column, left.schema.field(column), languages))
+
+
+PLAN = "plan.json"
+"""File in the folder of an import: the code that reads its source, and its number."""
+
+
+@contextmanager
+def only_importer(archive: Archive, job: Job) -> Generator[None]:
+    """Keep other processes from the same import; for a remote archive, none is kept.
+
+    Raises:
+        ArchiveError: another process runs this import.
+    """
+    with ExitStack() as stack:
+        try:
+            with archive.lock():  # ``is_running`` takes the lock of the import for a moment
+                if not is_remote(job.folder):
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(job.folder / "lock", wait=False))
+        except BlockingIOError as error:
+            raise ArchiveError(f"{job.archive}: another process does the same import; wait for it") from error
+        yield
+
+
+def begin(archive: Archive, job: Job, where: str) -> Job:
+    """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
+
+    An import of the same source and path with another content, or that set too many rows aside, is removed.
+
+    Raises:
+        ArchiveError: another process imports the same path with another content.
+    """
+    plan, reader, old = job.folder / PLAN, reader_of(find("source", job.source)), archive.incomplete(where)
+    if old not in ("", job.tag):
+        with only_importer(archive, replace(job, tag=old)):
+            archive.drop(old)
+            remove_folder(job.folder.parent / old)
+    begun = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+    with archive.lock():
+        parts = parts_of_others(archive, job.tag)
+    stored = stored_in(parts)
+    if begun.get("reader") != reader or old != job.tag or not stored.keys().isdisjoint(own_tasks(archive, job.tag)):
+        archive.drop(job.tag)
+        for file in fresh(job.folder).glob("*.json*"):
+            file.unlink()
+        with archive.lock():
+            archive.begin_locked(where, job.tag)
+            begun = {"reader": reader, "number": new_number(archive)}
+            write_text(plan, json.dumps(begun))
+    return replace(job, number=begun["number"], stored=stored, seen=[part.name for part in parts])
+
+
+def start_over(job: Job) -> None:
+    """Let the next ``begin`` of an import remove what it has stored."""
+    (job.folder / PLAN).unlink()
+
+
+def is_current(archive: Archive, job: Job) -> bool:
+    """Return whether the tasks of other imports that an import refers to are as they were when it began; the archive is locked."""
+    parts = parts_of_others(archive, job.tag)
+    if [part.name for part in parts] == job.seen:
+        return True
+    now = stored_in(parts)
+    return all(
+        now.get(task_id) == job.stored.get(task_id)
+        for _, places in all_places(job.folder)
+        for task_id in (*places.tasks, *places.others, *places.assumed)
+    )
+
+
+def new_number(archive: Archive) -> int:
+    """Return a number above those of all parts and of all imports that have begun; the archive is locked."""
+    return max(archive.next_number(*TABLES), 1 + max(numbers_begun(archive), default=0))
+
+
+def numbers_begun(archive: Archive) -> Iterator[int]:
+    """Yield the numbers of imports that have begun and are not finished."""
+    for plan in fresh(archive.path).glob(f"imports/*/{PLAN}"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            yield int(json.loads(plan.read_text(encoding="utf-8"))["number"])
+
+
+def parts_of_others(archive: Archive, tag: str) -> list[Path]:
+    """Return the parts of tasks but for those of the import with this tag and of other imports that are running; the archive is locked."""
+    begun = {*archive.meta().get("incomplete", {}).values()} - {tag}
+    left_out = {tag, *(other for other in begun if is_running(archive, other))}
+    return [part for part in archive.parts("tasks") if part.stem.rpartition("-")[2] not in left_out]
+
+
+def is_running(archive: Archive, tag: str) -> bool:
+    """Return whether a process runs the import with a tag; the archive is locked. Of a remote archive, this is not known: False."""
+    try:
+        with locked(archive.path / "imports" / tag / "lock", wait=False):
+            return False
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def own_tasks(archive: Archive, tag: str) -> list[str]:
+    """Return the ids of the tasks that an import has stored."""
+    parts = [part for part in archive.parts("tasks") if part.stem.endswith(f"-{tag}")]
+    return [task_id for part in parts for task_id in read_part(part, ["task_id"]).column(0).to_pylist()]
+
+
+def stored_in(parts: Sequence[Path]) -> dict[str, tuple[str, str]]:
+    """Return the content (``content_in``) of the tasks in parts, by ``task_id``."""
+    tasks = (from_row(Task, row) for part in parts for row in read_part(part).to_pylist())
+    return {task.task_id: content_in(task) for task in tasks}
+
+
+def reader_of(source: Source) -> str:
+    """Return an id of the code that reads a source: of upsolve's version and of the module of ``read``."""
+    file = getattr(sys.modules.get(source.read.__module__), "__file__", None)
+    return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "")

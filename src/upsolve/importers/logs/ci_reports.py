@@ -1,0 +1,379 @@
+"""Importers of reports and logs of CI on a repository: JUnit XML, the JSON of pytest, logs of GitHub Actions and GitLab CI, and SARIF 2.1.0."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers.expat import ParserCreate
+
+from upsolve.importers.history.ci import (
+    MAX_KB,
+    REPOSITORY,
+    Collected,
+    Report,
+    ci_source,
+    name_of,
+    open_repository,
+    reports_by_commit,
+    units_with_reports,
+)
+from upsolve.importers.history.repository import Change, changes_of, repository_name
+from upsolve.importers.rows import BadRow, Row, json_lines
+from upsolve.importers.source import Option, Source, Unit
+from upsolve.types import Attempt, Finding, Status, Verdict
+
+__all__ = [
+    "GITHUB",
+    "GITLAB",
+    "JUNIT",
+    "PYTEST_JSON",
+    "SARIF",
+    "parse_junit",
+    "parse_log",
+    "parse_pytest",
+    "parse_sarif",
+    "parse_xml",
+    "read_sarif",
+]
+
+FAILURES = {"failure": Status.FAILED, "error": Status.RUNTIME_ERROR}
+AGAIN = ("flakyFailure", "flakyError", "rerunFailure", "rerunError")
+"""Elements of Maven about a run of a test before its last one."""
+PROPERTY = re.compile(r"(?:^|[._ -])(?:commit|sha|revision)(?:[._ -]?(?:id|sha|hash))?$", re.IGNORECASE)
+"""Names of properties that hold a commit: ``git.commit``, ``GIT_COMMIT``, ``sha``."""
+
+
+def parse_xml(file: Path) -> Element:
+    """Return the root of an XML file.
+
+    A document type is refused: entities can be declared nowhere else, and neither expanded (billion laughs) nor fetched.
+
+    Raises:
+        ValueError: it has a document type.
+        ExpatError: it is not well formed.
+    """
+    builder, parser = TreeBuilder(), ParserCreate()
+
+    def refuse(*_declared: object) -> None:
+        raise ValueError("a document type (<!DOCTYPE>) is refused: it can declare entities")
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    with file.open("rb") as data:
+        parser.ParseFile(data)
+    return builder.close()
+
+
+def parse_junit(file: Path) -> Report:
+    """Return the report of a file. Skipped tests have no outcome; errors of the network or the machine are none, either."""
+    root, found = parse_xml(file), Collected()
+    if root.tag not in ("testsuites", "testsuite"):
+        raise ValueError(f"the root element is <{root.tag}>, not <testsuites> or <testsuite>")
+    for case in root.iter("testcase"):
+        message, text = failure_of(case)
+        if "collection failure" in message:
+            found.broken = found.broken or f"{case.get('name', '')} could not be collected"
+        else:
+            found.add(name_of(f"{case.get('classname', '')}::{case.get('name', '')}"), statuses_of(case), message, text)
+    return found.report(file, commits_of(root))
+
+
+def failure_of(case: Element) -> tuple[str, str]:
+    """Return the message and the text of a failed test; empty if it did not fail."""
+    failed = [one for one in case if one.tag in (*FAILURES, *AGAIN)]
+    return (failed[0].get("message") or "", failed[0].text or "") if failed else ("", "")
+
+
+def statuses_of(case: Element) -> set[Status]:
+    """Return what a test gave in all of its runs; empty if it was skipped."""
+    if case.find("skipped") is not None:
+        return set()
+    last = {FAILURES[one.tag] for one in case if one.tag in FAILURES} or {Status.PASSED}
+    return last | {Status.FAILED for one in case if one.tag in AGAIN}
+
+
+def commits_of(root: Element) -> Iterator[str]:
+    """Yield the values of properties that hold a commit."""
+    for one in root.iter("property"):
+        if PROPERTY.search(one.get("name", "")):
+            yield (one.get("value") or one.text or "").strip()
+
+
+JUNIT = ci_source("junit", "a JUnit XML file, or a folder with such", ("*.xml",), parse_junit)
+
+
+STATUSES = {"passed": Status.PASSED, "failed": Status.FAILED, "error": Status.RUNTIME_ERROR, "rerun": Status.FAILED}
+"""Outcome of pytest -> status; skipped tests, and those expected to fail, have none."""
+BROKEN = {2: "pytest was interrupted", 3: "pytest had an internal error", 4: "pytest was called with wrong options"}
+"""Exit status of pytest -> why the run broke."""
+KEY = "commit"
+
+
+def parse_pytest(file: Path) -> Report | BadRow:
+    """Return the report of a file of either plugin; a BadRow with the first line that is no JSON, in a file of lines."""
+    rows = [row for _, row in json_lines(file)]
+    if len(rows) < 2 or isinstance(rows[0], BadRow):  # not a file of lines
+        whole = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(whole, dict) and "tests" in whole:
+            return of_object(file, whole)
+    lines = [row for row in rows if not isinstance(row, BadRow)]
+    if len(lines) < len(rows):
+        return next(row for row in rows if isinstance(row, BadRow))
+    if not any("$report_type" in line for line in lines):
+        raise ValueError("it has neither `tests` (pytest-json-report) nor `$report_type` (pytest-reportlog)")
+    return of_lines(file, lines)
+
+
+def of_object(file: Path, whole: Mapping[str, Any]) -> Report:
+    """Return the report of pytest-json-report."""
+    parts = [(test["nodeid"], test.get("outcome"), longrepr(test)) for test in whole["tests"]]
+    failed = [one["nodeid"] for one in whole.get("collectors") or () if one.get("outcome") == "failed"]
+    commits = [str(value) for key, value in (whole.get("environment") or {}).items() if KEY in key.lower()]
+    return report_of(file, parts, failed=failed, exit_status=whole.get("exitcode"), commits=commits)
+
+
+def longrepr(test: Mapping[str, Any]) -> str:
+    """Return the message of the first phase of a test that has one."""
+    phases = [test.get(phase) or {} for phase in ("setup", "call", "teardown")]
+    return next((str((one.get("crash") or {}).get("message") or one["longrepr"]) for one in phases if one.get("longrepr")), "")
+
+
+def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
+    """Return the report of pytest-reportlog: a test has a line for each of its phases."""
+    parts: list[Any] = []
+    failed: list[str] = []
+    status: Any = None
+    for line in lines:
+        kind, outcome = line.get("$report_type"), line.get("outcome")
+        if kind == "SessionFinish":
+            status = line.get("exitstatus")
+        elif kind == "CollectReport" and outcome == "failed":
+            failed.append(str(line.get("nodeid")))
+        elif kind == "TestReport":
+            phase, expected = line.get("when"), "wasxfail" in line
+            outcome = "error" if outcome == "failed" and phase != "call" else outcome
+            if (phase == "call" or outcome != "passed") and not expected:
+                parts.append((line["nodeid"], outcome, said_in(line.get("longrepr"))))
+    return report_of(file, parts, failed=failed, exit_status=status if status is not None else 2)
+
+
+def said_in(said: Any) -> str:
+    """Return the message of a failure, in one of pytest's forms."""
+    crash = said.get("reprcrash") if isinstance(said, dict) else None
+    return str(crash.get("message")) if isinstance(crash, dict) else str(said or "")
+
+
+def report_of(
+    file: Path, parts: Iterable[Any], *, failed: Iterable[str], exit_status: Any, commits: Iterable[str] = ()
+) -> Report:
+    """Return a report from the tests (name, outcome, message), files that could not be collected, and pytest's exit status."""
+    found = Collected(broken=next((f"{one} could not be collected" for one in failed), "") or BROKEN.get(exit_status, ""))
+    for node, outcome, message in parts:
+        if outcome in STATUSES:
+            found.add(name_of(node), {STATUSES[outcome]}, message)
+    return found.report(file, commits)
+
+
+PYTEST_JSON = ci_source(
+    "pytest_json",
+    "a report of pytest-json-report or pytest-reportlog, or a folder with such",
+    ("*.json", "*.jsonl"),
+    parse_pytest,
+)
+
+
+WORDS = {
+    "PASSED": Status.PASSED,
+    "FAILED": Status.FAILED,
+    "ERROR": Status.RUNTIME_ERROR,
+    "RERUN": Status.FAILED,
+    "ok": Status.PASSED,
+    "FAIL": Status.FAILED,
+}
+NOISE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (?:\d\d[OE][ +]?)?|\x1b\[[0-9;]*[A-Za-z]|section_(?:start|end):\d+:\S+?\r|\r")
+"""Times before each line, colours, and marks of sections."""
+TEST = (
+    re.compile(r"^(?P<name>\S+\.py::\S.*?) (?P<word>PASSED|FAILED|ERROR|RERUN)(?:\s+\[\s*\d+%\])?\s*$"),
+    re.compile(r"^\[gw\d+\] (?:\[\s*\d+%\] )?(?P<word>PASSED|FAILED|ERROR|RERUN) (?P<name>\S+\.py::\S.*?)\s*$"),
+    re.compile(r"^(?P<word>PASSED|FAILED|ERROR) (?P<name>\S+\.py::\S.*?)(?: - (?P<error>.*))?$"),
+)
+"""Lines of pytest: `-v`, `-v` of pytest-xdist, and the short summary (`-r`)."""
+UNITTEST = re.compile(r"^(?P<test>test\w*) \((?P<home>[\w.]+)\)(?:.*) \.\.\. (?P<word>ok|FAIL|ERROR)\s*$")
+COLLECTION = re.compile(r"^ERROR (?:collecting )?(?P<name>\S+\.py)(?: - (?P<error>.*))?$")
+RUNNER = re.compile(
+    r"^##\[error\](?P<github>.*(?:shutdown signal|operation was cancell?ed|lost communication|maximum execution time|"
+    r"exceeded the maximum|hosted runner|runner .*(?:lost|error)|timed? ?out|No space left).*)|"
+    r"^(?:ERROR|WARNING): (?P<gitlab>(?:Job failed.*(?:system failure|execution took longer|timed? ?out|canceled)|"
+    r"Preparation failed|Failed to pull image|Job failed: pod .*(?:not found|disrupted)).*)|"
+    r"^(?P<shell>(?:fatal: unable to access|curl: \(|E: Failed to fetch|ERROR: Could not install packages due to an OSError).*)"
+)
+COMMIT_LINE = re.compile(
+    r"HEAD is now at (?P<short>[0-9a-f]{7,64})(?: Merge (?P<head>[0-9a-f]{40}) into)?|"
+    r"^'?(?P<whole>[0-9a-f]{40})'?$|Checking out (?P<gitlab>[0-9a-f]{7,64}) as"
+)
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """Yield the lines of a log without times, colours and marks."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        for line in text:
+            yield NOISE.sub("", line.lstrip("\ufeff").rstrip("\n"))
+
+
+def parse_log(file: Path) -> Report:
+    """Return the report of a log.
+
+    Raises:
+        ValueError: it has no line about a single test, and no failure of the runner.
+    """
+    found, commits = Collected(), dict[str, None]()
+    for line in lines_of(file):
+        if said := COMMIT_LINE.search(line):
+            commits |= dict.fromkeys(text for text in (said["head"], said["short"], said["whole"], said["gitlab"]) if text)
+        if said := RUNNER.search(line):
+            found.broken = found.broken or next(text for text in said.groups() if text).strip()
+        elif said := COLLECTION.match(line):
+            found.broken = found.broken or f"{said['name']} could not be collected"
+        elif test := test_of(line):
+            name, word, error = test
+            found.add(name, {WORDS[word]}, error)
+    if not found.outcomes and not found.broken:
+        raise ValueError("it has no line about a single test (run pytest with -v, or with -rA)")
+    return found.report(file, commits)
+
+
+def test_of(line: str) -> tuple[str, str, str] | None:
+    """Return name, outcome and error of the test that a line is about; None for any other line."""
+    for pattern in TEST:
+        if found := pattern.match(line):
+            return name_of(found["name"]), found["word"], found.groupdict().get("error") or ""
+    if found := UNITTEST.match(line):
+        home = found["home"].removesuffix(f".{found['test']}")
+        return f"{home}::{found['test']}", found["word"], ""
+    return None
+
+
+GITHUB = ci_source("github_log", "the log of a job of GitHub Actions, or a folder with such", ("*.txt", "*.log"), parse_log)
+GITLAB = ci_source("gitlab_log", "the log of a job of GitLab CI, or a folder with such", ("*.log", "*.txt"), parse_log)
+
+
+JUDGE = "recorded:sarif"
+PATTERNS = ("*.sarif", "*.sarif.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings(Report):
+    """A report of analyses."""
+
+    by_path: Mapping[str, tuple[Finding, ...]] = ()  # type: ignore[assignment]
+    """Path in the repository -> findings."""
+    tools: tuple[str, ...] = ()
+    """Tools with their versions."""
+
+
+def parse_sarif(file: Path) -> Findings:
+    """Return the findings of a file; suppressed results are left out."""
+    runs: list[Mapping[str, Any]] = json.loads(file.read_text(encoding="utf-8-sig"))["runs"]
+    found: dict[str, list[Finding]] = {}
+    for run in runs:
+        for result in run.get("results") or ():
+            for path, finding in findings_of(run, result):
+                found.setdefault(path, []).append(finding)
+    commits = [
+        str(one["revisionId"]) for run in runs for one in run.get("versionControlProvenance") or () if "revisionId" in one
+    ]
+    drivers = [run["tool"]["driver"] for run in runs]
+    tools = tuple(f"sarif: {one['name']} {one.get('semanticVersion') or one.get('version') or ''}".strip() for one in drivers)
+    return Findings(str(file), tuple(commits), by_path={path: tuple(all_of) for path, all_of in found.items()}, tools=tools)
+
+
+def findings_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, Finding]]:
+    """Yield path and finding for each location of a result, unless it is suppressed or no defect (``kind`` other than ``fail``)."""
+    if result.get("suppressions") or result.get("kind", "fail") != "fail":
+        return
+    rules = run["tool"]["driver"].get("rules") or []
+    index = result.get("ruleIndex", (result.get("rule") or {}).get("index", -1))
+    rule: Mapping[str, Any] = rules[index] if 0 <= index < len(rules) else {}
+    name = str(result.get("ruleId") or (result.get("rule") or {}).get("id") or rule.get("id") or "")
+    about = rule.get("properties") or {}
+    kind = "security" if "security" in (about.get("tags") or ()) or "security-severity" in about else "lint"
+    message = " ".join(str((result.get("message") or {}).get("text") or name).split())[:500]
+    for location in result.get("locations") or ():
+        place = location.get("physicalLocation") or {}
+        region = place.get("region") or {}
+        path = unquote(str((place.get("artifactLocation") or {}).get("uri") or "")).removeprefix("./")
+        end, last = region.get("endLine"), region.get("endColumn")
+        yield (
+            path,
+            Finding(kind, name, message, int(region.get("startLine") or 1), int(region.get("startColumn") or 1), end, last),
+        )
+
+
+def read_sarif(
+    path: Path,
+    *,
+    repository: str = "",
+    commit: str = "",
+    tasks: str = "git",
+    name: str = "",
+    first: bool = True,
+    **changes: Any,
+) -> Iterator[Row]:
+    """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report.
+
+    Args:
+        path: a file, or a folder with ``*.sarif`` and ``*.sarif.json``.
+        repository: the repository.
+        commit: commit of all files; default: what a file, or its path, says.
+        tasks: ``git``, or ``ci`` for attempts that came with reports on tests.
+        name: name of the repository in task ids.
+        first: whether to yield the files that cannot be used (``split_sarif``).
+        changes: ``revision`` and ``max_kb`` of the import of the attempts, and ``only`` (``changes_of``).
+
+    Raises:
+        SourceError: there is no file, or no repository is given.
+    """
+    with open_repository(repository) as history:
+        bad, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse_sarif, commit=commit)
+        if first:
+            yield from bad
+        options: dict[str, Any] = {"revision": "HEAD", "max_kb": MAX_KB, **changes}
+        for change in changes_of(history, name=name or repository_name(history.path), source=tasks, **options):
+            if isinstance(change, Change):
+                for attempt, at in zip(change.attempts, (change.commit.parent, change.commit.name), strict=True):
+                    if at in by_commit:
+                        yield verdict_of(attempt, change.path, by_commit[at])
+
+
+def split_sarif(path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any) -> list[Unit]:
+    """Return units of the commits with a file on them or on their parents."""
+    with open_repository(repository) as history:
+        _, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse_sarif, commit=commit)
+        names = [one.name for one in history.commits(revision) if not by_commit.keys().isdisjoint((one.name, one.parent))]
+        return units_with_reports(path, names)
+
+
+def verdict_of(attempt: Attempt, path: str, reports: list[Findings]) -> Verdict:
+    """Return the findings on an attempt as an unscored verdict: an analysis decides no outcome."""
+    lines = attempt.code.count("\n") + 1
+    found = dict.fromkeys(finding for report in reports for finding in report.by_path.get(path, ()) if finding.line <= lines)
+    tools = dict.fromkeys(tool for report in reports for tool in report.tools)
+    said = "findings of an analysis, no outcome"
+    return Verdict(
+        attempt.attempt_id, Status.UNSCORED, judge=JUDGE, error_message=said, findings=tuple(found), analyses=tuple(tools)
+    )
+
+
+SARIF = Source(
+    read_sarif,
+    "a SARIF file, or a folder with such",
+    (*REPOSITORY, Option("tasks", str, "attempts of which source: git (default), or ci")),
+    max_rejected=1.0,
+    split=split_sarif,
+)
