@@ -4,7 +4,7 @@
     |-- ConfigError             a recipe or an option is wrong: names the key and the fix
     |-- ArchiveError            the store cannot be read or written: names the file
     |   `-- SchemaError         the store has a schema version that this version of upsolve does not know
-    |-- SourceError             an import cannot start: wrong path or layout (a bad row is set aside, not raised)
+    |-- SourceError             an import cannot start: wrong path or layout (a bad row is rejected, not raised)
     |-- JudgeError              the judge broke: the attempt is unscored, never failed
     |   `-- IsolationError      a required layer of the sandbox is missing on this machine
     |-- MissingExtraError       an optional dependency is not installed: names the extra (also an ImportError)

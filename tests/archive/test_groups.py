@@ -277,7 +277,7 @@ def test_programs_to_judge_are_read_once_each(tmp_path):
 
 
 def test_a_mistyped_field_is_found_among_many_rows(tmp_path):
-    """Types are checked by chunk; a row with another type is set aside with its line."""
+    """Types are checked by chunk; a row with another type is rejected with its line."""
     rows = [{"kind": "task", "task_id": "a", "prompt": "p"}]
     rows += [{"kind": "attempt", "task_id": "a", "code": f"x = {n}", "tokens": 3, "token_ids": [1, 2, n]} for n in range(1200)]
     rows[700]["author"] = 17

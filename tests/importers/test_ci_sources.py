@@ -47,7 +47,7 @@ def xml(cases, head=""):
 
 
 def import_reports(tmp_path, folder, source, files, **options):
-    """Import reports (name -> text); return the archive and the rows set aside."""
+    """Import reports (name -> text); return the archive and the rejected rows."""
     reports, count = tmp_path / "reports", len([*tmp_path.glob("archive*")])
     for name, text in files.items():
         (reports / name).parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ LAUGHS = (
         ("\0\1", "not XML: ", 1),
     ],
 )
-def test_a_report_that_cannot_be_read_is_named_and_set_aside(tmp_path, folder, pair, text, reason, line):
+def test_a_report_that_cannot_be_read_is_named_and_rejected(tmp_path, folder, pair, text, reason, line):
     first, fix = pair
     files = {f"{first}.xml": xml(BAD), f"{fix}.xml": xml(GOOD), "bad.xml": text}
     archive, bad = import_reports(tmp_path, folder, "junit", files)
@@ -162,12 +162,12 @@ def test_a_report_that_cannot_be_read_is_named_and_set_aside(tmp_path, folder, p
     ],
 )
 @pytest.mark.usefixtures("pair")
-def test_a_report_in_json_that_cannot_be_read_is_set_aside_with_its_line(tmp_path, folder, source, name, text, line):
+def test_a_report_in_json_that_cannot_be_read_is_rejected_with_its_line(tmp_path, folder, source, name, text, line):
     (row,) = import_reports(tmp_path, folder, source, {name: text})[1]
     assert (Path(row["file"]).name, row["line"]) == (name, line) and "Error: " not in row["reason"]
 
 
-def test_what_names_no_known_commit_is_set_aside_and_what_has_no_repository_refused(tmp_path, folder, pair):
+def test_what_names_no_known_commit_is_rejected_and_what_has_no_repository_refused(tmp_path, folder, pair):
     first, fix = pair
     archive, bad = import_reports(
         tmp_path, folder, "junit", {"a.xml": xml(GOOD), f"{'1' * 40}.xml": xml(GOOD), f"{fix}.xml": xml(GOOD)}

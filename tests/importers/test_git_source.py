@@ -212,7 +212,7 @@ def test_functions_of_the_attempt_are_called_across_processes(folder, imports):
         ),
     ],
 )
-def test_commits_that_are_no_fix_are_set_aside_with_the_reason(folder, files, reason):
+def test_commits_that_are_no_fix_are_rejected_with_the_reason(folder, files, reason):
     commit(folder, "Start", {"kit/text.py": ADD.format("*"), "tests/test_text.py": TEST_ADD.replace("2, 2) == 4", "1, 1) > 0")})
     name = commit(folder, "Second", files)
     rows = [*read(folder, max_kb=2)]
@@ -396,8 +396,8 @@ def test_the_tutorial_does_what_it_says(tmp_path, monkeypatch, model, capsys):
                 subprocess.run(found, check=True, stdout=subprocess.DEVNULL)
             said += capsys.readouterr().out
     text = page.read_text()
-    assert "154 records read = 150 stored (30 tasks, 60 attempts, 60 verdicts) + 0 repeated + 4 set aside" in text
-    assert "154 records read = 150 stored (30 tasks, 60 attempts, 60 verdicts) + 0 repeated + 4 set aside" in said
+    assert "154 records read = 150 stored (30 tasks, 60 attempts, 60 verdicts) + 0 repeated + 4 rejected" in text
+    assert "154 records read = 150 stored (30 tasks, 60 attempts, 60 verdicts) + 0 repeated + 4 rejected" in said
     archive = Archive.create(tmp_path / "my-archive")
     judges = ("recorded", "upsolve")
     statuses = [{v.attempt_id: v.status for v in archive.verdicts() if v.judge.startswith(judge)} for judge in judges]

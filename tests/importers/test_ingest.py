@@ -1,4 +1,4 @@
-"""Imports: what is stored, repeated and set aside, and tables as people have them."""
+"""Imports: what is stored, repeated and rejected, and tables as people have them."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ ROWS = [
 COLUMNS = {"prompt": "question", "code": "answer", "status": "verdict", "author": "who"}
 
 
-def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path, lines):
+def test_read_is_stored_and_repeated_and_rejected(archive, tmp_path, lines):
     attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
     odd = [{**attempt, "code": None}, {**attempt, "author": 17}, "{broken", "[]", {"kind": "song"}]
     other = [{**TASK, "task_id": "c", "prompt": prompt} for prompt in ("double", "triple")]
@@ -49,11 +49,11 @@ def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path, lines):
     }
     assert {(4, "tests.0.expected"), (7, "code is missing"), (8, "author")} <= reasons
     assert any("different content" in reason for _, reason in reasons)
-    assert "12 records read = 3 stored (2 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 set aside" in report.text()
+    assert "12 records read = 3 stored (2 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 rejected" in report.text()
     assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
 
 
-def test_a_row_of_a_table_with_an_outcome_and_no_program_is_set_aside(archive, tmp_path):
+def test_a_row_of_a_table_with_an_outcome_and_no_program_is_rejected(archive, tmp_path):
     """A row without either describes a task."""
     (tmp_path / "in.csv").write_text("prompt,code,status,author\nadd,,failed,Ann\nadd,,,Ann\nadd,,,\nadd,x,failed,Ann\n")
     report = ingest(archive, "table", tmp_path / "in.csv", max_rejected=1)
@@ -92,10 +92,10 @@ def test_the_first_three_reasons_are_printed_with_file_and_line_also_by_an_impor
         f"  {file}, line 3: Expecting property name enclosed in double quotes (column 2)",
         f"  {file}, line 4: kind is song, it must be one of task, attempt, verdict",
     ]
-    assert done.exit_code == (allowed != "1") and ("too many were set aside" in done.stdout) == (allowed != "1")
+    assert done.exit_code == (allowed != "1") and ("too many were rejected" in done.stdout) == (allowed != "1")
 
 
-def test_a_task_that_another_file_has_with_other_content_is_set_aside_with_its_line(archive, tmp_path, monkeypatch, lines):
+def test_a_task_that_another_file_has_with_other_content_is_rejected_with_its_line(archive, tmp_path, monkeypatch, lines):
     monkeypatch.setattr("upsolve.importers.shares.SHARE_BYTES", 1)
     (tmp_path / "in").mkdir()
     lines(tmp_path / "in" / "1.jsonl", [{**TASK, "task_id": "b"}, TASK])

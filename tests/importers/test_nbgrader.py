@@ -128,7 +128,7 @@ def test_cells_graded_by_hand_are_tasks_without_tests_that_do_not_show_the_solut
     assert attempts["ann"].code == "print(6 * 7)\n" and outcomes["ann"].status is Status.UNSCORED
 
 
-def test_what_cannot_be_read_is_set_aside(tmp_path):
+def test_what_cannot_be_read_is_rejected(tmp_path):
     with pytest.raises(SourceError, match=r"no autograded/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb or submitted/"):
         [*read(tmp_path)]
     folder = course(tmp_path, GIVEN | {"autograded/ann/ps1/one": [TEXT, *exercise("def double(x): return x + x")]})

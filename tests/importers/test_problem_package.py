@@ -208,7 +208,7 @@ def test_large_tests_are_left_out_and_counted(tmp_path):
     assert len(task.tests) == 1 and json.loads(task.extra)["tests_left_out"] == "1 larger than 1 MB"
 
 
-def test_faults_are_set_aside_with_their_file(tmp_path):
+def test_faults_are_rejected_with_their_file(tmp_path):
     folder = tmp_path / "contest"
     package(folder / "a" / "sum", {"submissions/accepted/many/a.py": "a", "submissions/accepted/many/b.py": "b"})
     package(folder / "b" / "sum", {"problem.yaml": "name: [1"})

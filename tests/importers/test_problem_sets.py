@@ -42,7 +42,7 @@ def write_parquet(file, rows):
 
 
 def imported(tmp_path, source, path, **options):
-    """The archive, its tasks by id, and the rows set aside."""
+    """The archive, its tasks by id, and the rejected rows."""
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, source, path, max_rejected=1, **options)
     rejected = [json.loads(line) for line in report.rejected.read_text().splitlines()] if report.rejected else []

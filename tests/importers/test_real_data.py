@@ -13,7 +13,7 @@ from upsolve.types import Attempt, Status
 from upsolve.verify.judge.plans import judge_all
 
 IMPORTS = [
-    # source, path, tasks, attempts with repeated ones, recorded verdicts, rows set aside
+    # source, path, tasks, attempts with repeated ones, recorded verdicts, rejected rows
     ("apps", "apps/selected150.jsonl", 127, 0, 0, 2),  # 150 rows, 21 of them repeated
     ("codet", "codet", 164, 16_400, 0, 0),
     ("cruxeval", "cruxeval", 1_600, 16_000, 16_000, 0),

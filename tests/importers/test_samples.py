@@ -98,7 +98,7 @@ def test_the_outcome_of_a_sample(tmp_path, fields, outcome, rest):
         ({"passed": True, "result": "failed: x"}, "passed says passed, result says failed"),
     ],
 )
-def test_a_sample_whose_outcome_is_not_clear_is_set_aside(tmp_path, fields, said):
+def test_a_sample_whose_outcome_is_not_clear_is_rejected(tmp_path, fields, said):
     _, report = imported(tmp_path, lines(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields}))
     assert said in report.reasons[0].reason
 

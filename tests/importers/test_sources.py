@@ -251,7 +251,7 @@ def test_codenet_statuses_languages_and_the_cap(tmp_path):
     assert json.loads(first.extra) == {"submission_id": "s000000000", "original_language": "Python3", "accuracy": "4/5"}
 
 
-def test_a_row_of_codenet_that_is_cut_off_is_set_aside_with_its_line(tmp_path):
+def test_a_row_of_codenet_that_is_cut_off_is_rejected_with_its_line(tmp_path):
     tree = codenet_tree(tmp_path / "tree", [("Python", "py", "Accepted", "1")])
     (table,) = (tree / "metadata").glob("p0*.csv")
     table.write_text(table.read_text() + "s000000009,p0\n")

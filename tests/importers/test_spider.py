@@ -54,7 +54,7 @@ def spider(tmp_path):
     return folder
 
 
-def test_questions_become_tasks_and_what_cannot_be_used_is_set_aside(spider, tmp_path):
+def test_questions_become_tasks_and_what_cannot_be_used_is_rejected(spider, tmp_path):
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "spider", spider, max_rejected=1)
     assert (report.added["tasks"], report.bad) == (3, 6)

@@ -132,7 +132,7 @@ def test_predictions_have_the_outcomes_of_a_public_experiment(tmp_path):
         assert found["same", NAMES[0]][1:] == ((3, 3) if run == "one" else (0, 3))
 
 
-def test_empty_patches_and_other_rows_are_set_aside_with_the_reason(tmp_path):
+def test_empty_patches_and_other_rows_are_rejected_with_the_reason(tmp_path):
     empty, none = predictions("a", NAMES[:2])
     write(tmp_path, "preds.jsonl", [empty | {"model_patch": ""}, none | {"model_patch": None}, {"instance_id": "x"}, {"id": 1}])
     write(tmp_path, "a.run.json", {"resolved_ids": [], "unresolved_ids": [NAMES[0]]})

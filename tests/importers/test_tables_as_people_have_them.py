@@ -411,7 +411,7 @@ def test_problems_and_submissions_in_a_folder(tmp_path):
     assert report.bad == 0 and not any(report.orphans.values()) and len(archive.groups()) == 1
 
 
-def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_set_aside(tmp_path):
+def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_rejected(tmp_path):
     rows = [
         {"task_id": "a", "prompt": "Add.", "code": "x = 1"},
         {"task_id": "b", "prompt": "Multiply.", "rating": 5},

@@ -1,4 +1,13 @@
-"""Which of several definitions of a task is stored."""
+"""Which of several definitions of a task is stored.
+
+Within an import the first definition stays, as if the shares had been imported in turn. A task with the same content in several languages, and no
+other difference, becomes a task of any language. Attempts that may belong to another definition than the stored one are rejected; a file whose own
+definition is the stored one keeps its attempts.
+
+Imports that run at the same time give the archive that they would give in turn. An import reads the stored tasks when it begins, without those of
+running imports, which may start over. After it has stored its records, it locks the archive and reads the tasks of other imports again; it starts
+over if the tasks that it refers to have changed.
+"""
 
 import json
 import sys
@@ -33,7 +42,7 @@ __all__ = [
     "drop_contested",
     "is_current",
     "only_importer",
-    "set_aside",
+    "reject_attempts",
     "settle",
     "start_over",
 ]
@@ -43,18 +52,18 @@ EARLIER = "an earlier import"
 
 @dataclass(slots=True)
 class Contested:
-    """A task whose attempts are set aside."""
+    """A task whose attempts are rejected."""
 
     reason: str
     """Why."""
     kept: list[str] = field(default_factory=list[str])
     """Files (``key_of``) whose attempts are kept."""
     language: str = ""
-    """Language of the attempts that are set aside; empty for any."""
+    """Language of the attempts that are rejected; empty for any."""
 
 
 def key_of(share: str, file: str) -> str:
-    """Return a key of a file: those that a reader does not name are told apart by their share."""
+    """Return a key of a file: the share distinguishes files that the reader does not name."""
     return f"{share} {file}"
 
 
@@ -102,8 +111,8 @@ def where(place: Place) -> str:
     return f"{file}, line {line}" if line else file or "another part of the source"
 
 
-def set_aside(job: Job, path: Path, contested: Mapping[str, Contested]) -> tuple[int, int]:
-    """Write the attempts at contested tasks, and their verdicts, to files of rows set aside; return the numbers of both.
+def reject_attempts(job: Job, path: Path, contested: Mapping[str, Contested]) -> tuple[int, int]:
+    """Write the attempts at contested tasks, and their verdicts, to files of rejected rows; return the numbers of both.
 
     Args:
         job: the import.
@@ -132,7 +141,7 @@ def drop_contested(job: Job, contested: Mapping[str, Contested]) -> None:
 
 
 def lost_rows(job: Job, name: str, contested: Mapping[str, Contested]) -> Iterator[tuple[Path, dict[int, tuple[str, str]]]]:
-    """Yield parts with ``attempts`` at contested tasks, or with ``verdicts`` on them: index of a row -> its file, and why it is set aside.
+    """Yield parts with ``attempts`` at contested tasks, or with ``verdicts`` on them: index of a row -> its file, and why it is rejected.
 
     A part that was rewritten before an interruption has fewer rows than its places, and is left out.
     """
@@ -151,7 +160,7 @@ def lost_rows(job: Job, name: str, contested: Mapping[str, Contested]) -> Iterat
 
 
 def tasks_of_lost(job: Job, contested: Mapping[str, Contested]) -> dict[str, Contested]:
-    """Return the contested tasks of the attempts that are set aside, by ``attempt_id``."""
+    """Return the contested tasks of the attempts that are rejected, by ``attempt_id``."""
     tasks: dict[str, Contested] = {}
     for part, lost in lost_rows(job, "attempts", contested):
         rows = read_part(part, ["attempt_id", "task_id"]).take([*lost]).to_pylist()
@@ -172,15 +181,15 @@ class Settled:
     bad: int = 0
     """Those with different content."""
     contested: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Id of each task whose attempts are set aside -> fields of ``Contested``."""
+    """Id of each task whose attempts are rejected -> fields of ``Contested``."""
     attempts: int = 0
-    """Attempts that are set aside."""
+    """Attempts that are rejected."""
     verdicts: int = 0
-    """Their verdicts, which are set aside, too."""
+    """Their verdicts, which are rejected, too."""
 
 
 def settle(job: Job, path: Path) -> Settled:
-    """Leave each task once, the first one; those with different content are set aside.
+    """Leave each task once, the first one; those with different content are rejected.
 
     What is to be changed is recorded before anything is, so that this can be done again after an interruption.
 
@@ -196,7 +205,7 @@ def settle(job: Job, path: Path) -> Settled:
         if bad:
             write_text(job.folder / "settled.0.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
         contested = contested_tasks(job, lost, languages_of(job, settled))
-        settled.attempts, settled.verdicts = set_aside(job, path, contested)
+        settled.attempts, settled.verdicts = reject_attempts(job, path, contested)
         settled.contested = {task_id: asdict(task) for task_id, task in contested.items()}
         write_text(record, json.dumps(asdict(settled)))
     for name in {**settled.drops, **settled.opened}:
@@ -217,7 +226,7 @@ def languages_of(job: Job, settled: Settled) -> dict[str, str]:
 
 
 def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
-    """Return the tasks that are there several times, those of them that are to be set aside, and the shares that have these, by id."""
+    """Return the tasks that are there several times, those of them that are to be rejected, and the shares that have these, by id."""
     ids = {
         part: read_part(part, ["task_id"]).column(0).to_pylist()
         for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
@@ -295,7 +304,7 @@ def only_importer(archive: Archive, job: Job) -> Generator[None]:
 def begin(archive: Archive, job: Job, where: str) -> Job:
     """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
 
-    An import of the same source and path with another content, or that set too many rows aside, is removed.
+    An import of the same source and path with another content, or that rejected too many rows, is removed.
 
     Raises:
         ArchiveError: another process imports the same path with another content.

@@ -1,7 +1,7 @@
 """The shares of an import. A share is some units of a source; its records are stored in batches, and every batch is recorded in a journal.
 
     imports/<tag>/00003.json            what share 3 has stored, replaced after each batch
-    imports/<tag>/00003.00001.jsonl     rows of its batch 1 that were set aside
+    imports/<tag>/00003.00001.jsonl     rows of its batch 1 that were rejected
     imports/<tag>/00003.00001.places.json     files, and lines of tasks, of its records
     attempts/00000042-00003.00001-<tag>.parquet      its attempts; 42 is the number of the import
 
@@ -100,7 +100,7 @@ class Journal:
     repeated: int = 0
     """Tasks that were known before."""
     bad: int = 0
-    """Rows set aside."""
+    """Rejected rows."""
     left_out: int = 0
     """Tests that cannot fail and were left out."""
     examples: list[str] = field(default_factory=list[str])
@@ -259,11 +259,11 @@ class Writer:
         )
 
     def usable(self, records: list[R]) -> list[R]:
-        """Return the records whose fields have the right types; the others are set aside."""
+        """Return the records whose fields have the right types; the others are rejected."""
         return records if not records or are_plain(records) else [record for record in records if self.is_usable(record)]
 
     def is_usable(self, record: Row) -> bool:
-        """Return whether the fields of a record have the right types; if not, set it aside."""
+        """Return whether the fields of a record have the right types; if not, reject it."""
         try:
             checked(record)  # type: ignore[type-var]
         except ValueError as error:
@@ -272,7 +272,7 @@ class Writer:
         return True
 
     def is_new(self, task: Task) -> bool:
-        """Return whether a task is to be stored; one whose id is stored with different content is set aside.
+        """Return whether a task is to be stored; one whose id is stored with different content is rejected.
 
         A task that this share has stored in another language is stored again: ``settle`` makes one task of any language of the two.
         """
@@ -301,7 +301,7 @@ class Writer:
 
     def note(self, row: Row) -> None:
         """Remember the language of a task if it is not Python, its number of tests, and the task of an attempt."""
-        with suppress(TypeError, AttributeError):  # fields of a wrong type, which are set aside later
+        with suppress(TypeError, AttributeError):  # fields of a wrong type, which are rejected later
             if isinstance(row, Task):
                 if row.language not in ("", "python"):
                     self.languages.setdefault(row.task_id, row.language)
@@ -314,7 +314,7 @@ class Writer:
                     self.attempted.popitem(last=False)
 
     def fits(self, verdict: Verdict) -> bool:
-        """Return whether a verdict has as many outcomes as its task has tests, if both are known; if not, set it aside.
+        """Return whether a verdict has as many outcomes as its task has tests, if both are known; if not, reject it.
 
         A judge may stop at the first failure, so ``total`` counts if it is larger than the number of outcomes.
         """
@@ -349,7 +349,7 @@ class Places:
     tasks: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
     """Tasks that are stored, or are a stored one again."""
     others: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
-    """Tasks that were set aside since another one has their id."""
+    """Tasks that were rejected since another one has their id."""
     attempts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Of the attempts in their order: a file, and how many are of it."""
     verdicts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
@@ -390,7 +390,7 @@ def repeats(content: tuple[str, str], stored: tuple[str, str]) -> bool:
 
 
 def other_content(file: str, line: int, task: Task, stored: tuple[str, str]) -> BadRow:
-    """Return a task that is stored with different content (``content_in``), set aside."""
+    """Return a task that is stored with different content (``content_in``), rejected."""
     content, language = stored
     reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
     if content == content_in(task)[0]:

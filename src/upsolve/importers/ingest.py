@@ -1,4 +1,4 @@
-"""Import a source into an archive: streaming, resumable, idempotent, with unusable rows set aside."""
+"""Import a source into an archive: streaming, resumable, idempotent, and with a report of rejected rows."""
 
 import json
 import os
@@ -38,18 +38,18 @@ __all__ = ["Census", "IngestReport", "census", "drop_stored", "ingest"]
 
 @dataclass
 class IngestReport:
-    """Counts of an import; records read = stored + repeated + set aside."""
+    """Counts of an import; records read = stored + repeated + rejected."""
 
     added: Counter[str] = field(default_factory=Counter[str])
     """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
     read: int = 0
-    """Records read, those set aside included."""
+    """Records read, rejected ones included."""
     bad: int = 0
-    """Records that could not be used and were set aside."""
+    """Records that could not be used and were rejected."""
     reasons: list[BadRow] = field(default_factory=list[BadRow])
-    """The first three rows set aside."""
+    """The first three rejected rows."""
     rejected: Path | None = None
-    """File with all rows set aside, each with its reason."""
+    """File with all rejected rows, each with its reason."""
     written: Counter[str] = field(default_factory=Counter[str])
     """Records written by this import, those that were known before included."""
     orphans: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -57,7 +57,7 @@ class IngestReport:
     missing: str = ""
     """Id of a task that an attempt lacks; empty if there is none."""
     mistaken: str = ""
-    """Says that attempts of earlier imports are in another language than their tasks, which have come now; empty if none is."""
+    """Warning that attempts of earlier imports are in another language than their tasks, which this import stored; empty if none is."""
     left_out: int = 0
     """Tests that cannot fail and were left out of their tasks."""
     examples: list[str] = field(default_factory=list[str])
@@ -65,9 +65,9 @@ class IngestReport:
     known: bool = False
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
-    """True if more rows were set aside than allowed; importing the same path again replaces this import."""
+    """True if more rows were rejected than allowed; importing the same path again replaces this import."""
     orphaned: bool = False
-    """True if more of the stored attempts, or verdicts, lack their task, or attempt, than may be set aside."""
+    """True if more of the stored attempts, or verdicts, lack their task, or attempt, than may be rejected."""
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -101,14 +101,14 @@ class IngestReport:
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
         lines = [
-            f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} set aside"
+            f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} rejected"
         ]
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         if self.missing:
             orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
-        where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
-        fix = "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
+        where = [f"all rejected rows, with reasons: {self.rejected}"] if self.rejected else []
+        fix = "too many were rejected: fix the file and import it again (it replaces this import), or raise --max-rejected"
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
@@ -166,7 +166,7 @@ def ingest(
     max_rejected: float | None = None,
     **options: Any,
 ) -> IngestReport:
-    """Import a path. A finished import is not repeated; one that was stopped goes on after the last batch that it stored.
+    """Import a path. A finished import is not repeated; a stopped import resumes after the last stored batch.
 
     Args:
         archive: the archive to add to.
@@ -175,7 +175,7 @@ def ingest(
         workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
-        max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
+        max_rejected: share of records that may be rejected, [0, 1], before ``too_many`` is set and the import counts as not done;
             None: that of the source, and 0 if nothing was stored.
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
@@ -208,14 +208,14 @@ def ingest(
 
 
 def share_allowed(report: IngestReport, source: Source, given: float | None) -> float:
-    """Return the share of records that may be set aside: the one given, else that of the source, and 0 if nothing was stored."""
+    """Return the share of records that may be rejected: the one given, else that of the source, and 0 if nothing was stored."""
     if given is not None:
         return given
     return source.max_rejected if report.added.total() else 0.0
 
 
 def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
-    """Record an import as finished unless more rows were set aside than allowed; the archive is locked."""
+    """Record an import as finished unless more rows were rejected than allowed; the archive is locked."""
     if report.bad:
         report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
     report.too_many, report.orphaned = report.bad > allowed * report.read, has_lost(report, allowed)
@@ -270,7 +270,7 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
 
 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
-    """Write the rows that were set aside, which each batch has in its own file, into one file; return it and the first three rows."""
+    """Write the rejected rows, which each batch has in its own file, into one file; return it and the first three rows."""
     joined = job.archive / "rejected" / name
     temporary = joined if is_remote(joined) else joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
     if not is_remote(joined):
@@ -307,7 +307,7 @@ class Census:
     missing: str = ""
     """Id of a task that an attempt lacks."""
     mistaken: str = ""
-    """Says that attempts of earlier imports are in another language than their task, which has come now; empty if none is."""
+    """Warning that attempts of earlier imports are in another language than their task, which this import stored; empty if none is."""
 
 
 def census(archive: Archive, tag: str) -> Census:
@@ -318,15 +318,15 @@ def census(archive: Archive, tag: str) -> Census:
             new = [part for part in parts[name] if part.stem.endswith(f"-{tag}")]
             register_parts(connection, f"new_{name}", new, table=name)
             register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
-        untold, missing = connection.sql(NO_TASK).fetchall()[0]
-        orphans = {"attempts without a task": untold, "verdicts without an attempt": count(connection, NO_ATTEMPT)}
+        without_task, missing = connection.sql(NO_TASK).fetchall()[0]
+        orphans = {"attempts without a task": without_task, "verdicts without an attempt": count(connection, NO_ATTEMPT)}
         written = count(connection, "select count(*) from new_attempts")
-        mistaken = told(*connection.sql(OTHER_LANGUAGE).fetchall()[0])
+        mistaken = language_warning(*connection.sql(OTHER_LANGUAGE).fetchall()[0])
         return Census(written, count(connection, NEW), orphans, missing or "", mistaken)
 
 
-def told(attempts: int, task_id: str, stored: str, language: str) -> str:
-    """Return what to do about attempts in another language than their task, which has come after them; empty if there are none."""
+def language_warning(attempts: int, task_id: str, stored: str, language: str) -> str:
+    """Return a warning with a remedy for attempts in another language than their task, which was imported later; empty if there are none."""
     what = f"{attempts} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
     return f"{what}: if they have no language of their own, import the tasks first, into a new archive" if attempts else ""
 

@@ -92,9 +92,9 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
     """Return ``status_of`` a value and, if it says passed of fewer than all tests, their numbers: ``passed`` and ``total``."""
     word = str(value).strip().lower()
     number, plain = number_in(word), word.replace("_", " ").replace("-", " ")
-    for spelled in (word, number, plain):
-        if spelled in words:
-            return words[spelled], {}
+    for form in (word, number, plain):
+        if form in words:
+            return words[form], {}
     if number in BITS and not any(number_in(one) for one in words if one[-1:].isdigit()):
         return BITS[number], {}
     if SHARE.fullmatch(plain):

@@ -143,11 +143,11 @@ OTHER_FORMS = (b"\xff\xfe", b"\xfe\xff", b"(\xb5/\xfd", b"\x1f\x8b", b"PK\x03\x0
 """How files begin that are no lines of JSON in UTF-8: UTF-16, zstd, gzip, zip, bzip2, xz, Parquet, SQLite."""
 OTHER_FORM = "is no text in UTF-8: convert it (iconv -f UTF-16 -t UTF-8), unpack it, or give its name the right ending"
 NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
-"""What an error says."""
+"""Remedies in errors."""
 CHUNK = 100
 """Rows whose records are checked together."""
 HELD = 10_000
-"""Most tasks of unusable rows that wait for an attempt at them."""
+"""Maximum number of tasks of rejected rows that are held for an attempt at them."""
 NOWHERE: tuple[str, int] = ("", 0)
 reading: list[tuple[str, int]] = [NOWHERE]
 """File and line of the row whose records ``build_each`` yields at the moment."""
@@ -162,7 +162,7 @@ def place_of_row() -> tuple[str, int]:
 
 
 languages: list[Callable[[str], str]] = []
-"""Tells the language of a task that another file or import has (``languages_from``)."""
+"""Functions that return the language of a task of another file or import (``languages_from``)."""
 
 
 @contextmanager
@@ -319,7 +319,7 @@ def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
 
 
 def all_plain(records: Sequence[Row]) -> bool:
-    """Return whether all records surely have fields of the right types (``are_plain``)."""
+    """Return whether all records pass the fast check of field types (``are_plain``)."""
     by_kind = [[record for record in records if isinstance(record, kind)] for kind in KINDS.values()]
     return all(are_plain(same) for same in by_kind if same)
 

@@ -88,7 +88,7 @@ def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> It
             yield found[future], future.result()
     except BrokenProcessPool as error:
         raise ArchiveError(
-            f"{job.archive}: an importing process was killed, perhaps for memory; import again to go on"
+            f"{job.archive}: an importing process was killed, perhaps for memory; import again to resume"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -109,7 +109,7 @@ def safe_path() -> Generator[None]:
 
 
 def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Journal]]:
-    """Yield the numbers and journals of shares as a Ray cluster finishes them; a share of a node that is lost goes on on another one."""
+    """Yield the numbers and journals of shares as a Ray cluster finishes them; a share of a lost node restarts on another node."""
     cluster = ray()
     task, given = cluster.remote(num_cpus=1, max_retries=LOST_NODES)(import_share), cluster.put(job)
     found = {task.remote(given, number, units): number for number, units in enumerate(shares)}
@@ -121,7 +121,7 @@ def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Jo
     except cluster.exceptions.RayTaskError as error:
         raise error.cause from error
     except cluster.exceptions.RayError as error:
-        raise ArchiveError(f"{job.archive}: a process of the cluster is gone ({error}); import again to go on") from error
+        raise ArchiveError(f"{job.archive}: a process of the cluster is gone ({error}); import again to resume") from error
     finally:
         for one in left:
             cluster.cancel(one)

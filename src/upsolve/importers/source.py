@@ -60,7 +60,7 @@ class Source:
     locate: Callable[[Path], Path] = Path
     """Maps the given path to the file or folder; a source may accept names of built-in data."""
     max_rejected: float = 0.01
-    """Share of records that may be set aside, [0, 1], unless the user gives another; 1 where that is no sign of a wrong file."""
+    """Share of records that may be rejected, [0, 1], unless the user gives another; 1 where that is no sign of a wrong file."""
     reports: bool = False
     """True if ``read`` takes ``on_progress(stage, done, total)``, for sources whose rows take long to come."""
     split: Callable[..., Sequence[Unit]] | None = None

@@ -48,7 +48,7 @@ TASKS = 10
 
 
 def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterator[Row]:
-    """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is set aside.
+    """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is rejected.
 
     Args:
         path: a folder or file of rows.

@@ -51,7 +51,7 @@ def read(
 ) -> Iterator[Row]:
     """Yield a task for each question: its reference is the recorded query, whose rows are expected.
 
-    A question is set aside where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
+    A question is rejected where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
     query fails, is more than a read, takes too long or gives too many rows for the judge.
 
     Args:

@@ -162,7 +162,7 @@ def read_reports(
     Args:
         path: file or folder.
         patterns: names of reports in a folder, such as ``*.xml``.
-        parse: reads one file; a ``BadRow``, or an exception of ``rows.ODD`` or of the parser of XML, sets it aside.
+        parse: reads one file; a ``BadRow``, or an exception of ``rows.ODD`` or of the parser of XML, rejects it.
         commit: commit of all reports; default: what a report says, else what looks like a hash in its path.
 
     Raises:

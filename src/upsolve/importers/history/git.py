@@ -63,7 +63,7 @@ class Runs:
         return before, after
 
     def kind(self, index: int) -> str:
-        """Return what a test is good for: ``flipped``, ``kept`` (passed both times), ``flaky``, or empty."""
+        """Return the kind of a test: ``flipped`` (failed before, passed after), ``kept`` (passed both times), ``flaky``, or empty."""
         before, after = self.outcomes(index)
         if len(before) > 1 or len(after) > 1:
             return "flaky"
@@ -151,7 +151,7 @@ def read(
     only: Set[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Row]:
-    """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are set aside.
+    """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are rejected.
 
     Args:
         path: the repository.

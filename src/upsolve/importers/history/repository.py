@@ -294,7 +294,7 @@ def place_of(path: Path, commit: Commit, file: str) -> str:
 
 
 def bad_commit(path: Path, change: Change, reason: str) -> BadRow:
-    """Return the row of a change that is set aside."""
+    """Return the row of a change that is rejected."""
     return BadRow(place_of(path, change.commit, change.path), 0, reason, change.commit.message[:500])
 
 

@@ -126,7 +126,7 @@ def checked_header(file: Path, log: Any) -> Json:
 def records_of(sample: Json, *, header: Json, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
     """Yield the records of a sample.
 
-    A sample that failed before the model answered has no program; it is set aside with its error. One that failed later is unscored.
+    A sample that failed before the model answered has no program; it is rejected with its error. One that failed later is unscored.
     """
     about, output = header["eval"], attached(sample.get("output") or {}, sample)
     choice = (output.get("choices") or [{}])[0]

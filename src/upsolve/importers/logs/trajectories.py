@@ -70,7 +70,7 @@ def trial_of(file: Path) -> Json:
 def atif_records(trajectory: Json, *, file: Path, reward: str, rollouts: Rollouts) -> Iterator[Row]:
     """Yield the records of a trajectory; the answer is the last message of the agent.
 
-    A trajectory without one has no program, and an empty one would be judged as a failure: it is set aside with its error.
+    A trajectory without one has no program, and an empty one would be judged as a failure: it is rejected with its error.
     """
     trial, steps = trial_of(file), trajectory["steps"]
     score, reason = atif_score(trajectory, trial, reward)
@@ -180,7 +180,7 @@ def traces_of(file: Path) -> Iterator[tuple[int, Json | BadRow]]:
 def verifiers_records(trace: Json, *, config: Json, wanted: Sequence[str], rollouts: Rollouts) -> Iterator[Row]:
     """Yield the records of a trace; the answer is its last sampled message with text.
 
-    A trace without an answer has no program, and an empty one would be judged as a failure: it is set aside with its error.
+    A trace without an answer has no program, and an empty one would be judged as a failure: it is rejected with its error.
     """
     episode = trace.get("episode") or {}
     score, reason = verifiers_score(trace, wanted)

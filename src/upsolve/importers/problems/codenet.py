@@ -130,7 +130,7 @@ def read(path: Path, *, language: str = "Python", most_correct: int = 0, problem
 
     Args:
         path: the folder Project_CodeNet.
-        language: as CodeNet spells it; ``all`` (or empty) for every language.
+        language: as CodeNet names it; ``all`` (or empty) for every language.
         most_correct: most accepted submissions stored per problem, the first ones of its CSV; 0: all.
         problem: only this problem, such as ``p00001``; empty for all.
 
@@ -214,7 +214,7 @@ def submissions(path: Path, name: str, language: str, most_correct: int) -> Iter
     correct = 0
     with file.open(encoding="utf-8", newline="", errors="replace") as rows:
         for number, row in enumerate(csv.DictReader(rows), start=2):
-            if language and row.get("language") not in (language, None):  # None: the row is cut off, and is set aside
+            if language and row.get("language") not in (language, None):  # None: the row is cut off, and is rejected
                 continue
             accepted = row.get("status") == "Accepted"
             if accepted and 0 < most_correct <= correct:
@@ -262,7 +262,7 @@ SOURCE = Source(
     read,
     "the folder Project_CodeNet",
     (
-        Option("language", str, "language as CodeNet spells it, or all (default: Python)"),
+        Option("language", str, "language as CodeNet names it, or all (default: Python)"),
         Option("most_correct", int, "most accepted submissions stored per problem, 50 in 2605.28409 (default: 0, all)"),
         Option("problem", str, "only this problem, such as p00001"),
     ),

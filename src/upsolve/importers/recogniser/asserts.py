@@ -57,11 +57,11 @@ def is_steady(value: Any) -> bool:
 
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
 NESTED = 50
-"""Depth up to which values are surely read back from their text."""
+"""Depth up to which values can be read back from their text."""
 
 
 def is_literal(value: Any, depth: int = NESTED) -> bool:
-    """Return whether the text of a value is surely a literal; False if that has to be tried."""
+    """Return whether the text of a value is a literal; False if only parsing can show it."""
     kind = type(value)
     if kind in SCALARS:
         return True

@@ -38,7 +38,7 @@ def packages_in(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def imports_of(sources: Iterable[str]) -> Iterator[str]:
-    """Yield the names of the modules that Python code imports; code that does not parse is passed over."""
+    """Yield the names of the modules that Python code imports; code that does not parse is skipped."""
     for source in sources:
         try:
             nodes = list(ast.walk(ast.parse(source)))

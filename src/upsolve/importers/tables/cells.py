@@ -1,4 +1,4 @@
-"""Rows of tables as people have them: CSV with any delimiter and encoding, JSON, Parquet, Arrow, SQLite; and the values in them."""
+"""Rows and values of user tables: CSV with any delimiter and encoding, JSON, Parquet, Arrow, SQLite."""
 
 import codecs
 import csv
@@ -67,11 +67,11 @@ class Quotes(StrEnum):
 
 
 CONVERT = "unpack, convert or rename the file (JSON with a row on each line is .jsonl)"
-"""What to do with other files."""
+"""Remedy for files of other formats."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
-"""Most rows that are looked at before any is read, and about how many characters they may have."""
+"""Maximum number of rows that are inspected before the import, and of their characters."""
 SECONDS, LATEST = 1e8, 2e9
-"""Seconds since 1970 that a number may be: from 1973 to 2033. Longer ones are dates without signs, such as 2024010112."""
+"""Range of numbers that are read as seconds since 1970: 1973 to 2033. Larger numbers are dates without signs, such as 2024010112."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
 """A row with its number, from 1."""
 
@@ -132,7 +132,7 @@ def lists_of_objects(value: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
-    """Take the first rows, fewer if they are long."""
+    """Return the first rows: at most ``HEAD``, and at most ``HEAD_SIZE`` characters."""
     rows: deque[Numbered] = deque()
     size = 0
     for number, row in islice(numbered, HEAD):
@@ -144,7 +144,7 @@ def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
 
 
 def length_of(row: Any) -> int:
-    """Return about how many characters a row has."""
+    """Return the approximate number of characters of a row."""
     values = row.values() if isinstance(row, dict) else ()
     try:
         return sum(len(value) if type(value) is str else len(str(value)) for value in values)
@@ -153,7 +153,7 @@ def length_of(row: Any) -> int:
 
 
 def emptied(rows: deque[Any]) -> Iterator[Any]:
-    """Yield rows and let them go."""
+    """Yield rows, each removed from the queue before, so that its memory is freed."""
     while rows:
         yield rows.popleft()
 
@@ -234,7 +234,7 @@ def delimiter_of(path: Path, encoding: str) -> tuple[str, int]:
 
 
 def cells_of(row: Mapping[Any, Any], delimiter: str) -> str:
-    """Return why a row has not as many cells as the header."""
+    """Return the reason for which a row is rejected whose number of cells differs from that of the header."""
     columns = [name for name in row if name is not None]
     cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
     return f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {delimiter} not in quotes?"
@@ -272,7 +272,7 @@ def nested_value(row: Any, path: Sequence[str]) -> Any:
 
 
 def json_in(text: str) -> Any:
-    """Return the object or list that a text is in JSON, as where CSV has an object in a cell; None for other text."""
+    """Parse a cell with a JSON object or list; None for other text."""
     try:
         return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
     except (ValueError, RecursionError):
@@ -302,7 +302,7 @@ def decoded(data: bytes, encoding: str) -> str:
 
 
 def moment(value: Any) -> str:
-    """Return a time as text: seconds or milliseconds since 1970 in ISO 8601, and what else it may be as it is."""
+    """Return a time as text: ISO 8601 for seconds or milliseconds since 1970; other values unchanged."""
     try:
         number = float(value)
     except (TypeError, ValueError):

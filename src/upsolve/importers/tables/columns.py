@@ -1,4 +1,4 @@
-"""Columns of a table, or unknown fields of JSON, that look like fields, by their names and contents; for advice alone: none is used unasked."""
+"""Guesses which columns of a table, or unknown fields of JSON, hold which field, by names and contents; used in warnings and errors only."""
 
 import re
 import shlex

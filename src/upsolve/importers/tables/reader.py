@@ -1,6 +1,6 @@
 """Rows of a table -> tasks, attempts and recorded outcomes.
 
-No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+No ids are needed: ``task_id`` or the prompt identifies a task.
 """
 
 import json
@@ -74,7 +74,7 @@ FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
 NAMED_ONLY = ("answer", *FILE_FIELDS)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer."""
 NAMES = ("task_id", "prompt", "prompt_file")
-"""Fields by which tasks are told apart."""
+"""Fields that identify a task."""
 PROGRAMS = ("code", "answer", "code_file")
 AS_JSON = json.JSONEncoder(default=str).encode
 """``json.dumps`` of the columns that no field has, without a new encoder for every row."""
@@ -162,7 +162,7 @@ class Reader:
             self.refuse_other(task, () if about in self.built else known, extra, rest)
         if attempted:
             yield from self.attempt(cells, rest, task)
-        if is_new:  # last: if the attempt cannot be used, the row is set aside as a whole
+        if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
         self.built = {about: task} if described else {}
 

@@ -1,7 +1,7 @@
 """Importer for any table (CSV, JSON, Parquet, Arrow, SQLite): each row is an attempt with its task and, if recorded, its outcome.
 
 A map names the column of each field (``FIELDS``); without a map, columns have the names of the fields. Other columns are kept as JSON
-in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+in ``extra`` of the attempt. No ids are needed: ``task_id`` or the prompt identifies a task.
 """
 
 import warnings
@@ -123,7 +123,7 @@ def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Num
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
     """Return the words for a status, those of a map first; SourceError if one is no status.
 
-    Where the names of the columns turn true, false, yes and no round (``says_opposite``), only the map says what they mean.
+    The map alone defines true, false, yes and no if the columns' names negate them (``says_opposite``).
     """
     given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
@@ -241,8 +241,8 @@ def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
 def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
     """Return field -> column, of fields that no column has: columns of its name in capitals, or that look like it (``likely_fields``)."""
     found = dict.fromkeys(name for row in rows for name in row)
-    spelled = {name.lower().replace(" ", "_"): name for name in found}
-    capital = {field: spelled[field] for field in FIELDS if field in spelled and mapped.get(field) == field not in found}
+    by_lower = {name.lower().replace(" ", "_"): name for name in found}
+    capital = {field: by_lower[field] for field in FIELDS if field in by_lower and mapped.get(field) == field not in found}
     return {**capital, **likely_fields(rows, {**mapped, **capital})}
 
 
