@@ -9,6 +9,7 @@ from typing import Any
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
+from upsolve.config.rules import few_dev_tasks
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
@@ -19,7 +20,6 @@ from upsolve.train.check import check_run
 from upsolve.train.loop import train
 from upsolve.train.run.folder import Trained, claim, load_trained, within
 from upsolve.train.run.processes import Processes
-from upsolve.train.run.small_runs import few_dev_tasks
 
 __all__ = ["run_folds", "run_recipe"]
 

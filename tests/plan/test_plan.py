@@ -14,13 +14,13 @@ from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
+from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.evaluate.intervals import Estimate
 from upsolve.plan.advice import FEW_GROUPS, advice_of
 from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
 from upsolve.plan.planning import imitates, plan_archive
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
 from upsolve.plan.stored import leaks_of, outcomes_of, quiet_split
-from upsolve.train.run.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)

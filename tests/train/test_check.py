@@ -94,7 +94,7 @@ def no_model(monkeypatch):
         handed.extend([*given, *named.values()])
         raise LoadingError
 
-    monkeypatch.setattr(loop, "parts_of", load)
+    monkeypatch.setattr(loop, "open_pipeline", load)
     return handed
 
 

@@ -136,7 +136,7 @@ SWITCHES = {
     "many bundles of attention": ("upsolve.policy.attention.layout.OVERHEAD", 0),
     "head in narrow blocks": ("upsolve.train.update.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
     "equal attempts apart": ("upsolve.train.data.encode.merged", tuple),
-    "plan for three processes": ("upsolve.train.rounds.plan_steps", for_three),
+    "plan for three processes": ("upsolve.train.data.pack.plan_steps", for_three),
 }
 
 

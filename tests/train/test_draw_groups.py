@@ -12,9 +12,9 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
-from upsolve.train.data.groups import HeldRewards, draw_groups, sample_mixed, sample_outline, with_advantages
+from upsolve.train.data.form import form_groups
+from upsolve.train.data.groups import CachedRewards, draw_groups, sample_mixed, sample_outline, with_advantages
 from upsolve.train.data.sources import RoundGroups
-from upsolve.train.rounds import form_groups
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -130,7 +130,7 @@ def test_with_select_each_stored_task_is_rewarded_once_in_a_run(monkeypatch):
 
     def rounds(config):
         read.clear()
-        held = HeldRewards(stored, lambda group: read.append(group.task.task_id) or reward(group, RewardConfig()))
+        held = CachedRewards(stored, lambda group: read.append(group.task.task_id) or reward(group, RewardConfig()))
         found = [form_groups([], held, RoundGroups(n, stored, most_stored=2), **stages, select=config) for n in range(3)]
         assert [len(one.groups) for one in found] == [2, 2, 2]
         return sorted(read)

@@ -12,14 +12,13 @@ from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, Objective
 from upsolve.policy.tokens import EncodedPrompt
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.train.data.drawn import DrawnGroups
-from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups, tokenize_groups
+from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import behavior_logps, group_seed
 from upsolve.train.data.pack import pack
 from upsolve.train.data.sources import RoundGroups
-from upsolve.train.rounds import form_groups
 from upsolve.train.run.monitor import warn_of_drift
 from upsolve.train.run.schedule import heldout_batches
-from upsolve.train.setup import encode_round
 from upsolve.train.update.step import denominators
 from upsolve.train.update.step_metrics import Tally, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Verdict
@@ -59,7 +58,8 @@ def advantages(encoded):
 def encode(one, kind="centred", objective="reinforce", max_tokens=10, kl=0.0):
     loss = ObjectiveConfig(kind=objective, kl={"coefficient": kl})
     config = Encoding(Letters(), max_tokens, RewardConfig(), AdvantageConfig(kind=kind), loss)
-    return encode_groups([one], config)
+    encoded, left_out, _ = encode_groups(tokenize_groups([one], config), config)
+    return encoded, left_out
 
 
 def test_the_baseline_holds_only_attempts_that_are_trained_on():
@@ -92,8 +92,8 @@ def test_advantages_are_those_of_the_round(tmp_path, overlong):
     annealed = AdvantageConfig(kind="pkpo", options={"k": 2}, options_end={"k": 1})
     config = Encoding(Letters(), 10, RewardConfig(), annealed, ObjectiveConfig())
     for number, wanted in enumerate(([2, -2 / 3, -2 / 3, -2 / 3], [1, -1 / 3, -1 / 3, -1 / 3])):
-        drawn = DrawnGroups(tmp_path, by_token=False)
-        encoded, _ = encode_round(config, drawn, RoundGroups(number, rounds=2), [one])
+        encoded, _, trained = encode_groups(tokenize_groups([one], config), config.at(number, rounds=2))
+        DrawnGroups(tmp_path, by_token=False).record(number, trained)
         assert advantages(encoded) == pytest.approx(wanted)
         assert Recorded(tmp_path).of_task("t")[-1].advantages == pytest.approx(wanted)
 
@@ -173,11 +173,10 @@ def estimated(rewarded, data_seed=3, max_tokens=100):
     data, config = DataConfig(group_size=2, seed=data_seed), AdvantageConfig(kind=Advantage(by_logp))
     stages = {"data": data, "advantage": config, "objective": ObjectiveConfig(), "select": SelectConfig()}
     formed = form_groups([rewarded], [rewarded], RoundGroups(0, most_stored=1), **stages)
-    fitted = []
-    encode_groups(
-        formed.groups, Encoding(Letters(), max_tokens, RewardConfig(), config, ObjectiveConfig(), data_seed), fitted=fitted
+    encoding = Encoding(Letters(), max_tokens, RewardConfig(), config, ObjectiveConfig(), data_seed)
+    return sorted(
+        encode_groups(tokenize_groups(formed.groups, encoding), encoding).trained, key=lambda one: len(one.group.attempts)
     )
-    return sorted(fitted, key=lambda one: len(one.group.attempts))
 
 
 def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group():

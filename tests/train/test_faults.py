@@ -22,7 +22,6 @@ from upsolve.policy.attention.products import TREE
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
 from upsolve.train.loop import train
-from upsolve.train.rounds import stored_scores
 from upsolve.train.run import steps as runs
 from upsolve.train.run.checkpoint import Progress
 from upsolve.train.run.checkpoint import save as save_checkpoint
@@ -36,6 +35,7 @@ from upsolve.train.update.logprobs import TokenScores, token_scores
 from upsolve.train.update.placement import Replicated
 from upsolve.train.update.reference import reference_logps
 from upsolve.train.update.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
+from upsolve.train.update.scores import stored_scores
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},

@@ -23,15 +23,17 @@ from upsolve.policy.prompt import with_hint
 from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
+from upsolve.train.check import checked_rewarder
 from upsolve.train.data import judging
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.form import form_groups
 from upsolve.train.data.judging import Rollouts
 from upsolve.train.data.sources import OnlineSource, pass_rate, shares
 from upsolve.train.loop import train
-from upsolve.train.rounds import form_groups
 from upsolve.train.run.monitor import read_steps, warn_of_clipping
+from upsolve.train.run.processes import Processes
+from upsolve.train.update.scores import with_gae
 from upsolve.train.update.step import FrozenScores
-from upsolve.train.update.values import with_gae
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
@@ -198,10 +200,11 @@ def test_values_need_rounds(tiny_model, tmp_path):
         run(recipe_for(tiny_model, **GAE, source={"rounds": 0}), tmp_path / "run")
 
 
-def test_a_ratio_to_nobody_knows_whom_is_warned_of(tiny_model, tmp_path):
-    recipe = recipe_for(tiny_model, source={"rounds": 0}, reward={"weights": {}}, optim={"max_steps": 1, "epochs": 1})
-    with pytest.warns(UserWarning, match="the policy that wrote stored attempts is unknown"):
-        assert run(recipe, tmp_path / "run").steps == 1
+def test_an_unknown_policy_of_stored_attempts_is_a_warning(caplog):
+    for rounds, is_warned in ((2, False), (0, True)):
+        recipe = Recipe.model_validate({"objective": {"kind": "ppo_clip"}, "source": {"rounds": rounds}})
+        checked_rewarder(recipe, judged_groups([5]), Processes())
+        assert ("the policy that wrote stored attempts is unknown" in caplog.text) is is_warned
 
 
 def test_shares_by_hand():
@@ -260,17 +263,19 @@ def test_tasks_come_by_their_pass_rate_and_in_the_end_all(tmp_path, order, first
     assert {task.task_id for task in some.candidates(0)} == {"t2", "t3"}
 
 
-def test_too_few_tasks_are_told_before_anything_is_sampled(tmp_path):
-    def source(**settings):
-        return source_of(tmp_path, judged_groups([0, 9, 2, 6]), rounds=2, **settings)
+def test_too_few_tasks_are_told_before_anything_is_sampled(caplog):
+    def check(**settings):
+        recipe = Recipe.model_validate({"source": {"rounds": 2, **settings}})
+        checked_rewarder(recipe, judged_groups([0, 9, 2, 6]), Processes())
+        return caplog.text
 
     with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: none of the 4 training tasks"):
-        source(groups=1, solved=(0.3, 0.5)).check()
-    with pytest.warns(UserWarning, match="it has 4 new groups instead of 5"):
-        source(groups=5).check()
-    source(groups=4).check()
-    source(groups=5, solved=(0.3, 0.5), mix={"archive": 1}).check()  # nothing is sampled
-    source(groups=5, mix={"archive": 1, "policy": 4}).check()
+        check(groups=1, solved=(0.3, 0.5))
+    assert "source.groups" not in check(groups=4)
+    assert "source.groups" not in check(groups=5, solved=(0.3, 0.5), mix={"archive": 1}), "nothing is sampled"
+    assert "source.groups" not in check(groups=5, mix={"archive": 1, "policy": 4})
+    assert "it has 4 new groups instead of 5" in check(groups=5)
+    assert "it has 2 new groups instead of 5" in check(groups=5, solved=(0.1, 0.7))
 
 
 @pytest.mark.parametrize(

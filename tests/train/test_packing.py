@@ -14,7 +14,7 @@ from upsolve.policy.attention.products import TREE
 from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.pack import fit_rows, level_rows, pack, plan_steps
 from upsolve.train.run.schedule import learning_rate
 from upsolve.train.update.logprobs import token_scores
@@ -40,7 +40,11 @@ def encoding(codec, objective=None, **data):
 
 
 def encoded(codec, objective=None):
-    return encode_groups(groups(), encoding(codec, objective))[0]
+    return encode(groups(), encoding(codec, objective)).groups
+
+
+def encode(groups, config):
+    return encode_groups(tokenize_groups(groups, config), config)
 
 
 def plain_logps(model, prompt, completion):
@@ -143,7 +147,7 @@ def test_over_long_attempts_are_left_out_and_counted(tiny_model):
     codes = [a.code for a in groups(1)[0].group.attempts]
     short, middle, long = (len(codec.prompt(Task("t0", "say ")).ids_P) + len(codec.completion(code)) for code in codes)
     assert short < middle < long
-    kept, why = encode_groups(groups(1), encoding(codec, max_tokens=middle))
+    kept, why, _ = encode(groups(1), encoding(codec, max_tokens=middle))
     assert why == {"attempts: over max_tokens": 1} and len(kept[0].attempts) == 2
 
 
@@ -151,7 +155,7 @@ def test_an_attempt_that_was_cut_does_not_learn_to_close(tiny_model):
     codec = load_codec(tiny_model)
     group = groups(1)[0]
     cut = tuple(replace(attempt, truncated=True) for attempt in group.group.attempts)
-    items, _ = encode_groups([replace(group, group=replace(group.group, attempts=cut))], encoding(codec))
+    items, *_ = encode([replace(group, group=replace(group.group, attempts=cut))], encoding(codec))
     texts = [codec.tokenizer.decode(one.ids_R) for one in items[0].attempts]
     assert texts == [attempt.code for attempt in cut]
     assert all(codec.tokenizer.decode(one.ids_R).endswith("\n```") for one in encoded(codec)[0].attempts)
@@ -202,7 +206,7 @@ def test_equal_attempts_are_read_once_and_count_as_many(tiny_model):
     one = groups(1, 3)[0]
     copied = one.part([0, 1, 2, 1])
     config = ObjectiveConfig(reduce="token_mean")
-    merged, _ = encode_groups([copied], encoding(codec))
+    merged, *_ = encode([copied], encoding(codec))
     assert [attempt.count for attempt in merged[0].attempts] == [1, 2, 1]
     apart = [replace(merged[0], attempts=(*(replace(a, count=1) for a in merged[0].attempts),)), merged[0]]
     apart[1] = replace(merged[0], attempts=(replace(merged[0].attempts[1], count=1),))

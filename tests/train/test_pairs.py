@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from upsolve.config import Recipe
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
-from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.pairs import build_pairs, by_edit, by_efficiency, by_outcome, draw_pairs, edit_distance, focal_weights
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -118,7 +118,7 @@ def pairs_of(groups, recipe):
 
 def encoded(groups, codec, recipe):
     config = Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
-    return encode_groups(pairs_of(groups, recipe).groups, config)
+    return encode_groups(tokenize_groups(pairs_of(groups, recipe).groups, config), config)[:2]
 
 
 def test_pairs_are_drawn_from_every_task_and_counted():

@@ -22,7 +22,7 @@ from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
-from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.groups import draw_groups
 from upsolve.train.data.pack import plan_steps
 from upsolve.train.loop import train
@@ -193,7 +193,7 @@ def test_a_process_may_have_a_batch_less(recipes):
     rewarded = [reward(group, recipe.reward) for group in groups_of(recipe)["train"]]
     drawn = draw_groups(rewarded, recipe.data, imitates=False, epoch=0).groups
     config = Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
-    steps = plan_steps(encode_groups(drawn, config)[0], optim, processes=2)
+    steps = plan_steps(encode_groups(tokenize_groups(drawn, config), config).groups, optim, processes=2)
     assert {len(step) % 2 for step in steps[:4]} == {0, 1}, "both are tried below"
 
 

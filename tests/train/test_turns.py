@@ -18,7 +18,7 @@ from upsolve.exports.exporting import export_archive
 from upsolve.policy.prompt import feedback, messages
 from upsolve.policy.tokens import Codec
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.pack import pack
 from upsolve.train.run.monitor import read_steps
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Turn, Verdict
@@ -107,7 +107,7 @@ def test_only_the_tokens_of_the_attempt_are_trained_on(tiny_model, template):
     group = Group(TASK, ATTEMPTS, VERDICTS, turns=earlier_turns(ATTEMPTS, VERDICTS, 2))
     rewards = np.array([0.0, 0.0, 1.0, 1.0])
     config = Encoding(codec, 1000, RewardConfig(), AdvantageConfig(kind="centred"), ObjectiveConfig())
-    encoded, left_out = encode_groups([rewarded(group, rewards)], config)
+    encoded, left_out, _ = encode_groups(tokenize_groups([rewarded(group, rewards)], config), config)
     assert not left_out and [len(one.attempts) for one in encoded] == [1, 2, 1]
     texts = [codec.tokenizer.decode(one.prompt_P) for one in encoded]
     assert [text.count("return x\n```") for text in texts] == [0, 1, 1] and [WRONG in text for text in texts] == [
@@ -125,7 +125,8 @@ def test_only_the_tokens_of_the_attempt_are_trained_on(tiny_model, template):
 def test_attempts_with_advantage_zero_are_counted_once(tiny_model):
     group = Group(TASK, ATTEMPTS, VERDICTS, turns=earlier_turns(ATTEMPTS, VERDICTS, 2))
     config = Encoding(codec_of(tiny_model), 1000, RewardConfig(), AdvantageConfig(kind="centred"), ObjectiveConfig())
-    encoded, _ = encode_groups([rewarded(group, np.array([0.0, 0.5, 1.0, 0.5]))], config)
+    tokenized = tokenize_groups([rewarded(group, np.array([0.0, 0.5, 1.0, 0.5]))], config)
+    encoded = encode_groups(tokenized, config).groups
     assert [one.zero_attempts for one in encoded] == [2, 0]
 
 

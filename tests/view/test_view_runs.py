@@ -16,7 +16,7 @@ from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import DrawnGroups
-from upsolve.train.data.encode import Encoding, encode_groups
+from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.groups import with_advantages
 from upsolve.train.data.pairs import draw_pairs
 from upsolve.train.data.sources import round_tag
@@ -97,7 +97,7 @@ def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_mode
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     answers, recipe = open_path(str(run)), load_recipe(run / "recipe.yaml")
     encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
-    (encoded,), _ = encode_groups([answers_reward(archive, recipe)], encoding)
+    (encoded,), *_ = encode_groups(tokenize_groups([answers_reward(archive, recipe)], encoding), encoding)
     for place, attempt in enumerate(encoded.attempts):
         shown = answers.tokens({"place": str(place)})
         assert len(shown["spans"]) == len(attempt.ids_R) and sum(shown["rewards"]) == pytest.approx(shown["reward"])
@@ -157,7 +157,7 @@ def test_the_tokens_of_a_pair_are_weighted_as_in_training(tmp_path, tiny_model):
     (pair,) = draw_pairs([answers_reward(archive, recipe)], recipe.data, "outcome", epoch=0).groups
     DrawnGroups(run / "groups", by_token=False).record(0, [with_advantages(pair, recipe.advantage, seed=0, pair=True)])
     encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
-    (encoded,), _ = encode_groups([pair], encoding)
+    (encoded,), *_ = encode_groups(tokenize_groups([pair], encoding), encoding)
     answers = open_path(str(run))
     (drawn,) = answers.group({"id": "t/1"})["drawn"]
     for row, attempt in zip(drawn["attempts"], encoded.attempts, strict=True):

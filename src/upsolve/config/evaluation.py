@@ -1,16 +1,18 @@
 """How a policy is evaluated: tasks, temperatures, samples."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from upsolve.config.strict import Strict
+from upsolve.config.strict import Rule, Strict
 
 __all__ = ["EvalConfig"]
 
 
 class EvalConfig(Strict):
     """Evaluation before and after training, at several temperatures."""
+
+    RULES = (Rule(("temperatures",), lambda e: e.temperatures, lambda _: "temperatures: must have at least one, such as [0]"),)
 
     split: Literal["dev", "test"] = "test"
     """Tasks to measure on; with ``dev`` the temperatures are chosen on other samples of the same tasks."""
@@ -53,10 +55,3 @@ class EvalConfig(Strict):
     def temperatures_rise(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
         """Return them sorted, each once."""
         return tuple(sorted(set(temperatures)))
-
-    @model_validator(mode="after")
-    def has_a_temperature(self) -> Self:
-        """Refuse an evaluation at no temperature."""
-        if not self.temperatures:
-            raise ValueError("temperatures: must have at least one, such as [0]")
-        return self

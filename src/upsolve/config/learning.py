@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from upsolve.config.strict import RecordConfig, Strict, check_options
+from upsolve.config.strict import RecordConfig, Rule, Strict, check_options
 from upsolve.plugins import named
 
 __all__ = [
@@ -105,6 +105,14 @@ class ClipConfig(Strict):
 class CorrectionConfig(Strict):
     """Importance weights pi_old/mu for a sampler mu whose probabilities differ from the trainer's (docs/objectives.md)."""
 
+    RULES = (
+        Rule(
+            ("low", "high"),
+            lambda c: c.low <= 1 <= c.high,
+            lambda c: f"low and high: the range must contain 1, where sampler and trainer agree; got {[c.low, c.high]}",
+        ),
+    )
+
     kind: Literal["none", "tis", "icepop"] = "none"
     """``tis``: min(k, cap), truncated importance sampling; ``icepop``: k where it is within [low, high], else the token is masked."""
     cap: float = Field(default=2.0, gt=0)
@@ -113,15 +121,6 @@ class CorrectionConfig(Strict):
     """``icepop``: smallest ratio that is kept."""
     high: float = Field(default=5.0, gt=0)
     """``icepop``: largest ratio that is kept."""
-
-    @model_validator(mode="after")
-    def range_holds_one(self) -> Self:
-        """Refuse a range that masks tokens on which sampler and trainer agree."""
-        if not self.low <= 1 <= self.high:
-            raise ValueError(
-                f"low and high: the range must contain 1, where sampler and trainer agree; got {[self.low, self.high]}"
-            )
-        return self
 
 
 class KlConfig(Strict):

@@ -1,11 +1,12 @@
 """Sources of groups in online and hybrid training."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from upsolve.config.running import SampleConfig
-from upsolve.config.strict import Strict
+from upsolve.config.strict import Rule, Strict
 from upsolve.plugins import find, names
 
 __all__ = ["Kind", "RolloutConfig", "SourceConfig"]
@@ -22,8 +23,40 @@ class RolloutConfig(SampleConfig):
     """Nucleus; values below 1 make training off-policy."""
 
 
+def are_shares(mix: Mapping[Kind, float], *, empty: bool) -> bool:
+    """Return whether shares are at least 0 and not all 0; ``empty``: or there are none."""
+    return min(mix.values(), default=0) >= 0 and (sum(mix.values()) > 0 or (empty and not mix))
+
+
 class SourceConfig(Strict):
     """Rounds of sampling, judging and training; 0 rounds: offline, on the archive alone."""
+
+    RULES = (
+        Rule(
+            ("rollout.engine", "rounds"),
+            lambda s: not s.rounds or s.rollout.record.follows_policy,
+            lambda s: (
+                f"rollout.engine: {s.rollout.engine} does not get the trained weights; use one of: "
+                f"{', '.join(name for name in names('engine') if find('engine', name).follows_policy)}"
+            ),
+        ),
+        *(
+            Rule(
+                (name,),
+                lambda s, name=name: are_shares(getattr(s, name), empty=name == "mix_end"),
+                lambda s, name=name: f"{name}: shares must be >= 0 and not all 0; got {getattr(s, name)}",
+            )
+            for name in ("mix", "mix_end")
+        ),
+        *(
+            Rule(
+                (name,),
+                lambda s, name=name: 0 <= getattr(s, name)[0] <= getattr(s, name)[1] <= 1,
+                lambda s, name=name: f"{name}: must be two pass rates in rising order between 0 and 1; got {getattr(s, name)}",
+            )
+            for name in ("solved", "replay_solved")
+        ),
+    )
 
     rounds: int = Field(default=0, ge=0)
     """Number of rounds, each with ``optim.epochs`` passes over its groups; 0: offline."""
@@ -47,22 +80,3 @@ class SourceConfig(Strict):
     """Share of the reference's lines shown in the prompt in the first round, falling to 0 in the last (after CCCS, 2402.01391)."""
     rollout: RolloutConfig = RolloutConfig()
     """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
-
-    @model_validator(mode="after")
-    def engine_follows_the_policy(self) -> Self:
-        """Refuse online training with an engine that does not get the trained weights."""
-        if self.rounds and not self.rollout.record.follows_policy:
-            able = ", ".join(name for name in names("engine") if find("engine", name).follows_policy)
-            raise ValueError(f"rollout.engine: {self.rollout.engine} does not get the trained weights; use one of: {able}")
-        return self
-
-    @model_validator(mode="after")
-    def shares_are_shares(self) -> Self:
-        """Refuse negative or all-zero shares, and ranges in the wrong order."""
-        for name, mix in (("mix", self.mix), ("mix_end", self.mix_end)):
-            if min(mix.values(), default=0) < 0 or ((mix or name == "mix") and sum(mix.values()) <= 0):
-                raise ValueError(f"{name}: shares must be >= 0 and not all 0; got {mix}")
-        for name, (low, high) in (("solved", self.solved), ("replay_solved", self.replay_solved)):
-            if not 0 <= low <= high <= 1:
-                raise ValueError(f"{name}: must be two pass rates in rising order between 0 and 1; got {(low, high)}")
-        return self

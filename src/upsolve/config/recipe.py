@@ -9,27 +9,16 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from upsolve.config.contradictions import (
-    advantage_problems,
-    evaluation_problems,
-    optimiser_problems,
-    reward_problems,
-    rollout_problems,
-    run_problems,
-    select_problems,
-    single_problems,
-    turn_problems,
-)
 from upsolve.config.evaluation import EvalConfig
 from upsolve.config.judging import VerifyConfig
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
+from upsolve.config.rules import RULES, unread_problems
 from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig
 from upsolve.config.select import SelectConfig
-from upsolve.config.strict import Strict
-from upsolve.config.unread import unread_problems
+from upsolve.config.strict import Strict, broken
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 from upsolve.yaml_text import read_yaml
@@ -76,22 +65,12 @@ class Recipe(Strict):
 def check_recipe(recipe: Recipe) -> None:
     """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do.
 
-    ``load_recipe`` also refuses settings of a user's recipe and overrides that are not read (``config.unread``).
+    ``load_recipe`` also refuses settings of a user's recipe and overrides that have no effect (``config.rules.READ``).
 
     Raises:
         ConfigError: settings that contradict each other; one line each, which names the keys.
     """
-    problems = [
-        *advantage_problems(recipe.advantage, recipe.objective),
-        *reward_problems(recipe.reward, recipe.advantage, recipe.objective),
-        *select_problems(recipe.select, recipe.advantage, recipe.objective, recipe.source),
-        *run_problems(recipe.data, recipe.source, recipe.advantage, recipe.monitor),
-        *single_problems(recipe.data, recipe.source, recipe.advantage, recipe.reward),
-        *rollout_problems(recipe.source, recipe.objective),
-        *turn_problems(recipe.data, recipe.objective),
-        *evaluation_problems(recipe.data, recipe.evaluate),
-        *optimiser_problems(recipe.model, recipe.optim),
-    ]
+    problems = [*broken(RULES, recipe)]
     if problems:
         raise ConfigError(several(problems))
 

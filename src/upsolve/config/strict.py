@@ -1,21 +1,52 @@
 """Base classes of the stages of a recipe."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, field_validator, model_validator
 
+from upsolve.errors import ConfigError, UpsolveError
 from upsolve.plugins import find
 
-__all__ = ["RecordConfig", "Strict", "check_options"]
+__all__ = ["RecordConfig", "Rule", "Strict", "broken", "check_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule across several keys."""
+
+    keys: tuple[str, ...]
+    """The keys that the rule is about; the message names at least one of them."""
+    holds: Callable[[Any], object]
+    """Takes a recipe, or the stage that has the rule; true if the rule holds."""
+    message: Callable[[Any], str]
+    """Takes the same; returns the problem and its remedy."""
+    error: type[UpsolveError] = ConfigError
+    """Raised with the message."""
+
+
+def broken(rules: Iterable[Rule], subject: Any) -> Iterator[str]:
+    """Yield the messages of the rules that do not hold."""
+    return (rule.message(subject) for rule in rules if not rule.holds(subject))
 
 
 class Strict(BaseModel):
     """Unknown keys and wrong types fail; NaN and infinity fail, and booleans where numbers are meant; instances are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    """Rules across the keys of this stage; those across stages are in ``config.rules``."""
+
+    @model_validator(mode="after")
+    def rules_hold(self) -> Self:
+        """Refuse keys that contradict each other or have no effect."""
+        for message in broken(self.RULES, self):
+            raise ValueError(message)
+        return self
 
     @field_validator("*", mode="wrap")
     @classmethod

@@ -6,11 +6,11 @@ from dataclasses import replace
 from upsolve.archive.split import Split
 from upsolve.archive.store import open_filled
 from upsolve.config import AdvantageConfig, ObjectiveConfig, Recipe
+from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.plan.advice import advice_of
 from upsolve.plan.findings import Plan
 from upsolve.plan.stored import groups_of, leaks_of, noise_of, quiet_split, tests_of
 from upsolve.progress import OnProgress, no_progress
-from upsolve.train.run.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Task
 
 __all__ = ["plan_archive"]

@@ -1,51 +1,241 @@
-"""Checks of a recipe against its archive, before a model is loaded."""
+"""Rules for a recipe with the data of its archive, evaluated before a model is loaded."""
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 
 from upsolve.archive.groups import Lazy
 from upsolve.archive.info import missing_signal
-from upsolve.config import DataConfig, Recipe, check_recipe
+from upsolve.config import Recipe, check_recipe
+from upsolve.config.strict import Rule, broken
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.extras import require
 from upsolve.languages.names import language_in
 from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
 from upsolve.train.data.groups import passed, select
-from upsolve.train.data.sources import parts_of_epoch
+from upsolve.train.data.sources import parts_of_epoch, rated_tasks, sampled_groups
 from upsolve.train.run.processes import Processes
 from upsolve.types import Group, Status
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["check_run", "checked_rewarder"]
+__all__ = ["Start", "check_run", "checked_rewarder"]
 
 LOGGER = logging.getLogger("upsolve.train")
 WIDE = 0.05
 """Clip of ``gspo`` above which nearly no attempt is clipped."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """A recipe and the stored groups of its training tasks."""
+
+    recipe: Recipe
+    """All settings."""
+    groups: Sequence[Group]
+    """Judged groups of the training tasks; online, also tasks without attempts."""
+    baselines: Mapping[str, float] | None = None
+    """Processor times of references, seconds (``reference_seconds``); None: not measured yet."""
+
+    @cached_property
+    def selected(self) -> Sequence[Group]:
+        """The groups with the attempts of ``data.authors`` in the language of the task."""
+        return Lazy(self.groups, lambda group: select(group, self.recipe.data))
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds (offline: epochs, or parts of epochs)."""
+        return self.recipe.source.rounds or self.recipe.optim.epochs * parts_of_epoch(self.groups, self.recipe.data)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run trains on stored attempts."""
+        source = self.recipe.source
+        return not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the run trains on groups of stored attempts, not on pairs."""
+        return self.is_stored and self.recipe.objective.record.unit != "pair"
+
+    @cached_property
+    def tasks(self) -> int:
+        """Number of tasks within ``source.solved``, which are sampled online."""
+        solved = self.recipe.source.solved
+        return len(self.groups) if solved == (0, 1) else len(rated_tasks(self.groups, solved))
+
+    @property
+    def requested(self) -> int:
+        """Most groups of a round that are sampled."""
+        source = self.recipe.source
+        return max((sampled_groups(source, number) for number in range(source.rounds)), default=0)
+
+    @property
+    def largest(self) -> int:
+        """Number of attempts of the largest task, each counted as often as it occurs; at most ``data.group_size`` is counted."""
+        largest, size = 0, self.recipe.data.group_size
+        for group in self.selected:
+            if (largest := max(largest, group.occurrences)) >= size:
+                break
+        return largest
+
+
+def no_task(start: Start) -> str:
+    """Return that the training split is empty, and offline how attempts come into it."""
+    data = start.recipe.data
+    nothing = (
+        ""
+        if start.recipe.source.rounds
+        else " has an attempt; sample some with `upsolve sample` and judge them with `upsolve verify`"
+    )
+    place = "is in the training split (data.train)" if start.recipe.source.rounds else "in the training split (data.train)"
+    return f"no group to train on: no task of {data.archive} {place}{nothing}"
+
+
+def no_attempt(start: Start) -> str:
+    """Return that no attempt is of ``data.authors``, or in the language that its task asks for."""
+    data, groups = start.recipe.data, start.groups
+    if data.authors:
+        authors = sorted({attempt.author for group in groups for attempt in group.attempts})
+        close = get_close_matches(data.authors[0], authors, n=3) or authors[:5]
+        return f"data.authors: no attempt of {', '.join(data.authors)} in {data.archive}; did you mean {', '.join(close)}?"
+    found = Counter(language_in(attempt.language) or "python" for group in groups for attempt in group.attempts)
+    shown = ", ".join(f"{count:,} in {name}" for name, count in found.most_common(5)) or "no attempts"
+    return (
+        f"data.language: no attempt of {data.archive} is in the language that its task asks for "
+        f"({language_in(data.language) or 'python where it accepts any'}); there are {shown}"
+    )
+
+
+def missing_rewards(start: Start) -> str:
+    """Return which data of the rewards the archive lacks; empty if none, or if references are not measured yet."""
+    if start.baselines is None and start.recipe.reward.efficiency == "reference":
+        return ""
+    try:
+        check_rewards(start.selected, start.recipe.reward, start.baselines)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def missing_outcomes(start: Start) -> str:
+    """Return why no group can be drawn (``draw_groups``): no task has a passed and a failed attempt, or a passed one; empty if one has."""
+    reasons, imitates = Counter[str](), start.recipe.advantage.record.selects
+    for group in start.selected:
+        scored = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
+        passes = sum(map(passed, scored))
+        reason = missing_signal(len(group.attempts), len(scored), passes)
+        if not reason or (imitates and passes):
+            return ""
+        reasons[reason] += 1
+    found = ", ".join(f"{reason} at {count:,}" for reason, count in reasons.most_common())
+    needed = "a passed attempt" if imitates else "a passed and a failed attempt"
+    archive = start.recipe.data.archive
+    return f"no group to train on: no training task of {archive} has {needed} ({found}); `upsolve plan` says what to do"
+
+
+def has_lines(start: Start) -> bool:
+    """Return whether a verdict has executed lines."""
+    verdicts = (verdict for group in start.selected for verdict in group.verdicts if verdict is not None)
+    return any(verdict.executed_lines is not None for verdict in verdicts)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(("data.archive", "data.train"), lambda s: len(s.groups), no_task, TrainingError),
+    Rule(
+        ("advantage.options_end", "source.rounds", "optim.epochs"),
+        lambda s: not s.recipe.advantage.options_end or s.rounds > 1,
+        lambda s: (
+            "advantage.options_end is reached in the last round, and this run has a single one: "
+            f"{'source.rounds' if s.recipe.source.rounds else 'optim.epochs'}: 2 or more"
+        ),
+    ),
+    Rule(
+        ("source.solved",),
+        lambda s: not s.requested or s.tasks,
+        lambda s: (
+            f"source.solved {[*s.recipe.source.solved]}: none of the {len(s.groups)} training tasks has such a pass rate in the archive"
+        ),
+    ),
+    Rule(
+        ("data.authors", "data.language"),
+        lambda s: not s.is_stored or any(group.attempts for group in s.selected),
+        no_attempt,
+    ),
+    Rule(("reward.weights", "reward.efficiency"), lambda s: not s.is_stored or not missing_rewards(s), missing_rewards),
+    Rule(
+        ("data.group_size",),
+        lambda s: not s.is_grouped or s.largest >= s.recipe.data.group_size,
+        lambda s: (
+            f"data.group_size: {s.recipe.data.group_size} attempts requested, but no task of {s.recipe.data.archive} has more than "
+            f"{s.largest}; set data.group_size: {s.largest}"
+        ),
+    ),
+    Rule(
+        ("data.archive",),
+        lambda s: (
+            not s.is_grouped or s.recipe.source.rounds or s.recipe.reward.verdicts != "as_judged" or not missing_outcomes(s)
+        ),
+        missing_outcomes,
+        TrainingError,
+    ),
+    Rule(
+        ("reward.mask_unexecuted",),
+        lambda s: s.recipe.source.rounds or not s.recipe.reward.mask_unexecuted or has_lines(s),
+        lambda s: (
+            f"reward.mask_unexecuted: no verdict of {s.recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
+        ),
+    ),
+)
+"""Rules about the data of a run; the first that does not hold is raised, since the next ones assume it."""
+WARNINGS: tuple[Rule, ...] = (
+    Rule(
+        ("objective.clip.high",),
+        lambda s: s.recipe.objective.kind != "gspo" or s.recipe.objective.clip.high <= WIDE,
+        lambda s: (
+            f"objective.clip.high: {s.recipe.objective.clip.high:g}: ratios of gspo stay near 1, so this clips hardly any; its paper has "
+            "3e-4 and 4e-4"
+        ),
+    ),
+    Rule(
+        ("reward.verdicts",),
+        lambda s: s.recipe.reward.verdicts == "as_judged",
+        lambda s: f"reward.verdicts: {s.recipe.reward.verdicts}: a control run, whose rewards are not the judge's",
+    ),
+    Rule(
+        ("objective.kind", "source.rounds"),
+        lambda s: s.recipe.source.rounds or not s.recipe.objective.needs_old,
+        lambda s: (
+            f"objective.kind {s.recipe.objective.kind} uses pi / pi_old, and the policy that wrote stored attempts is unknown: the frozen "
+            "start is used for pi_old; watch the metric `clipped`, the share of tokens without a gradient"
+        ),
+    ),
+    Rule(
+        ("source.groups",),
+        lambda s: s.requested <= s.tasks,
+        lambda s: f"source.groups: a round samples each task once, so it has {s.tasks} new groups instead of {s.requested}",
+    ),
+)
+"""Rules whose messages are warnings."""
+
+
 def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
-    """Return the function that rewards a group, after ``check_run``; references are judged where the reward needs their times.
+    """Return the function that rewards a group, after ``check_run`` and its warnings; references are judged where rewards read their times.
 
     Raises:
         ConfigError: as ``check_run``.
         TrainingError: as ``check_run``.
     """
-    clip = recipe.objective.clip
-    if recipe.objective.kind == "gspo" and clip.high > WIDE and processes.is_main:
-        LOGGER.warning(
-            "objective.clip.high: %g: ratios of gspo stay near 1, so this clips hardly any; its paper has 3e-4 and 4e-4",
-            clip.high,
-        )
-    if recipe.reward.verdicts != "as_judged" and processes.is_main:
-        LOGGER.warning("reward.verdicts: %s: a control run, whose rewards are not the judge's", recipe.reward.verdicts)
     judge = partial(verify, settings=judge_settings(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)
+    if processes.is_main:
+        for message in broken(WARNINGS, Start(recipe, groups)):
+            LOGGER.warning(message)
     return partial(reward, config=recipe.reward, baselines=baselines)
 
 
@@ -65,80 +255,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     check_recipe(recipe)
     if recipe.optim.moments == "int8":
         require("torchao")
-    source = recipe.source
-    if not groups:
-        nothing = "has an attempt; sample some with `upsolve sample` and judge them with `upsolve verify`"
-        raise TrainingError(
-            f"no group to train on: no task of {recipe.data.archive} "
-            f"{'is in the training split (data.train)' if source.rounds else f'in the training split (data.train) {nothing}'}"
-        )
-    rounds = source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
-    if recipe.advantage.options_end and rounds == 1:
-        key = "source.rounds" if source.rounds else "optim.epochs"
-        raise ConfigError(
-            f"advantage.options_end is reached in the last round, and this run has a single one: {key}: 2 or more"
-        )
-    stored = not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
-    if not stored:
-        return
-    selected = Lazy(groups, lambda group: select(group, recipe.data))
-    check_authors(groups, selected, recipe.data)
-    if baselines is not None or recipe.reward.efficiency != "reference":
-        check_rewards(selected, recipe.reward, baselines)
-    if recipe.objective.record.unit != "pair":
-        check_group_size(selected, recipe.data)
-        if not source.rounds and recipe.reward.verdicts == "as_judged":
-            check_outcomes(selected, recipe.data.archive, imitates=recipe.advantage.record.selects)
-    verdicts = (verdict for group in selected for verdict in group.verdicts if verdict is not None)
-    if recipe.reward.mask_unexecuted and not source.rounds and all(verdict.executed_lines is None for verdict in verdicts):
-        raise ConfigError(
-            f"reward.mask_unexecuted: no verdict of {recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
-        )
-
-
-def check_authors(groups: Sequence[Group], selected: Sequence[Group], data: DataConfig) -> None:
-    """Refuse ``data.authors`` that have no attempt, and tasks without an attempt in the language that they ask for."""
-    if any(group.attempts for group in selected):
-        return
-    if not data.authors:
-        found = Counter(language_in(attempt.language) or "python" for group in groups for attempt in group.attempts)
-        shown = ", ".join(f"{count:,} in {name}" for name, count in found.most_common(5)) or "no attempts"
-        raise ConfigError(
-            f"data.language: no attempt of {data.archive} is in the language that its task asks for "
-            f"({language_in(data.language) or 'python where it accepts any'}); there are {shown}"
-        )
-    authors = sorted({attempt.author for group in groups for attempt in group.attempts})
-    close = get_close_matches(data.authors[0], authors, n=3) or authors[:5]
-    raise ConfigError(
-        f"data.authors: no attempt of {', '.join(data.authors)} in {data.archive}; did you mean {', '.join(close)}?"
-    )
-
-
-def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
-    """Refuse a group size above the largest number of attempts of a task, each counted as often as it occurs."""
-    largest = 0
-    for group in groups:
-        largest = max(largest, group.occurrences)
-        if largest >= data.group_size:
-            return
-    if groups:
-        raise ConfigError(
-            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}; set data.group_size: {largest}"
-        )
-
-
-def check_outcomes(groups: Sequence[Group], archive: str, *, imitates: bool) -> None:
-    """Refuse stored attempts of which no group can be drawn (``draw_groups``): no task has a passed and a failed one, or a passed one."""
-    reasons = Counter[str]()
-    for group in groups:
-        scored = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
-        passes = sum(map(passed, scored))
-        reason = missing_signal(len(group.attempts), len(scored), passes)
-        if not reason or (imitates and passes):
-            return
-        reasons[reason] += 1
-    found = ", ".join(f"{reason} at {count:,}" for reason, count in reasons.most_common())
-    needed = "a passed attempt" if imitates else "a passed and a failed attempt"
-    raise TrainingError(
-        f"no group to train on: no training task of {archive} has {needed} ({found}); `upsolve plan` says what to do"
-    )
+    start = Start(recipe, groups, baselines)
+    for rule in RULES:
+        if not rule.holds(start):
+            raise rule.error(rule.message(start))

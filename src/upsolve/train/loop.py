@@ -1,22 +1,43 @@
-"""The training loop: groups -> judge -> reward -> advantage -> pack -> step. Offline and online differ in the source of groups only."""
+"""The training loop: groups -> judge -> reward -> tokenize and filter -> advantage -> pack -> step."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from upsolve.config import Recipe
+from upsolve.archive.groups import Lazy
+from upsolve.archive.store import Archive
+from upsolve.config import Recipe, SampleConfig
 from upsolve.errors import CollapseError
+from upsolve.plugins import find
+from upsolve.policy.engines import policy_sampler
+from upsolve.policy.model import codec_of
+from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress, no_progress
+from upsolve.reward.formula import Rewarded
 from upsolve.train.check import checked_rewarder
-from upsolve.train.rounds import Round, prepare_epochs, round_metrics
+from upsolve.train.data.drawn import FOLDER, DrawnGroups
+from upsolve.train.data.encode import Encoded, Encoding, Tokenized, encode_groups, tokenize_groups
+from upsolve.train.data.form import form_groups
+from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome
+from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics
+from upsolve.train.data.pack import PackedBatch, pack_round
+from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
 from upsolve.train.run.folder import Trained, claim_run
+from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
 from upsolve.train.run.processes import Processes, deterministic
+from upsolve.train.run.schedule import Round
 from upsolve.train.run.steps import OnStep, StopSignals, start_run
-from upsolve.train.setup import Parts, parts_of
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.likelihood import start_likelihoods
+from upsolve.train.update.reference_scorer import probe
+from upsolve.train.update.scores import score_now, score_start, value_metrics, with_gae
+from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
-__all__ = ["train"]
+__all__ = ["Pipeline", "train"]
 
 
 def train(
@@ -51,31 +72,198 @@ def train(
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):
-        parts = parts_of(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
-        prepared = partial(prepare, parts)
-        ahead = prepare_epochs(prepared, parts.source.rounds, recipe.optim.max_steps) if parts.ahead else []
-        rounds = len(ahead) or parts.source.rounds
+        pipeline = open_pipeline(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
+        ahead = pipeline.prepare_epochs() if pipeline.source.is_ahead else []
+        rounds = len(ahead) or pipeline.source.rounds
         run = start_run(
-            recipe, parts.learner, path, heldout=heldout, rounds=rounds, ahead=ahead, signals=signals, on_step=on_step
+            recipe, pipeline.learner, path, heldout=heldout, rounds=rounds, ahead=ahead, signals=signals, on_step=on_step
         )
         try:
             while not run.is_done:
-                now = ahead[run.progress.round] if ahead else prepared(run.progress.round)
+                now = ahead[run.progress.round] if ahead else pipeline.prepare(run.progress.round)
                 for batches, lr in run.remaining(now):
-                    run.record(parts.learner.step(batches, now.scores, lr))  # step
+                    run.record(pipeline.step(batches, now.scores, lr))
         except CollapseError as error:
             collapsed, usable = str(error), error.ahead
         return run.finish(collapsed, usable=usable)
 
 
-def prepare(parts: Parts, number: int) -> Round:
-    """Return a round, ready to train on; offline a round is an epoch."""
-    started, groups = time.monotonic(), parts.source.groups(number)  # groups
-    judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
-    samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
-    stored = parts.reward_stored(judged.stored)
-    formed = parts.form(samples, stored, judged)  # of the groups and attempts that `select` keeps
-    encoded, left_out = parts.encode(judged, formed.groups)  # advantage: of the attempts that fit into the token limit
-    steps, scores = parts.pack(number, encoded)  # pack, with the scores under the frozen start or under the policy as it is now
-    metrics = round_metrics(judged.sampled, scores, seconds=time.monotonic() - started)
-    return Round(number, steps, scores, len(encoded), formed.left_out + left_out, formed.flagged, metrics)
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The verbs of training, in order. Offline, online, hybrid and replay training differ in the source of groups."""
+
+    recipe: Recipe
+    """All settings."""
+    learner: Learner
+    """The policy in training."""
+    source: Source
+    """Source of groups."""
+    rollouts: Callable[[RoundGroups], RoundGroups]
+    """Samples the tasks of a round with the current policy, and judges the attempts."""
+    rewarder: Callable[[Group], Rewarded]
+    """Rewards the attempts of a group."""
+    cached: CachedRewards
+    """The stored attempts of all tasks with their rewards, computed once."""
+    encoding: Encoding
+    """Tokenizer, token limit, and how advantages are assigned to tokens."""
+    recorder: DrawnGroups
+    """Records the groups that are trained on."""
+    folder: Path
+    """Folder of the run."""
+
+    def prepare(self, number: int) -> Round:
+        """Return a round (offline: an epoch), ready to train on."""
+        started = time.monotonic()
+        judged = self.judge(self.groups(number))
+        formed = self.reward(judged)
+        encoded, values = self.advantage(number, self.tokenize_and_filter(formed))
+        steps, scores = self.pack(number, encoded, values)
+        seconds = {"preparing_seconds": time.monotonic() - started}
+        metrics = {**sample_metrics(judged.sampled), **value_metrics(scores), **seconds}
+        return Round(number, steps, scores, len(encoded.groups), formed.left_out + encoded.left_out, formed.flagged, metrics)
+
+    def prepare_epochs(self) -> list[Round]:
+        """Return the epochs of an offline run, ready to train on; with ``optim.max_steps``, those that are reached."""
+        ahead, most = list[Round](), self.recipe.optim.max_steps
+        while len(ahead) < self.source.rounds and not 0 < most <= sum(len(now.steps) for now in ahead):
+            ahead.append(self.prepare(len(ahead)))
+        return ahead
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return the stored groups of a round, and online the tasks to sample."""
+        return self.source.groups(number)
+
+    def judge(self, found: RoundGroups) -> RoundGroups:
+        """Sample the tasks of a round and judge the attempts; stored attempts are judged already."""
+        return self.rollouts(found) if found.tasks else found
+
+    def reward(self, judged: RoundGroups) -> Formed:
+        """Reward the attempts, apply ``select``, and sample the groups or pairs of the round."""
+        recipe, sampled = self.recipe, (*judged.sampled, *judged.replayed)
+        return form_groups(
+            [self.rewarder(group) for group in sampled],
+            self.cached if judged.repeats else Lazy(judged.stored, self.rewarder),
+            judged,
+            data=recipe.data,
+            advantage=recipe.advantage,
+            objective=recipe.objective,
+            select=recipe.select,
+            likelihoods=partial(start_likelihoods, self.learner, self.encoding, recipe.optim),
+        )
+
+    def tokenize_and_filter(self, formed: Formed) -> Tokenized:
+        """Tokenize prompts and attempts, and leave out attempts over ``data.max_tokens``."""
+        return tokenize_groups(formed.groups, self.encoding)
+
+    def advantage(self, number: int, tokenized: Tokenized) -> tuple[Encoded, FrozenScores | None]:
+        """Compute the advantage of every token; ``gae`` reads the values of the current policy, which are returned, too."""
+        encoded = encode_groups(tokenized, self.encoding.at(number, self.source.rounds))
+        self.recorder.record(number, encoded.trained)
+        if not (encoded.groups and self.learner.values):
+            return encoded, None
+        scores = score_now(self.learner, encoded.groups, self.scores_file(number))
+        groups, returns = with_gae(encoded.groups, scores, config=self.recipe.advantage.gae, kl=self.recipe.objective.kl)
+        return encoded._replace(groups=groups), replace(scores, returns=returns)
+
+    def pack(self, number: int, encoded: Encoded, scores: FrozenScores | None) -> tuple[list[list[PackedBatch]], FrozenScores]:
+        """Return the micro-batches of every optimizer step, and the scores that are constants in the loss."""
+        optim, count = self.recipe.optim, self.learner.processes.count
+        orders = (self.recipe.data.seed, number) if self.source.is_online else None
+        steps = pack_round(encoded.groups, optim, orders=orders, processes=count)
+        if self.source.is_online:
+            return steps, scores or score_now(self.learner, encoded.groups, self.scores_file(number))
+        return steps, score_start(self.learner, [batch for step in steps[: optim.max_steps or None] for batch in step])
+
+    def step(self, batches: Sequence[PackedBatch], scores: FrozenScores, lr: float) -> dict[str, float]:
+        """Do an optimizer step: forward and backward passes, sum over processes, clip, update. Returns its metrics."""
+        return self.learner.step(batches, scores, lr)
+
+    def scores_file(self, number: int) -> Path:
+        """Return the file of the scores of a round, which a resumed run reads because its weights have changed."""
+        return self.folder / "rounds" / f"{round_tag(number)}.npz"
+
+
+def open_pipeline(
+    recipe: Recipe,
+    groups: Sequence[Group],
+    folder: Path,
+    *,
+    processes: Processes,
+    rewarder: Callable[[Group], Rewarded],
+    show: OnProgress,
+) -> Pipeline:
+    """Load the policy and open the source; the policy is the frozen start until ``start_training``.
+
+    Raises:
+        ConfigError: the recipe cannot be sampled.
+        ModelError: the model, or vLLM, cannot be loaded.
+    """
+    objective, advantage, optim = recipe.objective, recipe.advantage, recipe.optim
+    codec = codec_of(recipe.model)
+    plan = memory_of(recipe, groups, processes=processes.count, codec=codec)
+    if processes.is_main:
+        announce(plan)
+    settings: dict[str, Any] = {"seed": recipe.seed, "values": advantage.needs_values, "codec": codec}
+    learner = Learner(recipe.model, objective, optim, processes=processes, **settings)
+    learner.choose_scorer(probe(codec, groups[0].task))
+    encoding = Encoding(codec, recipe.data.max_tokens, recipe.reward, advantage, objective, recipe.data.seed)
+    recorder = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
+    if recipe.source.rounds:
+        source, rollouts = open_online(recipe, groups, folder, learner=learner, rewarder=rewarder, plan=plan, show=show)
+    else:
+        draws = objective.record.unit != "pair" and decided_by_outcome(recipe.reward, recipe.select, recipe.data)
+        source, rollouts = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws), unchanged
+    cached = CachedRewards(source.stored, rewarder)
+    return Pipeline(recipe, learner, source, rollouts, rewarder, cached, encoding, recorder, folder)
+
+
+def open_online(
+    recipe: Recipe,
+    groups: Sequence[Group],
+    folder: Path,
+    *,
+    learner: Learner,
+    rewarder: Callable[[Group], Rewarded],
+    plan: MemoryPlan,
+    show: OnProgress,
+) -> tuple[Source, Callable[[RoundGroups], RoundGroups]]:
+    """Return the source of an online run, and what samples and judges its tasks."""
+    processes = learner.processes
+    with processes.accelerator.main_process_first():
+        archive = Archive.create(folder / "rollouts")
+    source = OnlineSource(groups, archive, recipe.source, recipe.data)
+    sample = beside_trainer(recipe.source.rollout, plan)
+    rollouts = Rollouts(
+        processes,
+        archive,
+        sample.model_copy(update={"samples": recipe.data.group_size}),
+        judging_for(recipe.verify, recipe.reward, processes),
+        rewarder,
+        f"{recipe.name}: policy in training",
+        show if processes.is_main else no_progress,
+    )
+    return source, partial(rollouts.judge, sampler=current_sampler(learner, sample, folder / "policy"))
+
+
+def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
+    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine.
+
+    Args:
+        learner: the policy.
+        config: the engine and its settings.
+        folder: for files of the engine.
+    """
+    run, everywhere = policy_sampler(config, learner.config, folder), bool(find("engine", config.engine).every_rank)
+
+    def ready() -> Sampler | None:
+        policy = learner.full_policy(everywhere=everywhere)
+        if policy is None or not (everywhere or learner.processes.is_main):
+            return None
+        return partial(run, learner.sampling_copy(policy), learner.codec)
+
+    return ready
+
+
+def unchanged(groups: RoundGroups) -> RoundGroups:
+    """Return the groups of an offline round, whose attempts are judged already."""
+    return groups

@@ -1,4 +1,4 @@
-"""Rewarded groups -> token ids, with advantages, rewards and masks per token. Advantages are computed here, of the attempts that fit.
+"""Rewarded groups -> token ids without over-long attempts -> advantages, rewards and masks of every token.
 
 Legend: P prompt tokens, R tokens of one attempt.
 """
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,21 @@ from upsolve.train.data.groups import TrainGroup, with_advantages
 from upsolve.train.data.pairs import focal_weights
 from upsolve.types import Group, Status, content_id
 
-__all__ = ["EncodedAttempt", "EncodedGroup", "Encoding", "encode_groups", "prompts_of"]
+__all__ = [
+    "EncodedAttempt",
+    "EncodedGroup",
+    "Encoded",
+    "Encoding",
+    "Tokenized",
+    "TokenizedGroup",
+    "encode_groups",
+    "prompts_of",
+    "tokenize_groups",
+]
 
 Floats = NDArray[np.float32]
+ALONE = "attempts: no other attempt to compare with"
+"""Reason for which the last attempt of a group is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,38 @@ class EncodedGroup:
         return [content_id(prompt, str(attempt.ids_R)) for attempt in self.attempts]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenizedGroup:
+    """The attempts of a rewarded group that fit into the token limit, as token ids."""
+
+    rewarded: Rewarded
+    """The G attempts with their rewards."""
+    prompts_G: Sequence[tuple[int, ...]]
+    """Prompt token ids of each attempt; attempts of one conversation have the same."""
+    ids_G: Sequence[tuple[int, ...]]
+    """Completion token ids of each attempt."""
+
+
+class Tokenized(NamedTuple):
+    """Groups of a round as token ids, before their advantages."""
+
+    groups: list[TokenizedGroup]
+    """In the order of training."""
+    left_out: Counter[str]
+    """Attempts that do not fit, by reason."""
+
+
+class Encoded(NamedTuple):
+    """Groups of a round with their advantages."""
+
+    groups: list[EncodedGroup]
+    """In the order of training, those with a gradient."""
+    left_out: Counter[str]
+    """Attempts that do not fit or have no gradient, by reason."""
+    trained: list[TrainGroup]
+    """All groups of attempts that fit, with one advantage for each attempt."""
+
+
 def mean(arrays: Sequence[Floats]) -> Floats:
     """Return the elementwise mean of arrays."""
     return np.stack(arrays).mean(0, dtype=np.float64).astype(np.float32)
@@ -117,6 +162,10 @@ class Encoding:
     """The loss."""
     seed: int = 0
     """Seed of estimators that use random numbers (``data.seed``)."""
+
+    def at(self, number: int, rounds: int) -> Self:
+        """Return the settings of a round, from 0: the options of the estimator can change from round to round."""
+        return replace(self, advantage=self.advantage.at(number, rounds))
 
     @property
     def pairs(self) -> bool:
@@ -164,51 +213,56 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encodi
     )
 
 
-def encode_groups(
-    groups: Sequence[Rewarded], config: Encoding, *, fitted: list[TrainGroup] | None = None
-) -> tuple[list[EncodedGroup], Counter[str]]:
-    """Tokenize groups and compute their advantages; attempts over ``max_tokens`` and those without a gradient are left out and counted.
-
-    Advantages are computed over the attempts that fit, so that a baseline holds only attempts that are trained on. Equal attempts of a
-    group become one, with their count: it is scored once. A group whose attempts belong to several conversations becomes one for each,
-    of which the first counts the attempts with advantage 0.
-
-    Args:
-        groups: without advantages.
-        config: how attempts are encoded.
-        fitted: gets the groups without over-long attempts, with the advantages that are trained on; those without a gradient too.
-    """
-    encoded: list[EncodedGroup] = []
+def tokenize_groups(groups: Sequence[Rewarded], config: Encoding) -> Tokenized:
+    """Tokenize prompts and attempts. Attempts over ``max_tokens``, and groups with nothing left to compare, are left out and counted."""
+    found: list[TokenizedGroup] = []
     left_out: Counter[str] = Counter()
-    fewest = 1 if config.objective.record.unit == "attempt" else 2
     prompts = prompts_of([group.group for group in groups], config.codec)
     completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
     for group, asked_G in zip(groups, prompts, strict=True):
-        rest, prompts_G, ids_G = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
-        if len(ids_G) < (2 if config.pairs else 1):
-            left_out["attempts: no other attempt to compare with"] += len(ids_G)
-            continue
-        item = with_advantages(rest, config.advantage, seed=config.seed, pair=config.pairs)
-        if fitted is not None:
-            fitted.append(item)
+        item = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
+        if len(item.ids_G) >= (2 if config.pairs else 1):
+            found.append(item)
+        else:
+            left_out[ALONE] += len(item.ids_G)
+    return Tokenized(found, left_out)
+
+
+def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
+    """Compute the advantages of groups, over the attempts that fit; attempts without a gradient are left out and counted.
+
+    A baseline holds only attempts that are trained on. Equal attempts of a group become one, with their count: it is scored once.
+    A group whose attempts belong to several conversations becomes one for each, of which the first counts the attempts with advantage 0.
+
+    Args:
+        tokenized: without advantages.
+        config: the estimator with the options of the round, and how advantages are assigned to tokens.
+    """
+    encoded: list[EncodedGroup] = []
+    trained: list[TrainGroup] = []
+    left_out: Counter[str] = Counter(tokenized.left_out)
+    fewest = 1 if config.objective.record.unit == "attempt" else 2
+    for group in tokenized.groups:
+        item = with_advantages(group.rewarded, config.advantage, seed=config.seed, pair=config.pairs)
+        trained.append(item)
         kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value)
-        for index, ids in enumerate(ids_G):
+        for index, ids in enumerate(group.ids_G):
             if item.advantages_G[index] == 0 and not config.keeps_zero:
                 left_out["attempts: zero advantage"] += 1
                 zeros.append(len(ids))
             else:
                 plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers)
-                kept.setdefault(prompts_G[index], []).append(with_credit(plain, item, index, config))
+                kept.setdefault(group.prompts_G[index], []).append(with_credit(plain, item, index, config))
         counted = [] if config.advantage.record.selects else zeros
         for prompt, same in kept.items():
             if len(attempts := merged(same)) >= fewest:
                 encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
                 counted = []
             else:
-                left_out["attempts: no other attempt to compare with"] += len(same)
-    return encoded, left_out
+                left_out[ALONE] += len(same)
+    return Encoded(encoded, left_out, trained)
 
 
 def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
@@ -230,16 +284,16 @@ def without_overlong(
     ids_G: Sequence[tuple[int, ...]],
     config: Encoding,
     left_out: Counter[str],
-) -> tuple[Rewarded, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
-    """Return a group without attempts that have no ids or are over-long, which are counted, and the token ids of prompts and attempts of the others."""
+) -> TokenizedGroup:
+    """Return a group without attempts that have no ids or are over-long, which are counted."""
     fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
     if len(fits) == len(ids_G):
-        return item, prompts_G, ids_G
+        return TokenizedGroup(item, prompts_G, ids_G)
     for i in {*range(len(ids_G))} - {*fits}:
         attempt = item.group.attempts[i]
         without = "attempts: the tokenizer cannot express it" if attempt.code or attempt.answer else "attempts: empty"
         left_out["attempts: over max_tokens" if ids_G[i] else without] += 1
-    return item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
+    return TokenizedGroup(item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits])
 
 
 def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:

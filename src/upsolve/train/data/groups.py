@@ -28,7 +28,7 @@ from upsolve.verify.pool.pool import verify
 
 __all__ = [
     "Formed",
-    "HeldRewards",
+    "CachedRewards",
     "TrainGroup",
     "behavior_logps",
     "counting",
@@ -143,7 +143,7 @@ def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: Veri
     return Lazy(groups, lambda group: reward(group, config, baselines))
 
 
-class HeldRewards(Lazy[Group, Rewarded]):
+class CachedRewards(Lazy[Group, Rewarded]):
     """Groups with the rewards of their attempts, computed when read; up to ``HELD`` attempts stay in memory and are rewarded once."""
 
     def __init__(self, groups: Sequence[Group], function: Callable[[Group], Rewarded]) -> None:

@@ -18,7 +18,7 @@ from upsolve.config import OptimConfig
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.prefixes import PrefixGroups, chunks, shared_prefixes
 
-__all__ = ["PackedBatch", "pack", "plan_scoring", "plan_steps"]
+__all__ = ["PackedBatch", "pack", "pack_round", "plan_scoring", "plan_steps"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -139,6 +139,26 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
         units = shared_prefixes(groups, most, min(row, optim.tokens_per_step), half)
         parts = chunks(units, optim.tokens_per_step, tokens_of)
     return [in_batches(part, optim, processes) for part in parts]
+
+
+def pack_round(
+    groups: Sequence[EncodedGroup], optim: OptimConfig, *, orders: tuple[int, int] | None, processes: int
+) -> list[list[PackedBatch]]:
+    """Return the steps of a round.
+
+    Args:
+        groups: encoded.
+        optim: token budgets, and ``epochs``.
+        orders: online, a seed and the round: ``epochs`` passes over the groups, each in random order; None: one pass, in order.
+        processes: the number of micro-batches is a multiple of it.
+    """
+    if orders is None:
+        return plan_steps(groups, optim, processes=processes)
+    steps: list[list[PackedBatch]] = []
+    for epoch in range(optim.epochs):
+        order = np.random.default_rng([*orders, 4, epoch]).permutation(len(groups))
+        steps += plan_steps([groups[i] for i in order], optim, processes=processes)
+    return steps
 
 
 def plan_scoring(groups: Sequence[EncodedGroup], optim: OptimConfig) -> list[PackedBatch]:

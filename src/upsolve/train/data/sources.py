@@ -5,7 +5,6 @@ its verdict in ``rollouts``, an archive of the run, before it is trained on: a r
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,12 +15,22 @@ from upsolve.archive.groups import Lazy, pick
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
-from upsolve.errors import ConfigError
 from upsolve.policy.prompt import with_hint
 from upsolve.train.data.groups import drawn_first, failed, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "parts_of_epoch", "round_tag", "shares"]
+__all__ = [
+    "OnlineSource",
+    "RoundGroups",
+    "Source",
+    "StoredSource",
+    "by_task",
+    "parts_of_epoch",
+    "rated_tasks",
+    "round_tag",
+    "sampled_groups",
+    "shares",
+]
 
 KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
@@ -44,8 +53,8 @@ class RoundGroups:
     """Tasks to sample, in order; () once ``sampled`` has the samples."""
     wanted: int = 0
     """Number of groups with unequal rewards wanted from ``tasks``."""
-    rounds: int = 1
-    """Number of rounds of the run."""
+    repeats: bool = False
+    """Whether ``stored`` is the same in every round."""
 
 
 class Source(Protocol):
@@ -54,6 +63,21 @@ class Source(Protocol):
     @property
     def rounds(self) -> int:
         """Number of rounds (offline: epochs, or parts of epochs)."""
+        ...
+
+    @property
+    def stored(self) -> Sequence[Group]:
+        """All stored attempts that can be trained on."""
+        ...
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the policy in training samples: pi_old is the policy at the start of a round, not the frozen start."""
+        ...
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether all rounds are prepared before the first step: none depends on the policy, and each is a whole epoch."""
         ...
 
     def groups(self, number: int) -> RoundGroups:
@@ -69,11 +93,13 @@ def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
 class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
+    is_online = False
+
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
         """Set the groups; ``drawn``: those of large tasks are drawn before their programs are read (``drawn_first``)."""
         self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
-        self.rounds = epochs * self.parts
+        self.rounds, self.is_ahead = epochs * self.parts, self.parts == 1
         self.stored = Lazy(groups, lambda group: select(group, data))
 
     def groups(self, number: int) -> RoundGroups:
@@ -83,7 +109,7 @@ class StoredSource:
         """
         if self.parts == 1:
             stored = drawn_first(self.given, self.data, epoch=number) if self.drawn else self.stored
-            return RoundGroups(number, stored, rounds=self.rounds)
+            return RoundGroups(number, stored)
         epoch, part = divmod(number, self.parts)
         order = np.random.default_rng([self.seed, epoch, 4]).permutation(len(self.stored))
         chosen = [int(i) for i in sorted(order[part :: self.parts])]
@@ -91,7 +117,7 @@ class StoredSource:
             stored = drawn_first(pick(self.given, chosen), self.data, epoch=number)
         else:
             stored = Lazy(chosen, self.stored.__getitem__)
-        return RoundGroups(number, stored, rounds=self.rounds)
+        return RoundGroups(number, stored)
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
@@ -120,8 +146,21 @@ def pass_rate(group: Group) -> float | None:
     return good / (good + bad) if good + bad else None
 
 
+def rated_tasks(groups: Sequence[Group], solved: tuple[float, float]) -> list[tuple[Task, float | None]]:
+    """Return the tasks whose pass rate in the archive is within ``solved`` or unknown, with their pass rates."""
+    tried = ((group.task, pass_rate(group)) for group in groups)
+    return [(task, rate) for task, rate in tried if rate is None or solved[0] <= rate <= solved[1]]
+
+
+def sampled_groups(config: SourceConfig, number: int) -> int:
+    """Return the number of groups of a round that are sampled from the policy."""
+    return shares(config, number)["policy"]
+
+
 class OnlineSource:
     """Online: every round mixes new samples of the policy, stored attempts and samples of earlier rounds (``source.mix``)."""
+
+    is_online, is_ahead = True, False
 
     def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
         """Make the source.
@@ -134,29 +173,10 @@ class OnlineSource:
         """
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
         self.stored = Lazy(groups, lambda group: select(group, data))
-        tried = [(group.task, pass_rate(group)) for group in groups]
-        rates = {task.task_id: rate for task, rate in tried}
-        low, high = source.solved
-        self.tasks = [task for task, rate in tried if rate is None or low <= rate <= high]
+        rated = rated_tasks(groups, source.solved)
+        self.tasks = [task for task, _ in rated]
         sign = -1 if source.order == "easy_first" else 1
-        self.by_rate = sorted(self.tasks, key=lambda task: sign * (0.5 if (r := rates[task.task_id]) is None else r))
-
-    def check(self) -> None:
-        """Check that there are tasks to sample; warn if there are fewer than groups of a round.
-
-        Raises:
-            ConfigError: no task has a pass rate within ``source.solved``.
-        """
-        requested = max(shares(self.source, number)["policy"] for number in range(self.rounds))
-        if requested and not self.tasks:
-            raise ConfigError(
-                f"source.solved {[*self.source.solved]}: none of the {len(self.stored)} training tasks has such a pass rate in the archive"
-            )
-        if requested > len(self.tasks):
-            warnings.warn(
-                f"source.groups: a round samples each task once, so it has {len(self.tasks)} new groups instead of {requested}",
-                stacklevel=2,
-            )
+        self.by_rate = [task for task, _ in sorted(rated, key=lambda pair: sign * (0.5 if pair[1] is None else pair[1]))]
 
     def groups(self, number: int) -> RoundGroups:
         """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
@@ -167,11 +187,11 @@ class OnlineSource:
             number,
             stored=self.stored if counts["archive"] else (),
             most_stored=counts["archive"],
+            repeats=counts["archive"] > 0,
             sampled=sampled,
             replayed=self.replayed(number, counts["replay"]),
             tasks=tasks[: math.ceil(counts["policy"] * self.source.oversample)],
             wanted=counts["policy"],
-            rounds=self.rounds,
         )
 
     def candidates(self, number: int) -> list[Task]:

@@ -1,7 +1,8 @@
-"""Learning-rate schedule, total steps and tokens of a run; held-out batches."""
+"""Rounds ready to train on, learning-rate schedule, total steps and tokens of a run; held-out batches."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +13,30 @@ from upsolve.reward.judged import group_of
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, prompts_of
 from upsolve.train.data.groups import failed, passed
 from upsolve.train.data.pack import PackedBatch, plan_scoring
-from upsolve.train.rounds import Round
+from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
-__all__ = ["Schedule", "expected_tokens", "heldout_batches", "learning_rate"]
+__all__ = ["Round", "Schedule", "expected_tokens", "heldout_batches", "learning_rate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round, ready to train on."""
+
+    number: int
+    """From 0 (offline: the epoch)."""
+    steps: list[list[PackedBatch]]
+    """Micro-batches of every optimizer step."""
+    scores: FrozenScores
+    """Scores of other policies that the loss needs."""
+    groups: int
+    """Number of groups trained on."""
+    left_out: Counter[str]
+    """Attempts and tasks that are not trained on, by reason."""
+    flagged: Counter[str]
+    """Scored attempts that are truncated or that a detector flagged, by its name."""
+    metrics: Mapping[str, float]
+    """Metrics of its new samples and values, for the log."""
 
 
 @dataclass(frozen=True, slots=True)

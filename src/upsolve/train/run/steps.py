@@ -12,9 +12,9 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from upsolve.config import MonitorConfig, Recipe
+from upsolve.config.rules import few_steps
 from upsolve.errors import TrainingError
 from upsolve.train.data.pack import PackedBatch
-from upsolve.train.rounds import Round
 from upsolve.train.run.checkpoint import Progress
 from upsolve.train.run.folder import (
     BEST,
@@ -29,8 +29,7 @@ from upsolve.train.run.folder import (
     write_summary,
 )
 from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
-from upsolve.train.run.schedule import Schedule, expected_tokens, heldout_batches, learning_rate
-from upsolve.train.run.small_runs import few_steps
+from upsolve.train.run.schedule import Round, Schedule, expected_tokens, heldout_batches, learning_rate
 from upsolve.train.update.learner import Learner
 from upsolve.types import Group
 

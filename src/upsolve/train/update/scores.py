@@ -1,10 +1,12 @@
-"""Values of the value head -> token advantages, and the regression targets of the value head.
+"""Scores of a round before training on it: log-probabilities that are constants in the loss, and token advantages from values.
 
 Legend: R tokens of one attempt, T tokens of all attempts of a round.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +14,59 @@ from numpy.typing import NDArray
 from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import GaeConfig, KlConfig
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.pack import PackedBatch, plan_scoring
+from upsolve.train.update.learner import Learner
+from upsolve.train.update.reference import load_arrays, save_arrays
 from upsolve.train.update.step import ByAttempt, FrozenScores
 
-__all__ = ["value_metrics", "with_gae"]
+__all__ = ["score_now", "score_start", "stored_scores", "value_metrics", "with_gae"]
 
 Floats = NDArray[np.float32]
+
+
+def score_start(learner: Learner, batches: Sequence[PackedBatch]) -> FrozenScores:
+    """Return the scores of stored attempts for an offline run; the frozen start is pi_old, since their policy is unknown. Collective."""
+    objective = learner.objective
+    if not batches or not (objective.needs_reference or objective.needs_old):
+        return FrozenScores()
+    logps = learner.frozen_logps(batches)
+    return FrozenScores(
+        reference=logps if objective.needs_reference else None,
+        old=logps if objective.needs_old else None,
+    )
+
+
+def score_now(learner: Learner, groups: Sequence[EncodedGroup], file: Path) -> FrozenScores:
+    """Return the scores of the attempts of a round under the policy before its first step on them. Collective.
+
+    Args:
+        learner: the policy, in training; its objective and its value head say which scores are needed.
+        groups: encoded.
+        file: stores log-probabilities and values, since a run resumed within the round has other weights.
+    """
+    if not groups:
+        return FrozenScores()
+    batches = plan_scoring(groups, learner.optim)
+    reference = learner.frozen_logps(batches) if learner.objective.needs_reference else None
+    if not (learner.values or learner.objective.needs_old):
+        return FrozenScores(reference=reference)
+    logps, values = stored_scores(file, lambda: learner.read(batches), writes=learner.processes.is_main)
+    return FrozenScores(reference=reference, old=logps, values=values or None)
+
+
+def stored_scores(
+    file: Path, read: Callable[[], tuple[dict[str, Any], dict[str, Any]]], *, writes: bool
+) -> tuple[ByAttempt, ByAttempt]:
+    """Return log-probabilities and values by attempt: from the file, or computed by ``read`` and written to it."""
+    if file.exists():
+        stored = load_arrays(file)
+        logps = {key[1:]: stored[key] for key in stored if key[0] == "p"}
+        return logps, {key[1:]: stored[key] for key in stored if key[0] == "v"}
+    logps, values = read()
+    if writes:
+        both = {f"p{key}": logp for key, logp in logps.items()} | {f"v{key}": value for key, value in values.items()}
+        save_arrays(file, both)
+    return logps, values
 
 
 def with_gae(

@@ -1,0 +1,441 @@
+"""Rules across the stages of a recipe, in one table: contradictions, settings without an effect, and warnings about small runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from upsolve.config.evaluation import EvalConfig
+from upsolve.config.running import DataConfig, OptimConfig
+from upsolve.config.strict import Rule
+from upsolve.plugins import KINDS, load
+
+__all__ = ["FEW_DEV_TASKS", "FEW_STEPS", "READ", "RULES", "Condition", "few_dev_tasks", "few_steps", "unread_problems"]
+
+
+def compares_pairs(r: Any) -> bool:
+    """Return whether the objective is on pairs of attempts."""
+    return r.objective.record.unit == "pair"
+
+
+def reads_tokens(r: Any) -> bool:
+    """Return whether the objective reads an advantage for every token."""
+    return r.objective.record.advantages == "token"
+
+
+def has_negatives(r: Any) -> bool:
+    """Return whether attempts can have a negative advantage."""
+    return compares_pairs(r) or not r.advantage.record.nonnegative
+
+
+def reads_archive(r: Any) -> bool:
+    """Return whether a round takes groups of stored attempts."""
+    return bool(r.source.mix.get("archive", 0) or r.source.mix_end.get("archive", 0))
+
+
+def sign_needed(r: Any) -> str:
+    """Return what the objective needs the advantage of a failed attempt to be."""
+    return "zero" if r.objective.record.keeps_zero else "negative"
+
+
+def options_rule(key: str) -> Rule:
+    """Return the rule that k of an estimator fits the group size."""
+
+    def options(r: Any) -> Mapping[str, Any]:
+        return r.advantage.settings if key == "options" else r.advantage.options_end
+
+    def least(r: Any) -> int:
+        return 2 if r.advantage.kind == "max_at_k" else 1
+
+    return Rule(
+        (f"advantage.{key}.k", "data.group_size"),
+        lambda r: least(r) <= options(r).get("k", least(r)) < max(least(r) + 1, r.data.group_size),
+        lambda r: (
+            f"advantage.{key}.k: {options(r)['k']}: at least {least(r)}, and below the {r.data.group_size} attempts of a group (data.group_size)"
+        ),
+    )
+
+
+def limit_set(r: Any) -> str:
+    """Return the first limit on held-out attempts that is set; empty if none is."""
+    return next((name for name in ("max_logit_variance", "max_negative_gap") if getattr(r.monitor, name) is not None), "")
+
+
+ALONE = "data.group_size: 1 has nothing to compare"
+RULES: tuple[Rule, ...] = (
+    Rule(
+        ("advantage.kind", "objective.kind"),
+        lambda r: not r.advantage.needs_values or (reads_tokens(r) and not compares_pairs(r)),
+        lambda r: (
+            f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} does not read an advantage for every token; choose another kind"
+        ),
+    ),
+    Rule(
+        ("advantage.kind", "objective.kind"),
+        lambda r: (
+            r.advantage.needs_values or r.objective.record.advantages != "sign" or r.advantage.record.failed == sign_needed(r)
+        ),
+        lambda r: (
+            f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} reads the sign of an advantage as passed or failed, and this "
+            f"estimator's does not say that; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
+        ),
+    ),
+    Rule(
+        ("advantage.blame", "objective.kind"),
+        lambda r: not r.advantage.blame or reads_tokens(r),
+        lambda r: (
+            f"advantage.blame: objective.kind {r.objective.kind} does not read advantages for every token, so blame has no effect"
+        ),
+    ),
+    Rule(
+        ("advantage.blame", "advantage.kind"),
+        lambda r: not (r.advantage.blame and reads_tokens(r)) or (has_negatives(r) and not r.advantage.needs_values),
+        lambda r: (
+            f"advantage.blame: advantage.kind {r.advantage.kind} gives an attempt no negative advantage, so there is none to assign"
+        ),
+    ),
+    Rule(
+        ("objective.clip.sequence_kl", "advantage.kind"),
+        lambda r: r.objective.clip.sequence_kl is None or has_negatives(r),
+        lambda r: f"objective.clip.sequence_kl masks negative advantages, and advantage.kind {r.advantage.kind} gives none",
+    ),
+    Rule(
+        ("objective.correction.kind", "objective.kind"),
+        lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
+        lambda r: (
+            f"objective.correction weighs the losses of single tokens, and objective.kind {r.objective.kind} has one of whole attempts"
+        ),
+    ),
+    Rule(
+        ("objective.kl.place", "advantage.kind"),
+        lambda r: r.objective.kl.place != "reward" or r.advantage.needs_values,
+        lambda r: (
+            f"objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {r.advantage.kind}; use place: loss"
+        ),
+    ),
+    Rule(
+        ("objective.kl.estimator", "objective.kl.place"),
+        lambda r: not (r.objective.kl.place == "reward" and r.advantage.needs_values) or r.objective.kl.estimator == "k3",
+        lambda r: f"objective.kl.estimator: place reward always uses k3, not {r.objective.kl.estimator}",
+    ),
+    Rule(
+        ("reward.mask_unexecuted", "objective.kind"),
+        lambda r: not r.reward.mask_unexecuted or reads_tokens(r),
+        lambda r: (
+            f"reward.mask_unexecuted: objective.kind {r.objective.kind} sums over all tokens of an attempt, so a mask has no effect"
+        ),
+    ),
+    *(
+        Rule(
+            (f"reward.{name}", "advantage.kind"),
+            lambda r, name=name: r.advantage.needs_values or not getattr(r.reward, name),
+            lambda r, name=name: f"reward.{name} needs rewards for every token (advantage.kind: gae), not {r.advantage.kind}",
+        )
+        for name in ("credit", "gated")
+    ),
+    Rule(
+        ("objective.preference.focal", "reward.mask_unexecuted", "advantage.blame"),
+        lambda r: (
+            not (compares_pairs(r) and r.objective.preference.focal) or not (r.reward.mask_unexecuted or r.advantage.blame)
+        ),
+        lambda _: "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame",
+    ),
+    Rule(
+        ("select.weight", "advantage.kind", "objective.kind"),
+        lambda r: (
+            not r.select.weight
+            or not (r.advantage.needs_values or compares_pairs(r) or r.objective.record.advantages in ("sign", "unread"))
+        ),
+        lambda r: (
+            f"select.weight multiplies advantages, and advantage.kind {r.advantage.kind} with objective.kind {r.objective.kind} does not "
+            "read them so"
+        ),
+    ),
+    Rule(
+        ("select", "source.rounds"),
+        lambda r: not (r.source.rounds and r.select.reads_start),
+        lambda _: (
+            "select: start_logp and start_min_logp are of stored attempts in offline training; online, read logp, the sampler's own"
+        ),
+    ),
+    Rule(
+        ("select", "source.rounds"),
+        lambda r: not (r.source.rounds and r.select.reads_labels),
+        lambda _: "select: label_right is of stored attempts in offline training; samples have a single verdict of one judge",
+    ),
+    Rule(
+        ("select.order", "source.rounds", "objective.kind"),
+        lambda r: not (r.select.order and (r.source.rounds or compares_pairs(r))),
+        lambda _: "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out",
+    ),
+    Rule(
+        ("data.folds", "data.fold"),
+        lambda r: r.data.folds != 1 and r.data.fold < max(1, r.data.folds),
+        lambda r: f"data.folds: at least 2, and data.fold below it; got folds {r.data.folds}, fold {r.data.fold}",
+    ),
+    Rule(
+        ("data.dev", "data.folds"),
+        lambda r: not r.data.folds or r.data.dev + 1 / r.data.folds < 1,
+        lambda r: f"data.dev: {r.data.dev} and a fold of {1 / r.data.folds:.2f} leave nothing to train on",
+    ),
+    Rule(
+        ("data.train", "data.dev"),
+        lambda r: r.data.folds > 0 or r.data.train + r.data.dev < 1,
+        lambda r: f"data: train {r.data.train} and dev {r.data.dev} together must be below 1; the rest is the test split",
+    ),
+    Rule(
+        ("advantage.kind", "source.rounds"),
+        lambda r: r.source.rounds > 0 or not r.advantage.needs_values,
+        lambda r: f"advantage.kind {r.advantage.kind} is for online training: set source.rounds, or choose another kind",
+    ),
+    options_rule("options"),
+    options_rule("options_end"),
+    Rule(
+        ("monitor.max_logit_variance", "monitor.max_negative_gap", "monitor.heldout", "monitor.stop_on_collapse"),
+        lambda r: not limit_set(r) or (r.monitor.heldout and r.monitor.stop_on_collapse),
+        lambda r: (
+            f"monitor.{limit_set(r)}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"
+        ),
+    ),
+    Rule(
+        ("monitor.keep", "monitor.heldout"),
+        lambda r: r.monitor.keep != "best" or r.monitor.heldout > 0,
+        lambda _: "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last",
+    ),
+    Rule(
+        ("data.group_size", "advantage.kind"),
+        lambda r: r.data.group_size > 1 or r.advantage.needs_values or r.advantage.record.selects,
+        lambda r: (
+            f"{ALONE}, and advantage.kind {r.advantage.kind} compares the attempts of a group; use gae or passed, or larger groups"
+        ),
+    ),
+    Rule(
+        ("data.group_size", "source.oversample"),
+        lambda r: r.data.group_size > 1 or r.source.oversample == 1,
+        lambda _: f"{ALONE}: source.oversample looks for groups with unequal rewards; set it to 1",
+    ),
+    Rule(
+        ("data.group_size", "source.mix"),
+        lambda r: r.data.group_size > 1 or not (r.advantage.needs_values and reads_archive(r)),
+        lambda _: f"{ALONE}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix",
+    ),
+    Rule(
+        ("data.group_size", "reward.verdicts"),
+        lambda r: r.data.group_size > 1 or r.reward.verdicts != "shuffled",
+        lambda _: f"{ALONE}: reward.verdicts: shuffled permutes the verdicts of a group",
+    ),
+    Rule(
+        ("objective.correction.kind", "source.rollout.engine"),
+        lambda r: (
+            not r.source.rounds
+            or r.objective.correction.kind == "none"
+            or r.source.rollout.is_plain
+            or r.source.rollout.record.tempered_logps
+        ),
+        lambda r: (
+            f"objective.correction.kind: {r.objective.correction.kind} needs the probabilities of the distribution that was sampled, and "
+            f"source.rollout.engine: {r.source.rollout.engine} gives them at temperature 1 and top_p 1 alone, not at "
+            f"{r.source.rollout.temperature:g} and {r.source.rollout.top_p:g}; set these to 1, or engine: transformers"
+        ),
+    ),
+    Rule(
+        ("data.turns", "objective.kind"),
+        lambda r: not r.data.turns or r.objective.record.unit == "attempt",
+        lambda r: (
+            f"data.turns: objective.kind {r.objective.kind} compares attempts at one prompt, and each attempt has its own conversation"
+        ),
+    ),
+    Rule(
+        ("evaluate.archives", "data.folds"),
+        lambda r: not (r.data.folds and r.evaluate.archives),
+        lambda _: (
+            "evaluate.archives: every fold would measure another model on the same tasks; leave it out, or data.folds (--folds)"
+        ),
+    ),
+    Rule(
+        ("optim.moments", "model.shard"),
+        lambda r: r.optim.moments == "float32" or r.model.shard == "none",
+        lambda r: (
+            f"optim.moments: {r.optim.moments} keeps whole moments on every rank, and model.shard: {r.model.shard} shards them; leave one "
+            "of them out"
+        ),
+    ),
+)
+"""Rules that every recipe must satisfy, in the order of their messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """When a setting has an effect."""
+
+    needs: str
+    """The key that decides it, with the values with which the setting has an effect."""
+    holds: Callable[[Any], bool]
+    """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
+    excuse: str = ""
+    """The key that a user sets who knows that the setting has no effect, such as ``source.rounds: 0``; empty: there is none."""
+    even_default: bool = False
+    """True: the default value has no effect either, because another setting decides."""
+
+
+def built_in(kind: str, name: Any) -> bool:
+    """Return whether a record is one of upsolve's own; what others read is not known."""
+    return isinstance(name, str) and name in load(KINDS[kind].table)
+
+
+def objective(*kinds: str) -> Condition:
+    """Return the condition that one of these objectives, or one of another package, is used."""
+    return Condition(
+        f"objective.kind {' or '.join(kinds)}",
+        lambda r: r.objective.kind in kinds or not built_in("objective", r.objective.kind),
+    )
+
+
+def estimator(*kinds: str) -> Condition:
+    """Return the condition that one of these estimators of advantages, or one of another package, is used."""
+    return Condition(
+        f"advantage.kind {' or '.join(kinds)}",
+        lambda r: r.advantage.kind in kinds or not built_in("advantage", r.advantage.kind),
+    )
+
+
+def component(*names: str) -> Condition:
+    """Return the condition that one of these components of rewards, or one of another package, has a weight."""
+    return Condition(
+        f"a weight (reward.weights) for {' or '.join(names)}",
+        lambda r: any(name in names or not built_in("component", name) for name in r.reward.components),
+    )
+
+
+DEVIATION = estimator("standardised", "exponential", "unlikeliness")
+GAE, RATIO = estimator("gae"), objective("ppo_clip", "gspo")
+ONLINE = Condition("source.rounds above 0", lambda r: r.source.rounds > 0, "source.rounds")
+HELDOUT = Condition("monitor.heldout above 0", lambda r: r.monitor.heldout > 0, "monitor.heldout")
+STOPS = Condition("monitor.stop_on_collapse", lambda r: r.monitor.stop_on_collapse, "monitor.stop_on_collapse")
+
+
+def share(kind: str) -> Condition:
+    """Return the condition that an online run takes groups from this source."""
+    return Condition(
+        f"source.rounds above 0 and a share of {kind} in source.mix or source.mix_end",
+        lambda r: r.source.rounds > 0 and (r.source.mix.get(kind, 0) > 0 or r.source.mix_end.get(kind, 0) > 0),
+        "source.rounds",
+    )
+
+
+def engine(stage: str, name: str) -> Condition:
+    """Return the condition that a stage samples with this engine, or with one of another package."""
+    key = f"{stage}.engine"
+    return Condition(f"{key} {name}", lambda r: value(r, key) == name or not built_in("engine", value(r, key)), key)
+
+
+READ: Mapping[str, Condition] = {
+    "model.lora_alpha": Condition("model.lora_rank above 0", lambda r: r.model.lora_rank > 0),
+    **{f"source.{key}": ONLINE for key in ("groups", "mix")},
+    "source.rollout.samples": Condition(
+        "data.group_size of the same value, which is the number of samples of a task",
+        lambda r: r.source.rollout.samples == r.data.group_size,
+        even_default=True,
+    ),
+    "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
+    **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
+    **{f"source.{key}": share("replay") for key in ("replay_rounds", "replay_solved")},
+    **{f"{stage}.{name}": engine(stage, name) for stage in ("sample", "source.rollout") for name in ("server", "vllm")},
+    "data.tasks_at_once": Condition("source.rounds: 0", lambda r: not r.source.rounds, "source.rounds"),
+    "reward.hacked": Condition("reward.detectors", lambda r: r.reward.detectors),
+    "reward.outcomes": component("outcome"),
+    "reward.severity": component("lint", "security", "types"),
+    "reward.efficiency": component("efficiency"),
+    "reward.complexity": component("complexity"),
+    "reward.length": component("length"),
+    "advantage.kind": Condition(
+        "an objective.kind that reads advantages",
+        lambda r: (
+            r.objective.record.unit != "pair" and (r.objective.record.advantages != "unread" or r.advantage.record.selects)
+        ),
+    ),
+    "advantage.beta": estimator("exponential", "awr"),
+    "advantage.clip": estimator("exponential"),
+    "advantage.ddof": DEVIATION,
+    "advantage.epsilon": DEVIATION,
+    "advantage.max_weight": estimator("exponential", "awr"),
+    "advantage.delta": estimator("asymre"),
+    "advantage.gae": GAE,
+    "objective.length": Condition("objective.reduce constant_length", lambda r: r.objective.reduce == "constant_length"),
+    "objective.beta_value": objective("oapl"),
+    "objective.beta_policy": objective("oapl"),
+    "objective.beta_dro": objective("dro"),
+    "objective.clip.low": RATIO,
+    "objective.clip.high": RATIO,
+    "objective.clip.cap": objective("cispo"),
+    "objective.clip.second_moment": objective("m2po"),
+    "objective.correction.cap": Condition("objective.correction.kind tis", lambda r: r.objective.correction.kind == "tis"),
+    **{
+        f"objective.correction.{key}": Condition(
+            "objective.correction.kind icepop", lambda r: r.objective.correction.kind == "icepop"
+        )
+        for key in ("low", "high")
+    },
+    **{
+        f"objective.kl.{key}": Condition("objective.kl.coefficient above 0", lambda r: r.objective.kl.coefficient > 0)
+        for key in ("estimator", "place")
+    },
+    "objective.value": GAE,
+    "objective.preference.beta": objective("dpo", "kto", "rank"),
+    **{f"objective.preference.{key}": objective("dpo") for key in ("label_smoothing", "pairs", "focal")},
+    **{f"objective.preference.{key}": objective("kto") for key in ("desirable", "undesirable")},
+    "monitor.eval_every": HELDOUT,
+    "monitor.max_likelihood_drop": Condition(
+        "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.excuse
+    ),
+    "monitor.min_entropy": STOPS,
+    "monitor.project": Condition("monitor.trackers", lambda r: r.monitor.trackers),
+}
+"""Setting, or stage of settings -> when it has an effect. ``source.rollout`` is not among them: it is set for recipes of both kinds at once; but the settings of an engine are."""
+
+
+def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
+    """Yield the settings that a user gave and that have no effect, unless their value is the default.
+
+    Args:
+        recipe: all settings.
+        given: keys in the user's recipe and in overrides; those that come from other recipes by ``base`` are no user's choice. Who sets
+            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay (``Condition.excuse``).
+    """
+    named, default = {*given} - {""}, type(recipe)()
+    for setting, condition in READ.items():
+        mine = sorted(key for key in named if f"{key}.".startswith(f"{setting}.") or setting.startswith(f"{key}."))
+        chosen = condition.excuse in named
+        differs = condition.even_default or value(recipe, setting) != value(default, setting)
+        if mine and not chosen and not condition.holds(recipe) and differs:
+            yield f"{mine[0]} has no effect without {condition.needs}; leave it out"
+
+
+def value(recipe: Any, key: str) -> Any:
+    """Return the value of a key of a recipe."""
+    return reduce(getattr, key.split("."), recipe)
+
+
+FEW_STEPS = 10
+"""Optimizer steps of a run below which there is a warning."""
+FEW_DEV_TASKS = 10
+"""Dev tasks on which a temperature is chosen below which there is a warning."""
+
+
+def few_steps(steps: int, optim: OptimConfig) -> str:
+    """Return a warning if a run has only some optimizer steps, less than ``optim.max_steps`` allows; "" if not."""
+    if not 0 < steps < FEW_STEPS or 0 < optim.max_steps <= steps:
+        return ""
+    key = "attempts_per_step" if optim.attempts_per_step else "tokens_per_step"
+    return (
+        f"{steps} optimizer step{'s' * (steps > 1)} in all, so the model hardly changes: lower optim.{key} (now {getattr(optim, key):,}), or "
+        f"raise optim.epochs (now {optim.epochs})"
+    )
+
+
+def few_dev_tasks(count: int, config: EvalConfig, data: DataConfig) -> str:
+    """Return a warning if the temperature is chosen on only some dev tasks with tests; "" if not."""
+    if count >= FEW_DEV_TASKS or len(config.temperatures) == 1:
+        return ""
+    short = f"evaluate.dev_tasks (now {config.dev_tasks})" if count == config.dev_tasks else f"data.dev (now {data.dev:g})"
+    return f"{count} dev task{'s' * (count != 1)} with tests: which temperature is best on so few is chance; raise {short}"
