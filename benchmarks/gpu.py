@@ -238,8 +238,7 @@ def one_step(name, config, prompt, attempt):
     from upsolve.policy.model import trainable
     from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
     from upsolve.train.data.pack import pack
-    from upsolve.train.run.memory import plan_memory
-    from upsolve.train.run.shapes import GroupShape, sizes_of
+    from upsolve.train.run.memory import GroupShape, plan_memory, sizes_of
     from upsolve.train.update.logprobs import token_scores
     from upsolve.train.update.reference_scorer import packed_scorers
 
@@ -340,8 +339,7 @@ def vllm(options):
     from upsolve.config import ModelConfig, OptimConfig, SampleConfig
     from upsolve.policy.model import frozen_copy, load_codec
     from upsolve.policy.vllm import VllmFollower
-    from upsolve.train.run.memory import beside_trainer, plan_memory
-    from upsolve.train.run.shapes import GroupShape, sizes_of
+    from upsolve.train.run.memory import GroupShape, beside_trainer, plan_memory, sizes_of
     from upsolve.types import Task
 
     name, config = "qwen2-1.5b-random", ModelConfig()

@@ -200,7 +200,7 @@ def share(size):
 def model_dtype():
     """Return the dtype in which models compute on this machine."""
     from upsolve.config import ModelConfig
-    from upsolve.policy.precision import precision_of
+    from upsolve.policy.machine import precision_of
 
     return precision_of(ModelConfig())
 

@@ -30,7 +30,7 @@ from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConf
 from upsolve.config.learning import CorrectionConfig
 from upsolve.objective.correction import icepop, tis
 from upsolve.objective.ratio import effective_sample_size, k1, k3
-from upsolve.policy.decoding.generate import generate_attempts
+from upsolve.policy.decoding.sample import generate_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.records import from_row, to_row

@@ -33,10 +33,10 @@ import numpy as np
 import torch
 
 from upsolve.config import ObjectiveConfig
-from upsolve.policy.allocator import keep_memory
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.flex import FLEX
-from upsolve.policy.attention.products import TREE
 from upsolve.policy.head import head_of
+from upsolve.policy.machine import keep_memory
 from upsolve.policy.model import checkpoint_layers, load_codec, load_model
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack

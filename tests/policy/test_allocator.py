@@ -2,8 +2,8 @@
 
 import pytest
 
-from upsolve.policy import allocator
-from upsolve.policy.allocator import GrownMemory
+from upsolve.policy import machine
+from upsolve.policy.machine import GrownMemory
 
 
 def test_memory_is_returned_after_growth(monkeypatch: pytest.MonkeyPatch):
@@ -17,8 +17,8 @@ def test_memory_is_returned_after_growth(monkeypatch: pytest.MonkeyPatch):
         now = next(sizes)
         return now
 
-    monkeypatch.setattr(allocator, "resident_bytes", resident)
-    monkeypatch.setattr(allocator, "release_memory", lambda: returned.append(now))
+    monkeypatch.setattr(machine, "resident_bytes", resident)
+    monkeypatch.setattr(machine, "release_memory", lambda: returned.append(now))
     memory = GrownMemory()
     for _ in range(8):
         memory.after_step()
@@ -27,8 +27,8 @@ def test_memory_is_returned_after_growth(monkeypatch: pytest.MonkeyPatch):
 
 def test_nothing_is_returned_where_the_size_is_unknown(monkeypatch: pytest.MonkeyPatch):
     """Without /proc a size of 0 is never a growth."""
-    monkeypatch.setattr(allocator, "resident_bytes", lambda: 0)
-    monkeypatch.setattr(allocator, "release_memory", lambda: pytest.fail("returned memory"))
+    monkeypatch.setattr(machine, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(machine, "release_memory", lambda: pytest.fail("returned memory"))
     memory = GrownMemory()
     for _ in range(3):
         memory.after_step()
@@ -36,6 +36,6 @@ def test_nothing_is_returned_where_the_size_is_unknown(monkeypatch: pytest.Monke
 
 def test_the_size_of_this_process_is_known_on_linux():
     """An allocation of 64 MiB is seen."""
-    before = allocator.resident_bytes()
+    before = machine.resident_bytes()
     held = bytearray(b"x" * 2**26)
-    assert not before or allocator.resident_bytes() - before > 2**25, len(held)
+    assert not before or machine.resident_bytes() - before > 2**25, len(held)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.decoding import decode_graphs, decoder
-from upsolve.policy.decoding.decode_graphs import DecodeGraphs
+from upsolve.policy.decoding import batched_decode, decoder
+from upsolve.policy.decoding.batched_decode import DecodeGraphs
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
 from upsolve.types import Task
@@ -25,7 +25,7 @@ def sampled(tiny_model, device, **settings):
 def recorded_on(device, monkeypatch):
     """Record on this device; return the number of recordings, replays and steps that ran as usual."""
     counts = {"recorded": 0, "replayed": 0, "usual": 0}
-    record, forward = decode_graphs.record, decode_graphs.forward
+    record, forward = batched_decode.record, batched_decode.forward
 
     def rerun(run):
         counts["recorded"] += 1
@@ -45,8 +45,8 @@ def recorded_on(device, monkeypatch):
         counts["usual"] += 1
         return forward(*given)
 
-    monkeypatch.setattr(decode_graphs, "record", rerun)
-    monkeypatch.setattr(decode_graphs, "forward", usual)
+    monkeypatch.setattr(batched_decode, "record", rerun)
+    monkeypatch.setattr(batched_decode, "forward", usual)
     monkeypatch.setattr(decoder, "decoder_of", DecodeGraphs)
     return counts
 
@@ -57,7 +57,7 @@ def recorded_on(device, monkeypatch):
 @pytest.mark.parametrize(("samples", "batch", "lookup"), [(3, 4, 0), (4, 12, 0), (1, 3, 0), (2, 4, 4)])
 def test_recorded_steps_give_the_same_attempts(tiny_model, monkeypatch, device, samples, batch, lookup):
     monkeypatch.setattr(
-        decoder, "decoder_of", lambda model, cache: lambda tokens: decode_graphs.decode_step(model, cache, tokens)
+        decoder, "decoder_of", lambda model, cache: lambda tokens: batched_decode.decode_step(model, cache, tokens)
     )
     plain = sampled(tiny_model, device, samples=samples, batch=batch, lookup=lookup)
     counts = recorded_on(device, monkeypatch)
@@ -74,7 +74,7 @@ def test_a_step_that_cannot_be_recorded_runs_as_usual(tiny_model, monkeypatch, c
     def refuse(_run):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(decode_graphs, "record", refuse)
+    monkeypatch.setattr(batched_decode, "record", refuse)
     monkeypatch.setattr(decoder, "decoder_of", DecodeGraphs)
     with caplog.at_level(logging.WARNING, logger="upsolve.policy"):
         assert [one[:2] for one in sampled(tiny_model, "cpu", samples=2, batch=4)] == [one[:2] for one in plain]

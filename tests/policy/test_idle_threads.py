@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from upsolve.policy.idle_threads import CALM_SECONDS, CONTENDED_SECONDS, SpinWatch
+from upsolve.policy.machine import CALM_SECONDS, CONTENDED_SECONDS, SpinWatch
 
 LOOP = """
 import os, subprocess, sys, time
 from pathlib import Path
 import torch
-from upsolve.policy.idle_threads import SpinWatch
+from upsolve.policy.machine import SpinWatch
 
 torch.set_num_threads(2)
 watch, numbers = SpinWatch(), torch.ones(2**16)
@@ -97,7 +97,7 @@ def test_spinning_returns_after_calm_seconds(calm):
 def test_threads_of_torch_keep_to_the_quota_of_the_control_group(quota, threads, tmp_path):
     (tmp_path / "cpu.max").write_text(quota)
     code = (
-        "import os, torch\nfrom pathlib import Path\nfrom upsolve.policy.idle_threads import use_allowed_cores\n"
+        "import os, torch\nfrom pathlib import Path\nfrom upsolve.policy.machine import use_allowed_cores\n"
         f"from upsolve.verify import resources\nresources.control_groups = lambda name: [Path({str(tmp_path)!r})]\n"
         "os.sched_getaffinity = lambda process: {0, 1, 2}\ntorch.set_num_threads(3)\nuse_allowed_cores()\nprint(torch.get_num_threads())\n"
     )

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from upsolve.policy.decoding import packed
-from upsolve.policy.decoding.packed import packed_weights
+from upsolve.policy import machine
+from upsolve.policy.machine import packed_weights
 from upsolve.policy.model import load_model
 
 NEEDS_BFLOAT16 = pytest.mark.skipif(
@@ -32,14 +32,14 @@ def test_packed_weights_compute_the_same_and_are_removed(tiny_model):
 @NEEDS_BFLOAT16
 @pytest.mark.parametrize(("steps", "dtype", "free"), [(3, "bfloat16", 2**40), (100, "float32", 2**40), (100, "bfloat16", 1000)])
 def test_weights_are_packed_only_where_it_pays_off(tiny_model, monkeypatch, steps, dtype, free):
-    monkeypatch.setattr(packed, "available_bytes", lambda: free)
+    monkeypatch.setattr(machine, "available_bytes", lambda: free)
     model = load_model(tiny_model, dtype=getattr(torch, dtype))
     with packed_weights(model, steps):
         assert not replaced(model)
 
 
 def test_without_bfloat16_in_onednn_weights_stay_as_they_are(tiny_model, monkeypatch):
-    monkeypatch.setattr(packed.ONEDNN, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(machine.ONEDNN, "_is_mkldnn_bf16_supported", lambda: False)
     model = load_model(tiny_model, dtype=torch.bfloat16)
     with packed_weights(model, 100):
         assert not replaced(model)

@@ -9,9 +9,9 @@ import torch
 import upsolve
 from upsolve.config import ModelConfig, load_recipe
 from upsolve.errors import TrainingError
-from upsolve.policy import precision
+from upsolve.policy import machine as precision
+from upsolve.policy.machine import in_bfloat16, multiplies_bfloat16, precision_of
 from upsolve.policy.model import load_policy
-from upsolve.policy.precision import in_bfloat16, multiplies_bfloat16, precision_of
 from upsolve.train.run.folder import settled
 
 ONEDNN = "mkldnn._is_mkldnn_bf16_supported"
@@ -99,4 +99,4 @@ def test_the_setting_is_read_in_one_place():
         for file in source.rglob("*.py")
         if re.search(r"\b(model|config)\.bf16\b", file.read_text())
     }
-    assert reading == {"policy/precision.py", "policy/vllm.py", "train/run/folder.py", "evaluate/samples.py"}
+    assert reading == {"policy/machine.py", "policy/vllm.py", "train/run/folder.py", "evaluate/samples.py"}

@@ -10,12 +10,10 @@ from pydantic import ValidationError
 from upsolve.config import SampleConfig
 from upsolve.policy.decoding import decoder
 from upsolve.policy.decoding import sample as sample_module
-from upsolve.policy.decoding.generate import generate_attempts
+from upsolve.policy.decoding.decoder import of_like_length, prefill_runs
 from upsolve.policy.decoding.kv_cache import BatchedCache, attempts_that_fit
-from upsolve.policy.decoding.lookup import Lookup
-from upsolve.policy.decoding.prefill_order import of_like_length, prefill_runs
-from upsolve.policy.decoding.sample import decode_batched, sample, sample_each, token_bytes_of
-from upsolve.policy.decoding.sampling import inverse_cdf, sample_tokens
+from upsolve.policy.decoding.sample import decode_batched, generate_attempts, sample, sample_each, token_bytes_of
+from upsolve.policy.decoding.sampling import Lookup, inverse_cdf, sample_tokens
 from upsolve.policy.model import load_codec, load_model
 from upsolve.types import Task
 

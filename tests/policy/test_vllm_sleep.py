@@ -11,8 +11,7 @@ from upsolve.config import ModelConfig, OptimConfig, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.vllm import VllmFollower
-from upsolve.train.run.memory import GIB, MemoryPlan, MemoryRow, beside_trainer, plan_memory
-from upsolve.train.run.shapes import GroupShape, ModelShape
+from upsolve.train.run.memory import GIB, GroupShape, MemoryPlan, MemoryRow, ModelShape, beside_trainer, plan_memory
 from upsolve.types import Task
 
 TASKS = [Task("add", "Add two numbers."), Task("turn", "Turn a text.")]
@@ -49,7 +48,7 @@ def calls(monkeypatch):
 
 def gpu(monkeypatch, total=80 * GIB):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("upsolve.policy.precision.multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr("upsolve.policy.machine.multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (total, total))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: StubLLM.calls.append(("empty_cache",)))
 

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.attention import bundled
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.model import load_model
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from upsolve.config import Recipe
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.train.data.encode import merged
 from upsolve.train.data.pack import plan_steps
 from upsolve.train.loop import train

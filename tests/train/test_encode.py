@@ -18,9 +18,8 @@ from upsolve.train.data.groups import behavior_logps, group_seed
 from upsolve.train.data.pack import pack
 from upsolve.train.data.sources import RoundGroups
 from upsolve.train.run.monitor import warn_of_drift
-from upsolve.train.run.schedule import heldout_batches
-from upsolve.train.update.step import denominators
-from upsolve.train.update.step_metrics import Tally, drift_metrics
+from upsolve.train.run.steps import heldout_batches
+from upsolve.train.update.step import Tally, denominators, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.drawn import Recorded
 

@@ -18,7 +18,7 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import OptimConfig, Recipe
 from upsolve.errors import TrainingError
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
 from upsolve.train.loop import train
@@ -29,10 +29,9 @@ from upsolve.train.run.folder import changed_keys, link_or_copy, load_trained, r
 from upsolve.train.run.monitor import read_steps
 from upsolve.train.run.processes import Processes
 from upsolve.train.update import reference
-from upsolve.train.update.deepspeed import DeepSpeed
 from upsolve.train.update.learner import Learner
 from upsolve.train.update.logprobs import TokenScores, token_scores
-from upsolve.train.update.placement import Replicated
+from upsolve.train.update.placement import DeepSpeed, Replicated
 from upsolve.train.update.reference import reference_logps
 from upsolve.train.update.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
 from upsolve.train.update.scores import stored_scores

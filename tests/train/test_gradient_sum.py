@@ -10,8 +10,7 @@ from torch import nn
 from upsolve.config import OptimConfig
 from upsolve.train.run import checkpoint
 from upsolve.train.run.processes import deterministic
-from upsolve.train.update.gradient_sum import GradientSum, buckets
-from upsolve.train.update.placement import Replicated
+from upsolve.train.update.placement import GradientSum, Replicated, buckets
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def sent(monkeypatch):
         return SimpleNamespace(wait=lambda: sizes.append("waited"))
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr("upsolve.train.update.gradient_sum.BUCKET", 6)
+    monkeypatch.setattr("upsolve.train.update.placement.BUCKET", 6)
     return sizes
 
 

@@ -8,14 +8,12 @@ import torch
 
 from upsolve.config import OptimConfig
 from upsolve.policy.attention import layout as layouts
-from upsolve.policy.attention.bundled import LAYOUTS, carrier_of
+from upsolve.policy.attention.bundled import LAYOUTS, TREE, carrier_of, tree_attention
 from upsolve.policy.attention.flex import FLEX
 from upsolve.policy.attention.layout import GroupSpan, bundled, chains, layout
-from upsolve.policy.attention.products import TREE, tree_attention
 from upsolve.policy.model import load_model
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.data.pack import pack, plan_scoring, plan_steps
-from upsolve.train.data.prefixes import PREFIX, shared_prefixes
+from upsolve.train.data.pack import PREFIX, pack, plan_scoring, plan_steps, shared_prefixes
 from upsolve.train.update.logprobs import token_scores
 from upsolve.train.update.reference_scorer import prompts_of
 

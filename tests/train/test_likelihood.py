@@ -13,8 +13,8 @@ from upsolve.train.data.form import form_groups
 from upsolve.train.data.sources import RoundGroups
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.learner import Learner
-from upsolve.train.update.likelihood import start_likelihoods
 from upsolve.train.update.reference_scorer import probe
+from upsolve.train.update.scores import start_likelihoods
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 LIKELIEST = "passed AND start_logp = max(start_logp) FILTER (WHERE passed) OVER (PARTITION BY group_id)"

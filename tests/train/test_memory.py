@@ -15,12 +15,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from upsolve.config import ModelConfig, OptimConfig, SampleConfig
 from upsolve.policy.attention import bundled
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
-from upsolve.train.run.memory import activation_bytes, plan_memory, recomputed_bytes
-from upsolve.train.run.shapes import GroupShape, ModelShape, shape_of
+from upsolve.train.run.memory import GroupShape, ModelShape, activation_bytes, plan_memory, recomputed_bytes, shape_of
 from upsolve.train.update import logprobs
 from upsolve.train.update.head_scores import block_elements
 from upsolve.train.update.logprobs import token_scores
@@ -115,7 +114,7 @@ import json, resource, sys
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 from tests.train.test_memory import SIZES, batch_of
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.train.update.logprobs import token_scores
 
 def resident():

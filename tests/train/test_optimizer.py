@@ -10,11 +10,16 @@ from torch import nn
 from upsolve.config import OptimConfig, check_recipe, load_recipe
 from upsolve.errors import ConfigError, MissingExtraError
 from upsolve.train.check import check_run
-from upsolve.train.run.memory import plan_memory
+from upsolve.train.run.memory import GroupShape, ModelShape, plan_memory
 from upsolve.train.run.processes import Processes
-from upsolve.train.run.shapes import GroupShape, ModelShape
-from upsolve.train.update.bfloat16_moments import BFloat16AdamW, random_bits, rounded_at_random
-from upsolve.train.update.optimizer import adamw, gradient_norm, set_learning_rate
+from upsolve.train.update.optimizer import (
+    BFloat16AdamW,
+    adamw,
+    gradient_norm,
+    random_bits,
+    rounded_at_random,
+    set_learning_rate,
+)
 from upsolve.train.update.placement import Replicated
 
 INT8 = ["optim.moments=int8"]
@@ -69,7 +74,7 @@ def test_a_moment_that_grows_slowly_does_not_stand_still():
 def test_a_parameter_of_several_chunks_is_computed_as_one(monkeypatch):
     whole, parts = layer(), layer()
     for module, size in ((whole, 1 << 18), (parts, 1000)):
-        monkeypatch.setattr("upsolve.train.update.bfloat16_moments.CHUNK", size)
+        monkeypatch.setattr("upsolve.train.update.optimizer.CHUNK", size)
         trained(module, BFloat16AdamW([{"params": [*module.parameters()], "factor": 1.0}], lr=1e-2, weight_decay=0.1), range(3))
     assert torch.allclose(whole.weight, parts.weight, atol=1e-4) and not torch.equal(whole.weight, layer().weight)
 

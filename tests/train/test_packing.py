@@ -10,16 +10,16 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig, Recipe
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model
 from upsolve.reward.formula import Rewarded
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups, tokenize_groups
 from upsolve.train.data.pack import fit_rows, level_rows, pack, plan_steps
-from upsolve.train.run.schedule import learning_rate
+from upsolve.train.run.steps import learning_rate
+from upsolve.train.update.head_scores import HeadGradient, tied_embedding
 from upsolve.train.update.logprobs import token_scores
 from upsolve.train.update.step import FrozenScores, sum_gradients
-from upsolve.train.update.tied_embedding import HeadGradient, tied_embedding
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 

@@ -95,7 +95,7 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
 
 
 def test_a_tracker_that_is_not_installed_is_named(tmp_path, monkeypatch):
-    from upsolve.train.run.trackers import open_trackers
+    from upsolve.train.run.monitor import open_trackers
 
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'upsolve\[trackers\]'"):

@@ -109,7 +109,7 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 def configure_libraries() -> None:
     """Set what PyTorch's libraries and started interpreters read from the environment; what the user has set takes precedence.
 
-    Idle threads of OpenMP spin for milliseconds where ``policy.idle_threads`` can shorten that while other work needs the cores; else for a
+    Idle threads of OpenMP spin for milliseconds where ``policy.machine`` can shorten that while other work needs the cores; else for a
     short time. oneDNN keeps fewer of the programs that it compiles for every new shape.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():

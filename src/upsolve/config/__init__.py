@@ -4,10 +4,8 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 """
 
 from upsolve.config.evaluation import EvalConfig
-from upsolve.config.judging import VerifyConfig
 from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
-from upsolve.config.prompting import PromptConfig, Shot
 from upsolve.config.recipe import (
     Recipe,
     check_recipe,
@@ -23,8 +21,11 @@ from upsolve.config.running import (
     ModelConfig,
     MonitorConfig,
     OptimConfig,
+    PromptConfig,
     SampleConfig,
     ServerConfig,
+    Shot,
+    VerifyConfig,
     VllmConfig,
 )
 from upsolve.config.select import SelectConfig

@@ -1,10 +1,10 @@
-"""Configuration of model, data, optimiser, monitors and sampler."""
+"""Configuration of prompt, model, data, optimizer, monitors, sampler and judge."""
 
+import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from upsolve.config.prompting import PromptConfig
 from upsolve.config.strict import RecordConfig, Rule, Strict
 from upsolve.plugins import named
 
@@ -13,10 +13,40 @@ __all__ = [
     "ModelConfig",
     "MonitorConfig",
     "OptimConfig",
+    "PromptConfig",
     "SampleConfig",
     "ServerConfig",
+    "Shot",
+    "VerifyConfig",
     "VllmConfig",
 ]
+
+
+class Shot(Strict):
+    """A solved example before the task."""
+
+    prompt: str = Field(min_length=1)
+    """What is asked for, as in the prompt of a task."""
+    code: str = Field(min_length=1)
+    """A program that answers it; shown in a fence."""
+
+
+class PromptConfig(Strict):
+    """System message and solved examples that precede the task in every prompt, by default none, and the form of queries (docs/sampling.md)."""
+
+    system: str = ""
+    """System message; for a model without a chat template the first paragraph of the text."""
+    dialect: bool = True
+    """End the statement of a query with the database that will run it: ``Answer with one query for SQLite.``. False where ``system`` says it: then
+    prompts of one schema differ in the question alone, and a step computes fewer tokens."""
+    shots: tuple[Shot, ...] = ()
+    """Solved examples, each a question and its answer in a fence: ``[{prompt: Add one., code: "def f(x): return x + 1"}]``."""
+    template: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Arguments of the model's chat template, such as ``{enable_thinking: false}``; an argument that the template does not read is an error.
+    To a server with ``prompt: chat`` they go as ``chat_template_kwargs``."""
+    date: datetime.date = datetime.date(2024, 7, 26)
+    """Today's date for a chat template that writes one into every prompt (Llama 3.2): the same on every day, so that prompts stay the same."""
+
 
 if TYPE_CHECKING:  # a call is no type for pyright
     EngineName: TypeAlias = Any
@@ -308,3 +338,39 @@ class SampleConfig(RecordConfig):
     def is_plain(self) -> bool:
         """Whether attempts are sampled from the model's own distribution: at temperature 1, without a nucleus."""
         return self.temperature == 1 and self.top_p == 1
+
+
+class VerifyConfig(Strict):
+    """Limits of an attempt, isolation, workers."""
+
+    wall_seconds: float = Field(default=10.0, gt=0)
+    """Elapsed time of an attempt over all of its tests; of more than ten, over every ten and over each."""
+    cpu_seconds: float = Field(default=5.0, gt=0)
+    """Processor time of a program for one test, or of all tests that call functions; of more than ten, of every ten and of each."""
+    memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
+    """Memory of an attempt."""
+    output_bytes: int = Field(default=2**20, ge=1)
+    """Standard output of an attempt; at least twice what its tests expect. Standard error may have 16 MiB."""
+    test_seconds: float | None = Field(default=None, gt=0)
+    """Elapsed time of one test; null: only all tests together are limited."""
+    task_limits: float = Field(default=2.0, ge=0)
+    """Factor for the time limits that tasks state; 0: the limits of tasks (time and memory) are ignored."""
+    imports: Literal["none", "contest"] = "none"
+    """What Python attempts find imported: ``contest``: ``List``, ``deque``, ``math``, ... as on judges of contests (docs/judge.md)."""
+    packages: tuple[str, ...] = ()
+    """Packages of Python, by import name, that every attempt may import, besides those that its task requires (``upsolve packages NAME``)."""
+    python: str = ""
+    """Language of the judge that runs Python programs which read standard input, such as ``pypy``; '': the interpreter that runs upsolve."""
+    repeats: int = Field(default=1, ge=1)
+    """Times to judge each attempt; more than one finds flaky attempts."""
+    analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
+    """Static analyses (docs/analysis.md)."""
+    isolation: Literal["required", "best_effort", "gvisor"] = "required"
+    """``required``: refuse to judge where a layer of the sandbox is missing; ``best_effort``: use the layers there are; ``gvisor``: those of
+    ``required`` under gVisor's kernel (docs/threat-model.md)."""
+    workers: int = Field(default=0, ge=0)
+    """Attempts judged in parallel; 0: one per core."""
+    executor: Literal["local", "ray"] = "local"
+    """Worker processes on this machine, or tasks of a Ray cluster."""
+    cache: bool = True
+    """Cache verdicts by content (code, tests, limits, judge)."""

@@ -19,10 +19,9 @@ from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleCo
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
-from upsolve.policy.allocator import available_bytes
 from upsolve.policy.decoding.sample import sample_each
+from upsolve.policy.machine import available_bytes, precision_of
 from upsolve.policy.model import codec_of, load_model
-from upsolve.policy.precision import precision_of
 from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup

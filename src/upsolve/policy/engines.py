@@ -42,10 +42,9 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
     """Load a model and its tokenizer into this process, on the GPU where there is one."""
     import torch
 
-    from upsolve.policy.allocator import keep_memory
     from upsolve.policy.decoding.sample import LocalModel
+    from upsolve.policy.machine import keep_memory, precision_of
     from upsolve.policy.model import codec_of, load_model
-    from upsolve.policy.precision import precision_of
 
     keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,5 +1,7 @@
 """Load, copy and save models and their tokenizers."""
 
+import os
+import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,24 +16,23 @@ from transformers.utils import logging as hf_logging
 
 from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
-from upsolve.policy.allocator import release_memory
 from upsolve.policy.gguf import converted
-from upsolve.policy.idle_threads import use_allowed_cores, watch_spinning
 from upsolve.policy.locate import locate
-from upsolve.policy.precision import in_bfloat16
+from upsolve.policy.machine import in_bfloat16, release_memory, use_allowed_cores, watch_spinning
 from upsolve.policy.prompt import PLAIN
-from upsolve.policy.quiet import choose_accelerator, peft_calls
 from upsolve.policy.tokens import Codec
 
 __all__ = [
     "adapters_off",
     "checkpoint_layers",
+    "choose_accelerator",
     "codec_of",
     "frozen_copy",
     "linear_parameters",
     "load_codec",
     "load_model",
     "load_policy",
+    "peft_calls",
     "rounded",
     "save_model",
     "start_copy",
@@ -294,3 +295,17 @@ def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
         config.eos_token_id = ends if end in ends else [*ends, end]
     model.save_pretrained(folder, **({"save_embedding_layers": False} if adapted else {}))  # a head with adapters is the base's
     codec.tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def peft_calls() -> Generator[None]:
+    """Ignore transformers' warning that PEFT reads an attribute by its old name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".is_gradient_checkpointing", category=FutureWarning)
+        yield
+
+
+def choose_accelerator() -> None:
+    """Tell DeepSpeed, where it is installed, that there is no GPU: transformers imports it to save a model, and it would log that it found none."""
+    if not torch.accelerator.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")

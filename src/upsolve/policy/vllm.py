@@ -13,8 +13,8 @@ from upsolve.config import ModelConfig, SampleConfig, VllmConfig
 from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
+from upsolve.policy.machine import precision_of
 from upsolve.policy.model import codec_of, load_model, save_model
-from upsolve.policy.precision import precision_of
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task

@@ -28,12 +28,10 @@ from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, Stored
 from upsolve.train.run.folder import Trained, claim_run
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
 from upsolve.train.run.processes import Processes, deterministic
-from upsolve.train.run.schedule import Round
-from upsolve.train.run.steps import OnStep, StopSignals, start_run
+from upsolve.train.run.steps import OnStep, Round, StopSignals, start_run
 from upsolve.train.update.learner import Learner
-from upsolve.train.update.likelihood import start_likelihoods
 from upsolve.train.update.reference_scorer import probe
-from upsolve.train.update.scores import score_now, score_start, value_metrics, with_gae
+from upsolve.train.update.scores import score_now, score_start, start_likelihoods, value_metrics, with_gae
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 

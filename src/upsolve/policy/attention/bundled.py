@@ -11,10 +11,11 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
+from transformers.modeling_utils import AttentionInterface
 
 from upsolve.policy.attention.layout import Bundle, Layout
 
-__all__ = ["bundle_attention", "carrier_of", "keep_layout"]
+__all__ = ["TREE", "bundle_attention", "carrier_of", "keep_layout", "odd_layers", "tree_attention"]
 
 LAYOUTS = WeakValueDictionary[int, Layout]()
 NUMBERS = itertools.count()
@@ -160,3 +161,46 @@ def bundle_attention(
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     tokens = [part.transpose(1, 2).reshape(count * length, -1, part.shape[3]).to(dtype) for part in (query, key, value)]
     return attend(*tokens, carrier, scaling, cap).view(count, length, heads, -1)
+
+
+TREE = "upsolve_tree"
+"""Name under which the attention is registered with transformers."""
+
+
+def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, scaling: float, cap: float | None) -> Tensor:
+    """Return softmax(cap(q k^T scale) + mask) v, [B, L, H, D], over whole rows; the query heads of a key-value head share its keys without a copy."""
+    count, heads, length, size = query.shape
+    shared = heads // key.shape[1]
+    stacked = (query * scaling).reshape(count, key.shape[1], shared * length, size)
+    bias = torch.zeros(mask.shape, dtype=query.dtype, device=query.device).masked_fill(~mask, -torch.inf)
+    scores = torch.matmul(stacked, key.transpose(-1, -2))
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
+    out = torch.matmul((scores + bias.repeat(1, 1, shared, 1)).softmax(-1), value).reshape(count, heads, length, size)
+    return out.transpose(1, 2).contiguous()
+
+
+uncompiled: Any = torch.compiler.disable(masked_attention)
+
+
+def tree_attention(
+    _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **options: Any
+) -> tuple[Tensor, None]:
+    """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x.
+
+    With the option ``layout``, the number of the layout of packed rows (``carrier_of``), the attention is computed in bundles of chains of tokens, in compiled
+    layers as one operation. Without it, it is computed over whole rows, not compiled, with the bool mask [B, 1, L, L], True where a query sees a key.
+    """
+    if (carrier := options.get("layout")) is not None:
+        return bundle_attention(
+            query, key, value, carrier=carrier, scaling=options["scaling"], cap=options.get("softcap")
+        ), None
+    return uncompiled(query, key, value, attention_mask, scaling=options["scaling"], cap=options.get("softcap")), None
+
+
+AttentionInterface.register(TREE, tree_attention)
+
+
+def odd_layers(config: Any) -> list[str]:
+    """Return the layer types of a model that are neither full nor sliding-window attention (recurrent, chunked)."""
+    return sorted({*(getattr(config, "layer_types", None) or ())} - {"full_attention", "sliding_attention"})

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,23 @@ from upsolve.reward.formula import Rewarded, reward
 from upsolve.reward.judged import Part, group_of
 from upsolve.reward.reference import reference_seconds
 from upsolve.reward.selection import HELD
-from upsolve.train.data.urns import OutlineUrn, ReadUrn, draw_mixed
 from upsolve.types import Attempt, Group, Status, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = [
-    "Formed",
     "CachedRewards",
+    "Formed",
+    "OutlineUrn",
+    "ReadUrn",
     "TrainGroup",
+    "Urn",
     "behavior_logps",
     "counting",
     "decided_by_outcome",
     "draw_all",
     "draw_groups",
+    "draw_mixed",
     "draw_most",
     "drawn_first",
     "failed",
@@ -45,6 +48,84 @@ __all__ = [
     "whole_groups",
     "with_advantages",
 ]
+
+TRIES = 32
+"""Draws of attempts that may have been drawn before, after which the counts are cumulated anew."""
+
+
+class Urn(Protocol):
+    """The attempts of a task that can still be drawn."""
+
+    def left(self, passed: bool | None = None) -> int:
+        """Return how many can still be drawn; with ``passed``, of those with this outcome."""
+        ...
+
+    def draw(self, passed: bool | None = None) -> int:
+        """Draw the index of one of them, with probability proportional to how often it occurs."""
+        ...
+
+
+class ReadUrn:
+    """Attempts that were read: each once or, with ``repeats``, as often as it occurs."""
+
+    def __init__(self, counts: Sequence[int], passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
+        self.weights, self.passed, self.repeats, self.random = [*counts], passed, repeats, random
+
+    def indices(self, passed: bool | None) -> list[int]:
+        """Return the indices that can still be drawn."""
+        return [i for i, weight in enumerate(self.weights) if weight and passed in (None, self.passed[i])]
+
+    def left(self, passed: bool | None = None) -> int:
+        """Return how many can still be drawn."""
+        indices = self.indices(passed)
+        return sum(self.weights[i] for i in indices) if self.repeats else len(indices)
+
+    def draw(self, passed: bool | None = None) -> int:
+        """Draw an index."""
+        indices = self.indices(passed)
+        weights = np.array([self.weights[i] for i in indices], dtype=np.float64)
+        index = int(self.random.choice(np.array(indices), p=weights / weights.sum()))
+        self.weights[index] = self.weights[index] - 1 if self.repeats else 0
+        return index
+
+
+class OutlineUrn:
+    """Scored attempts in an outline that a recipe uses, each once. Counts are cumulated once: what was drawn before is drawn anew."""
+
+    def __init__(self, outline: Outline, data: DataConfig, random: np.random.Generator) -> None:
+        usable_N, self.good_N, self.random = outline.scored_N & outline.usable(data), outline.passed_N, random
+        parts = {True: usable_N & self.good_N, False: usable_N & ~self.good_N, None: usable_N}
+        self.sums = {outcome: np.cumsum(outline.counts_N * some_N) for outcome, some_N in parts.items()}
+        self.rest = {outcome: int(some_N.sum()) for outcome, some_N in parts.items()}
+        self.used = set[int]()
+
+    def left(self, passed: bool | None = None) -> int:
+        """Return how many can still be drawn."""
+        return self.rest[passed]
+
+    def draw(self, passed: bool | None = None) -> int:
+        """Draw an index."""
+        sums = self.sums[passed]
+        tries = (int(np.searchsorted(sums, self.random.integers(sums[-1]), side="right")) for _ in range(TRIES))
+        place = next((place for place in tries if place not in self.used), -1)
+        if place < 0:  # what was drawn has most of the counts
+            weights = np.diff(sums, prepend=0) * ~np.isin(np.arange(len(sums)), [*self.used])
+            place = int(self.random.choice(len(weights), p=weights / weights.sum()))
+        self.used.add(place)
+        for outcome in (None, bool(self.good_N[place])):
+            self.rest[outcome] -= 1
+        return place
+
+
+def draw_mixed(urn: Urn, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
+    """Draw up to ``max_groups`` index lists, each with an attempt that passed and one that did not; fewer when either runs out."""
+    drawn: list[list[int]] = []
+    while len(drawn) < max_groups and urn.left() >= size and urn.left(passed=True) and urn.left(passed=False):
+        indices = [urn.draw(passed=True), urn.draw(passed=False)]
+        indices += [urn.draw() for _ in range(size - 2)]
+        drawn.append([indices[i] for i in random.permutation(size)])
+    return drawn
+
 
 Floats = NDArray[np.float64]
 Draw = Callable[[Rewarded, np.random.Generator], tuple[Sequence[Sequence[int]], str]]

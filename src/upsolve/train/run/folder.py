@@ -177,7 +177,7 @@ def claim(
 
 def settled(model: ModelConfig, before: ModelConfig | None) -> ModelConfig:
     """Return the settings with ``bf16: auto`` decided: as in the run ``before`` in the folder, or by the processor."""
-    from upsolve.policy.precision import in_bfloat16
+    from upsolve.policy.machine import in_bfloat16
 
     decides = before if before and model.bf16 == "auto" else model
     return model.model_copy(update={"bf16": in_bfloat16(decides)})

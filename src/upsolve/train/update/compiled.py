@@ -11,7 +11,7 @@ from torch._dynamo import config as tracing
 from torch._functorch import config as functorch_config
 from torch.fx.experimental import _config
 
-from upsolve.policy.attention.products import TREE
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.varlen import VARLEN
 from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.train.data.pack import PackedBatch

@@ -11,22 +11,19 @@ import torch
 from torch import Tensor
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
-from upsolve.policy.allocator import GrownMemory, keep_memory
+from upsolve.policy.machine import GrownMemory, in_bfloat16, keep_memory, precision_of
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
-from upsolve.policy.precision import in_bfloat16, precision_of
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.run import checkpoint
 from upsolve.train.run.monitor import held_out
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.compiled import CompiledScorer, compiled_or_plain, worth_compiling
-from upsolve.train.update.deepspeed import DeepSpeed
 from upsolve.train.update.logprobs import TokenScores
-from upsolve.train.update.placement import Fsdp2, Replicated, zero_loss
+from upsolve.train.update.placement import DeepSpeed, Fsdp2, Replicated, zero_loss
 from upsolve.train.update.reference import fingerprint, read_attempts, reference_logps
 from upsolve.train.update.reference_scorer import known_or_chosen, padded_scores
-from upsolve.train.update.step import ByAttempt, FrozenScores, statistic_of, sum_gradients
-from upsolve.train.update.step_metrics import merged, step_metrics
+from upsolve.train.update.step import ByAttempt, FrozenScores, merged, statistic_of, step_metrics, sum_gradients
 
 __all__ = ["Learner"]
 

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upsolve.errors import ModelError
-from upsolve.policy.attention.bundled import carrier_of, keep_layout
+from upsolve.policy.attention.bundled import TREE, carrier_of, keep_layout, odd_layers
 from upsolve.policy.attention.flex import FLEX, block_mask
 from upsolve.policy.attention.layout import group_spans, layout
-from upsolve.policy.attention.products import TREE, odd_layers
 from upsolve.policy.attention.varlen import VARLEN, sequences
 from upsolve.policy.head import head_of
 from upsolve.train.data.pack import PackedBatch
-from upsolve.train.update.head_scores import score_tokens
-from upsolve.train.update.tied_embedding import tied_embedding
+from upsolve.train.update.head_scores import score_tokens, tied_embedding
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 

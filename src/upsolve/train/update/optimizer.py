@@ -1,15 +1,104 @@
 """AdamW, with moments in float32, in bfloat16 or in 8 bits, and the norm of the gradients."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from upsolve.config import OptimConfig
-from upsolve.train.update.bfloat16_moments import BFloat16AdamW
 
-__all__ = ["adamw", "gradient_norm", "set_learning_rate"]
+__all__ = ["BFloat16AdamW", "adamw", "gradient_norm", "rounded_at_random", "set_learning_rate"]
+
+CHUNK = 1 << 17
+"""Numbers that are computed in float32 at once: on CPUs, as many as the cache holds."""
+CHUNK_ON_GPUS = 1 << 24
+UPPER_HALF = 1 if sys.byteorder == "little" else 0
+"""Which half of a number in float32 is the number in bfloat16."""
+ADAMW: Mapping[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False}
+"""The settings of ``torch.optim.AdamW``."""
+
+
+class BFloat16AdamW(torch.optim.Optimizer):
+    """AdamW (1711.05101) that computes in float32, as ``torch.optim.AdamW`` does, and stores both moments in bfloat16 in between.
+
+    The second moment changes by a thousandth per step, where neighbours in bfloat16 are 1/256 apart, so it is rounded at random
+    (``rounded_at_random``); the first is rounded to the nearest. The random bits depend on the number of the step and on the kind of device: a
+    run that was stopped and goes on has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
+    """
+
+    def __init__(self, params: Iterable[Any], *, lr: float, weight_decay: float) -> None:
+        """Set the groups of parameters, the learning rate and the weight decay."""
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self.grad_scale: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  as in the base class
+        """Do one step of all parameters with a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    settings = {"lr": group["lr"], "weight_decay": group["weight_decay"], "grad_scale": self.grad_scale}
+                    self.update(parameter, parameter.grad, **settings)
+
+    def update(self, parameter: Tensor, gradient: Tensor, **settings: Any) -> None:
+        """Do the step of one parameter, chunk by chunk."""
+        state = self.state[parameter]
+        if not state:
+            zeros = [torch.zeros_like(parameter, dtype=torch.bfloat16) for _ in range(2)]
+            state.update(step=torch.tensor(0.0), exp_avg=zeros[0], exp_avg_sq=zeros[1])
+        device, size = parameter.device, CHUNK_ON_GPUS if parameter.is_cuda else CHUNK
+        noise, buffers = random_bits(int(state["step"]), size, device), float_buffers(size, device)
+        state["step"] += 1
+        count = [on_device(float(state["step"]), device)]
+        tensors = (parameter.detach(), gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"])
+        for values, slopes, first, second in zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True):
+            mean, square = (buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True))
+            torch.ops.aten._fused_adamw_([values], [slopes], [mean], [square], [], count, **ADAMW, **settings)
+            first.copy_(mean)
+            second.copy_(rounded_at_random(square, noise[: len(second)]))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # type: ignore[override]
+        """Load moments, which the base class converts to the type of their parameter."""
+        super().load_state_dict({**state_dict})
+        for state in self.state.values():
+            state.update({name: state[name].bfloat16() for name in ("exp_avg", "exp_avg_sq")})
+
+
+@lru_cache(maxsize=1)
+def float_buffers(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return memory for ``size`` numbers of both moments, float32."""
+    first, second = torch.empty(2, size, device=device)
+    return first, second
+
+
+@lru_cache(maxsize=1)
+def on_device(number: float, device: torch.device) -> Tensor:
+    """Return a number as a tensor; a number that is the same for all parameters is copied to the device once."""
+    return torch.tensor(number, device=device)
+
+
+@lru_cache(maxsize=1)
+def random_bits(step: int, size: int, device: torch.device) -> Tensor:
+    """Return random integers in [0, 2^16), int32 [size], made on the device, which ``step`` and the kind of device determine."""
+    generator = torch.Generator(device).manual_seed(step)
+    return torch.randint(1 << 16, (size,), dtype=torch.int32, device=device, generator=generator)
+
+
+def rounded_at_random(values_N: Tensor, noise_N: Tensor) -> Tensor:
+    """Round float32 to bfloat16, up or down with probabilities by which the mean is exact: add 16 random bits below those that stay, and cut.
+
+    Args:
+        values_N: finite numbers, float32 [N]; overwritten.
+        noise_N: integers in [0, 2^16), int32 [N].
+
+    Returns:
+        A view of the upper halves of ``values_N``.
+    """
+    values_N.view(torch.int32).add_(noise_N)
+    return values_N.view(torch.bfloat16)[UPPER_HALF::2]
 
 
 def adamw(parts: Mapping[str, Sequence[nn.Parameter]], optim: OptimConfig, *, value_lr: float, fused: bool) -> Any:

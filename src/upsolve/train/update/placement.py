@@ -1,11 +1,20 @@
-"""Placement of the policy, its gradients and its optimizer: replicated, or sharded by FSDP2 (for DeepSpeed see deepspeed.py).
+"""Placement of the policy, its gradients and its optimizer: replicated, or sharded by FSDP2 or DeepSpeed.
 
 Sharded, every rank holds 1/n of each tensor, split along its first axis. The weights of a layer are all-gathered for its forward and
 backward pass and freed afterwards; its gradients are reduce-scattered. These are collectives: every rank must run the same number of
 passes.
+
+Replicated, gradients are summed over all ranks in buckets while the backward pass still runs (as DDP does, 2006.15704). PyTorch's DDP
+averages where gradients are to be summed, every rank has to take part in every last backward pass, and parameters without a gradient
+(experts that no token was routed to) are errors or cost a search.
+
+DeepSpeed's ZeRO stage 1 shards the optimizer state, 2 also the gradients, 3 also the weights; each can be offloaded to the CPU. DeepSpeed
+averages gradients where upsolve sums them, steps at its own gradient accumulation boundaries, and keeps flattened weights; ``DeepSpeed``
+hides these differences.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,14 +24,88 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from upsolve.config import OptimConfig
+from upsolve.errors import TrainingError
 from upsolve.policy.model import trainable, with_weights
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.run.processes import Processes
-from upsolve.train.update.gradient_sum import GradientSum
 from upsolve.train.update.logprobs import Scorer, TokenScores
 from upsolve.train.update.optimizer import adamw, gradient_norm, set_learning_rate
 
-__all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "zero_loss"]
+__all__ = [
+    "BUCKET",
+    "DeepSpeed",
+    "Distributed",
+    "Fsdp2",
+    "GradientSum",
+    "Moments",
+    "Replicated",
+    "ScoringModule",
+    "buckets",
+    "zero_loss",
+]
+
+BUCKET = 2**24
+"""Gradient elements per all-reduce (64 MB in float32)."""
+
+
+class GradientSum:
+    """All-reduces each bucket of gradients as soon as the last backward pass of a step has completed it; all ranks in the same order."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Watch trained parameters of one dtype, in the order of the forward pass."""
+        self.buckets = buckets(parameters[::-1])  # the backward pass begins with the last layer
+        self.bucket_of = {id(parameter): number for number, bucket in enumerate(self.buckets) for parameter in bucket}
+        self.flats: list[Tensor] = []
+        self.works: list[Any] = []
+        self.missing: list[int] = []
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(self.completed)
+
+    def before_backward(self, *, last: bool) -> None:
+        """Make all gradients views of flat tensors, one a bucket; ``last``: this rank's last backward pass of the step follows."""
+        if not self.flats:
+            for bucket in self.buckets:
+                sizes = [parameter.numel() for parameter in bucket]
+                self.flats.append(torch.zeros(sum(sizes), dtype=bucket[0].dtype, device=bucket[0].device))
+                for parameter, part in zip(bucket, self.flats[-1].split(sizes), strict=True):
+                    parameter.grad = part.view_as(parameter)
+        self.missing = [len(bucket) for bucket in self.buckets] if last else []
+
+    def completed(self, parameter: Tensor) -> None:
+        """Note that the gradient of a parameter is complete; send its bucket, unless one before it is not ready."""
+        if self.missing:
+            self.missing[self.bucket_of[id(parameter)]] -= 1
+            while len(self.works) < len(self.flats) and self.missing[len(self.works)] == 0:
+                self.send()
+
+    def send(self) -> None:
+        """Start the all-reduce of the next bucket."""
+        self.works.append(torch.distributed.all_reduce(self.flats[len(self.works)], async_op=True))
+
+    def finish(self) -> None:
+        """Send the other buckets, those without a gradient as zeros, and wait until all are summed. Collective."""
+        self.missing = []
+        if not self.flats:
+            self.before_backward(last=False)
+        while len(self.works) < len(self.flats):
+            self.send()
+        for work in self.works:
+            work.wait()
+        self.flats, self.works = [], []  # the gradients keep the memory, until they are set to None
+
+
+def buckets(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Split parameters, in order, into lists of at most ``BUCKET`` elements; a larger one stands alone."""
+    parts: list[list[nn.Parameter]] = []
+    used = BUCKET + 1
+    for parameter in parameters:
+        if used + parameter.numel() > BUCKET:
+            parts.append([])
+            used = 0
+        parts[-1].append(parameter)
+        used += parameter.numel()
+    return parts
+
 
 CLIP_EPS = 1e-6
 """Added to the norm, as in ``torch.nn.utils.clip_grads_with_norm_``."""
@@ -224,3 +307,104 @@ def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
         return tensor
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+class DeepSpeed(Distributed):
+    """The policy and its value head in a DeepSpeed engine."""
+
+    def __init__(self, *modules: Any, config: dict[str, Any], **settings: Any) -> None:
+        """Initialise the engine; ``config`` (DeepSpeed's) overrides ``defaults``; for the other arguments see ``Replicated``."""
+        super().__init__(*modules, **settings)
+        try:
+            import deepspeed
+            from deepspeed.runtime.zero import register_external_parameter
+        except ImportError as error:
+            raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
+        scoring = ScoringModule(self.model, self.value_head, self.scorer)
+        register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # scoring uses it outside of its module
+        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config={**self.defaults(), **config})[
+            0
+        ]
+        self.optimizer = self.engine.optimizer
+        self.linked = False
+
+    def defaults(self) -> dict[str, Any]:
+        """Return DeepSpeed's configuration where ``model.deepspeed`` is empty."""
+        return {
+            "zero_optimization": {"stage": 3},
+            "gradient_clipping": self.optim.clip_norm,
+            "train_micro_batch_size_per_gpu": 1,  # required by DeepSpeed, unused: batches vary in size, and losses are shares of the step
+            "torch_autocast": {"enabled": self.bf16, "dtype": "bfloat16", "lower_precision_safe_modules": []},
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
+            "steps_per_print": 10**9,
+        }
+
+    def score(self, batch: PackedBatch) -> TokenScores:
+        """Score this rank's batch. Collective."""
+        return TokenScores(*self.engine(batch))
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add the gradients of a micro-batch; ``last``: it is this rank's last one of the step. Collective."""
+        self.engine.set_gradient_accumulation_boundary(last)
+        self.engine.backward(loss * self.processes.count)
+
+    def clip_and_step(self) -> float:
+        """Clip and step, at the learning rates that are set; DeepSpeed itself skips the step if a gradient is not finite."""
+        self.engine.step()
+        if self.optimizer.overflow:
+            return math.inf
+        if not self.linked:
+            self.link()
+        return float(self.engine.get_global_grad_norm())
+
+    def link(self) -> None:
+        """Link the moments of all parameters, for ``state``: stages 1 and 2 do it too early, when only the first group has stepped."""
+        self.linked = True
+        if hasattr(self.optimizer, "_lazy_init_hp_params_optimizer_state"):
+            self.optimizer._hp_optimizer_states_linked = False
+            self.optimizer._lazy_init_hp_params_optimizer_state()
+
+    def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
+        """Return a parameter unsharded, float32, on the CPU; an empty tensor on a rank that does not keep it. Collective."""
+        from deepspeed.runtime.zero import GatheredParameters
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        weights = safe_get_full_fp32_param(parameter)
+        if weights is not None:
+            return weights.cpu() if keep else torch.empty(0)
+        with GatheredParameters([parameter]):  # frozen: there is no float32 copy
+            return parameter.detach().cpu().clone() if keep else torch.empty(0)
+
+    def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
+        """Return weights and moments unsharded; empty tensors on a rank that does not keep them. Collective."""
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        find: Any = safe_get_full_optimizer_state
+        moments: Moments = {}
+        if self.linked:  # else every step so far was skipped: there are no moments yet
+            step = float(self.states()[0]["step"])
+            for at, parameter in enumerate(self.parameters()):
+                both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
+                moments[at] = {"step": torch.tensor(step), **{name: each.cpu() for name, each in both.items() if keep}}
+        return [self.full(parameter, keep=keep) for parameter in self.parameters()], moments
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return the states of the inner optimizer."""
+        return [*self.optimizer.optimizer.state.values()]
+
+    def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:
+        """Load weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
+        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
+
+        learning = self.parameters()
+        for parameter, saved in zip(learning, weights, strict=True):
+            safe_set_full_fp32_param(parameter, saved.to(self.processes.device))
+        self.backward(zero_loss(self.score(example)), last=True)
+        self.step(0.0)  # changes no weight, but creates the optimizer's state and the weights that the forward pass uses
+        for at, each in moments.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                safe_set_full_optimizer_state(learning[at], each[name].to(self.processes.device), name)
+        step = moments[0]["step"] if moments else torch.tensor(0.0)
+        for state in self.states():
+            state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)

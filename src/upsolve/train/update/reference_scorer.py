@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from upsolve.errors import ModelError
+from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.flex import FLEX
-from upsolve.policy.attention.products import TREE
 from upsolve.policy.attention.varlen import VARLEN
 from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.policy.model import trainable

@@ -1,0 +1,253 @@
+"""How the policy uses this machine: precision, memory, idle threads, weights as oneDNN multiplies them."""
+
+import ctypes
+import math
+import os
+import platform
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from upsolve.config import ModelConfig
+from upsolve.verify.resources import figure_in, usable_cores, usable_memory
+from upsolve.verify.sandbox.waits import figures, threads_of
+
+__all__ = [
+    "GrownMemory",
+    "SpinWatch",
+    "available_bytes",
+    "in_bfloat16",
+    "keep_memory",
+    "multiplies_bfloat16",
+    "packed_weights",
+    "precision_of",
+    "release_memory",
+    "use_allowed_cores",
+    "waits",
+    "watch_spinning",
+]
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Return whether the device on which models are computed has instructions that multiply bfloat16.
+
+    GPUs: AMD's, and NVIDIA's from compute capability 8.0. CPUs: x86-64 with AMX or AVX-512-BF16, and Arm's with BF16 where PyTorch has oneDNN
+    (not on macOS). Others convert all numbers before a product: on CPUs, a step of training takes twenty times as long as in float32, or longer.
+    """
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    cpu: Any = torch.cpu
+    if platform.machine() == "aarch64":
+        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported()
+
+
+def in_bfloat16(model: ModelConfig) -> bool:
+    """Return whether a model computes in bfloat16: ``model.bf16``, or with ``auto`` whether this machine multiplies it."""
+    return multiplies_bfloat16() if model.bf16 == "auto" else model.bf16
+
+
+def precision_of(model: ModelConfig) -> torch.dtype:
+    """Return the dtype in which a model computes, and in which it is stored to be sampled."""
+    return torch.bfloat16 if in_bfloat16(model) else torch.float32
+
+
+GROWTH = 1.15
+"""Multiple of its usual size from which a process returns freed memory."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def available_bytes() -> int:
+    """Return the memory that this process may still allocate, bytes: of the GPU where there is one, else of the machine."""
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
+
+
+def keep_memory() -> None:
+    """Make glibc keep freed memory in this process, because page faults on newly mapped large tensors cost more than computing on them.
+
+    Does nothing where the C library has no ``mallopt``.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def release_memory() -> None:
+    """Return freed memory to the system, where the C library can."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process, bytes; 0 where the system does not tell."""
+    return figure_in(Path("/proc/self/status"), "VmRSS:") * 1024
+
+
+class GrownMemory:
+    """Returns freed memory to the system after steps by which the process has grown.
+
+    Tensors of varying sizes leave gaps that later tensors do not fit in. Memory that is returned has to be mapped again for the next step, which
+    then takes a tenth longer, so it is returned only when the process is ``GROWTH`` times as large as it was one step after the last time.
+    """
+
+    def __init__(self) -> None:
+        """Start before the first step."""
+        self.usual, self.returned = 0, True
+
+    def after_step(self) -> None:
+        """Note the size of the process, and return freed memory if it has grown."""
+        size = resident_bytes()
+        if self.returned:
+            self.usual, self.returned = max(self.usual, size), False
+        elif size > GROWTH * self.usual:
+            release_memory()
+            self.returned = True
+
+
+INTERVAL = 0.25
+"""Seconds between two readings."""
+CONTENDED_SHARE = 0.12
+"""Threads that wait for a core for more than this fraction of the time, per OpenMP thread, count as contended: 0.25 beside a second run, 0.02 alone."""
+CONTENDED_SECONDS = 0.4
+"""Seconds of contention after which threads spin shortly."""
+CALM_SECONDS = 2
+"""Seconds without contention after which threads spin for long again."""
+GRAIN = 2**15
+"""Elements of a tensor for which PyTorch uses one more thread."""
+
+
+def waits() -> dict[str, int]:
+    """Return for each thread of this process how long it was ready to run but had no core, ns; empty where the kernel does not say."""
+    read = ((thread.name, figures(thread)) for thread in threads_of(os.getpid()))
+    return {name: thread.waited for name, thread in read if thread is not None}
+
+
+def use_allowed_cores() -> None:
+    """Limit PyTorch's threads to the CPU quota of the control group, unless ``OMP_NUM_THREADS`` is set: PyTorch itself reads the affinity mask only.
+
+    With more threads than the quota allows, all of them are stopped for the rest of a period (0.1 s) as soon as it is used up.
+    """
+    if "OMP_NUM_THREADS" not in os.environ and (cores := usable_cores()) < torch.get_num_threads():
+        torch.set_num_threads(cores)
+
+
+class SpinWatch:
+    """Shortens the spinning of this process's idle OpenMP threads (libgomp) while its threads wait for a core.
+
+    Waking a sleeping thread takes up to a third of a training step on a virtual machine. But beside another process, threads that spin
+    take the cores from those that they wait for: two processes of two threads on two cores took 25 times as long (benchmarks/LOG.md).
+    libgomp spins ``GOMP_SPINCOUNT`` times; at most 100 times while the process has more OpenMP threads than cores. So as long as threads of
+    this process wait for cores, helper threads keep further teams of OpenMP threads, which do nothing.
+    """
+
+    def __init__(self) -> None:
+        """Take the first reading."""
+        self.threads, self.calm, self.busy = torch.get_num_threads(), 0.0, 0.0
+        self.before = waits()
+        self.release: threading.Event | None = None
+
+    @property
+    def short(self) -> bool:
+        """Whether idle threads spin only shortly now."""
+        return self.release is not None
+
+    def look(self, seconds: float) -> None:
+        """Read how long threads waited within the last ``seconds``, and let idle threads spin for a shorter or longer time."""
+        after = waits()
+        waited = sum(max(0, total - self.before.get(thread, 0)) for thread, total in after.items())
+        self.before = after
+        self.decide(contended=waited > CONTENDED_SHARE * self.threads * seconds * 1e9, seconds=seconds)
+
+    def decide(self, *, contended: bool, seconds: float) -> None:
+        """Shorten the spinning after ``CONTENDED_SECONDS``, and lengthen it after ``CALM_SECONDS`` without contention."""
+        self.busy, self.calm = (self.busy + seconds, 0.0) if contended else (0.0, self.calm + seconds)
+        if self.busy >= CONTENDED_SECONDS and self.release is None:
+            self.crowd()
+        elif self.release is not None and self.calm >= CALM_SECONDS:
+            self.release.set()
+            self.release = None
+
+    def crowd(self) -> None:
+        """Start helper threads whose teams make the OpenMP threads of this process more than its cores."""
+        release = self.release = threading.Event()
+        missing = len(os.sched_getaffinity(0)) - self.threads + 1
+        for _ in range(math.ceil(missing / (self.threads - 1))):
+            threading.Thread(target=self.keep_team, args=(release,), daemon=True).start()
+
+    def keep_team(self, release: threading.Event) -> None:
+        """Start a team of OpenMP threads, which belongs to this thread and ends with it."""
+        torch.zeros(GRAIN * self.threads).add_(1)
+        release.wait()
+
+    def run(self) -> None:
+        """Look again and again."""
+        looked = time.monotonic()
+        while True:
+            time.sleep(INTERVAL)
+            now = time.monotonic()
+            self.look(now - looked)
+            looked = now
+
+
+STARTED = threading.Event()
+
+
+def watch_spinning() -> None:
+    """Adapt spinning in a background thread from now on; does nothing where there is one OpenMP thread, or no statistics of the kernel."""
+    if not STARTED.is_set() and torch.get_num_threads() > 1 and waits():
+        STARTED.set()
+        threading.Thread(target=SpinWatch().run, daemon=True, name="spin-watch").start()
+
+
+WORTH = 24
+"""Decoding steps from which packed weights save more time than it takes to pack them."""
+SPARE = 4
+"""Free memory that is needed, as a multiple of the bytes of the weights to pack."""
+ONEDNN: Any = torch.ops.mkldnn
+
+
+@contextmanager
+def packed_weights(model: Any, steps: int) -> Generator[None]:
+    """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the context.
+
+    Otherwise oneDNN rearranges all weights for every product: a quarter to a third of the time of a decoding step in bfloat16.
+    Does nothing where that does not pay off: on GPUs, in float32, for few steps, or where memory is short.
+
+    Args:
+        model: a model of transformers.
+        steps: expected number of forward passes.
+    """
+    layers = linear_layers(model) if steps >= WORTH and model.device.type == "cpu" else []
+    if SPARE * sum(layer.weight.nbytes for layer in layers) > available_bytes():
+        layers = []
+    try:
+        for layer in layers:
+            packed = ONEDNN._reorder_linear_weight(layer.weight.detach())
+            layer.forward = partial(product, packed=packed, bias=layer.bias)
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.pop("forward", None)
+
+
+def linear_layers(model: Any) -> list[Any]:
+    """Return the layers that oneDNN computes in bfloat16: those of subclasses, and sharded ones, compute differently."""
+    if not ONEDNN._is_mkldnn_bf16_supported():
+        return []
+    layers = (module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module))
+    return [layer for layer in layers if type(layer.weight.data) is Tensor and layer.weight.dtype == torch.bfloat16]
+
+
+def product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b [..., out] for rows x [..., in]."""
+    return ONEDNN._linear_pointwise(rows, packed, bias, "none", [], "")
