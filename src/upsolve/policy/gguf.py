@@ -24,7 +24,7 @@ import torch
 
 from upsolve.errors import ModelError
 from upsolve.files import cache_folder, commit_folder
-from upsolve.policy.model import choose_accelerator
+from upsolve.policy.machine import choose_accelerator
 from upsolve.types import content_id
 
 __all__ = ["converted"]

@@ -23,6 +23,7 @@ __all__ = [
     "GrownMemory",
     "SpinWatch",
     "available_bytes",
+    "choose_accelerator",
     "in_bfloat16",
     "keep_memory",
     "multiplies_bfloat16",
@@ -251,3 +252,9 @@ def linear_layers(model: Any) -> list[Any]:
 def product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
     """Return W x + b [..., out] for rows x [..., in]."""
     return ONEDNN._linear_pointwise(rows, packed, bias, "none", [], "")
+
+
+def choose_accelerator() -> None:
+    """Tell DeepSpeed, where it is installed, that there is no GPU: transformers imports it to save a model, and it would log that it found none."""
+    if not torch.accelerator.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")

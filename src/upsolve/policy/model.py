@@ -1,6 +1,5 @@
 """Load, copy and save models and their tokenizers."""
 
-import os
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -18,14 +17,13 @@ from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
-from upsolve.policy.machine import in_bfloat16, release_memory, use_allowed_cores, watch_spinning
+from upsolve.policy.machine import choose_accelerator, in_bfloat16, release_memory, use_allowed_cores, watch_spinning
 from upsolve.policy.prompt import PLAIN
 from upsolve.policy.tokens import Codec
 
 __all__ = [
     "adapters_off",
     "checkpoint_layers",
-    "choose_accelerator",
     "codec_of",
     "frozen_copy",
     "linear_parameters",
@@ -303,9 +301,3 @@ def peft_calls() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".is_gradient_checkpointing", category=FutureWarning)
         yield
-
-
-def choose_accelerator() -> None:
-    """Tell DeepSpeed, where it is installed, that there is no GPU: transformers imports it to save a model, and it would log that it found none."""
-    if not torch.accelerator.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
