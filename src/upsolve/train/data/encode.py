@@ -23,9 +23,9 @@ from upsolve.train.data.pairs import focal_weights
 from upsolve.types import Group, Status, content_id
 
 __all__ = [
+    "Encoded",
     "EncodedAttempt",
     "EncodedGroup",
-    "Encoded",
     "Encoding",
     "Tokenized",
     "TokenizedGroup",

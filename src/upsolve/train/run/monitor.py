@@ -18,18 +18,18 @@ from upsolve.extras import needs_extras
 from upsolve.files import write_text
 from upsolve.types import content_id
 
-__all__ = ["Tracker", "open_trackers"]
-
 if TYPE_CHECKING:
     from upsolve.train.data.pack import PackedBatch
     from upsolve.train.update.logprobs import TokenScores
 
 __all__ = [
     "Log",
+    "Tracker",
     "advice_after",
     "check_health",
     "held_out",
     "limits_of",
+    "open_trackers",
     "read_log",
     "read_steps",
     "warn_of_clipping",
