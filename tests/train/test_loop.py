@@ -155,7 +155,7 @@ def test_a_run_that_a_limit_stopped_goes_on_with_another_limit(tiny_model, tmp_p
     whole = run(recipe_for(tiny_model), tmp_path / "whole")
     entropies = [row["entropy"] for row in whole.metrics]
     monitor = {**SETTINGS["monitor"], "save_every": 1, "min_entropy": min(entropies) + 1e-9}
-    with pytest.raises(TrainingError, match="with another limit the same command goes on from the last checkpoint"):
+    with pytest.raises(TrainingError, match="with another limit the same command resumes"):
         run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
     resumed = run(recipe_for(tiny_model, monitor={**monitor, "min_entropy": 0}), tmp_path / "run")
     with pytest.raises(TrainingError, match=r"another recipe \(monitor.min_entropy was 0.0 and is now"):

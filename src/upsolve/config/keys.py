@@ -43,8 +43,8 @@ def is_model(annotation: Any) -> bool:
 def meant(model: type[BaseModel], path: Sequence[str]) -> str:
     """Return the key that an unknown one was probably meant to be, ``optim.lr`` for ``optim.learning_rate``; empty if none is close.
 
-    Tried in this order: a key of the same stage that is spelled alike, one that is the initials, the same last name in another stage,
-    any key that is spelled alike.
+    Tried in this order: a key of the same stage with a similar name, one that is the initials, the same last name in another stage,
+    any key with a similar name.
     """
     stage, last = ".".join(path[:-1]), path[-1]
     keys = sorted(all_keys(model), key=depth)

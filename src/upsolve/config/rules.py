@@ -272,7 +272,7 @@ class Condition:
     """The key that decides it, with the values with which the setting has an effect."""
     holds: Callable[[Any], bool]
     """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
-    excuse: str = ""
+    switch: str = ""
     """The key that a user sets who knows that the setting has no effect, such as ``source.rounds: 0``; empty: there is none."""
     even_default: bool = False
     """True: the default value has no effect either, because another setting decides."""
@@ -386,7 +386,7 @@ READ: Mapping[str, Condition] = {
     **{f"objective.preference.{key}": objective("kto") for key in ("desirable", "undesirable")},
     "monitor.eval_every": HELDOUT,
     "monitor.max_likelihood_drop": Condition(
-        "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.excuse
+        "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.switch
     ),
     "monitor.min_entropy": STOPS,
     "monitor.project": Condition("monitor.trackers", lambda r: r.monitor.trackers),
@@ -400,12 +400,12 @@ def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
     Args:
         recipe: all settings.
         given: keys in the user's recipe and in overrides; those that come from other recipes by ``base`` are no user's choice. Who sets
-            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay (``Condition.excuse``).
+            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay (``Condition.switch``).
     """
     named, default = {*given} - {""}, type(recipe)()
     for setting, condition in READ.items():
         mine = sorted(key for key in named if f"{key}.".startswith(f"{setting}.") or setting.startswith(f"{key}."))
-        chosen = condition.excuse in named
+        chosen = condition.switch in named
         differs = condition.even_default or value(recipe, setting) != value(default, setting)
         if mine and not chosen and not condition.holds(recipe) and differs:
             yield f"{mine[0]} has no effect without {condition.needs}; leave it out"

@@ -21,6 +21,9 @@ __all__ = [
     "VllmConfig",
 ]
 
+TOKENS_PER_STEP = 4096
+"""Default of ``optim.tokens_per_step``."""
+
 
 class Shot(Strict):
     """A solved example before the task."""
@@ -184,7 +187,7 @@ class OptimConfig(Strict):
     RULES = (
         Rule(
             ("tokens_per_step", "attempts_per_step"),
-            lambda o: not o.attempts_per_step or o.tokens_per_step == type(o).model_fields["tokens_per_step"].default,
+            lambda o: not o.attempts_per_step or o.tokens_per_step == TOKENS_PER_STEP,
             lambda o: (
                 f"tokens_per_step: {o.tokens_per_step} has no effect with attempts_per_step: {o.attempts_per_step}; leave one of them out"
             ),
@@ -205,7 +208,7 @@ class OptimConfig(Strict):
     """Passes over the stored groups or, online, over the groups of each round."""
     max_steps: int = Field(default=0, ge=0)
     """Stop after this number of optimiser steps; 0: no limit."""
-    tokens_per_step: int = Field(default=4096, ge=64)
+    tokens_per_step: int = Field(default=TOKENS_PER_STEP, ge=64)
     """Most tokens of an optimiser step; a larger group is a step by itself."""
     attempts_per_step: int = Field(default=0, ge=0)
     """Most attempts of an optimiser step, in whole groups, instead of ``tokens_per_step``; attempts with advantage 0 count as in the

@@ -285,7 +285,7 @@ def run_concurrently(
 
 
 def chat_answer(message: Json) -> str:
-    """Return the whole answer in a chat message; thinking that the server returns apart is put before it in ``<think>``."""
+    """Return the whole answer in a chat message; thinking that the server returns separately comes before it in ``<think>``."""
     thinking, text = message.get("reasoning_content") or message.get("reasoning") or "", message["content"] or ""
     return f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else str(text)
 

@@ -65,8 +65,8 @@ def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> I
         alone, joint = (reusable(before, ids) for before in (run[-1] if run else last, last))
         joint = min(shared, joint) if run else joint
         together = (len(run) + 1) * (max(map(len, (*run, ids))) - joint)
-        apart = len(run) * (max(map(len, run), default=0) - shared) + len(ids) - alone
-        if run and together > min(TOGETHER, apart + PASS):
+        separate = len(run) * (max(map(len, run), default=0) - shared) + len(ids) - alone
+        if run and together > min(TOGETHER, separate + PASS):
             yield shared, run
             last, run, joint = run[-1], [], alone
         run.append(ids)

@@ -73,8 +73,8 @@ class Step:
 
     def by_slot(self, prompts: Tensor) -> Tensor:
         """Return [T, H, S * R, X] as [B, H, R, X]."""
-        apart = prompts.unflatten(2, (self.shape[1], -1))
-        return apart.transpose(1, 2).flatten(0, 1).index_select(0, self.place_B)
+        split = prompts.unflatten(2, (self.shape[1], -1))
+        return split.transpose(1, 2).flatten(0, 1).index_select(0, self.place_B)
 
 
 class BatchedCache:

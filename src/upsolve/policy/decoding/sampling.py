@@ -164,7 +164,7 @@ class Taken:
     """What a token of each attempt leads to."""
 
     tokens: dict[int, int] = field(default_factory=dict[int, int])
-    """The next token of each slot that goes on."""
+    """The next token of each slot that continues."""
     forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Slots whose attempts are no longer all equal, each with the slot in which those with another token go on."""
     ended: list[Part] = field(default_factory=list[Part])

@@ -38,7 +38,7 @@ ROW = pa.schema(
 
 
 def attempt_key(attempt: Attempt) -> str:
-    """Return a name for an attempt that tells equal programs of two authors, or two samples of one program, apart."""
+    """Return a name for an attempt; equal programs of two authors, or two samples of one program, have different names."""
     return content_id(attempt.attempt_id, attempt.author, attempt.created, attempt.parent_id, repr(attempt.behavior_logp))[:16]
 
 

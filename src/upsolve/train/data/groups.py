@@ -1,4 +1,4 @@
-"""Forms groups to train on: whole groups of new samples, or groups sampled from the stored attempts of a task; and their advantages.
+"""Groups to train on: whole groups of new samples, or groups drawn from the stored attempts of a task; and their advantages.
 
 Legend: G attempts per group.
 """
@@ -28,10 +28,10 @@ from upsolve.verify.pool.pool import verify
 __all__ = [
     "CachedRewards",
     "Formed",
-    "OutlineUrn",
-    "ReadUrn",
+    "OutlineSampler",
+    "ListSampler",
     "TrainGroup",
-    "Urn",
+    "WeightedSampler",
     "behavior_logps",
     "counting",
     "decided_by_outcome",
@@ -50,23 +50,23 @@ __all__ = [
 ]
 
 TRIES = 32
-"""Draws of attempts that may have been drawn before, after which the counts are cumulated anew."""
+"""Rejected draws after which the counts are cumulated anew."""
 
 
-class Urn(Protocol):
-    """The attempts of a task that can still be drawn."""
+class WeightedSampler(Protocol):
+    """Draws attempts of a task in proportion to how often each occurs, without replacement."""
 
-    def left(self, passed: bool | None = None) -> int:
-        """Return how many can still be drawn; with ``passed``, of those with this outcome."""
+    def remaining(self, passed: bool | None = None) -> int:
+        """Return the number of attempts that can still be drawn; with ``passed``, only of this outcome."""
         ...
 
     def draw(self, passed: bool | None = None) -> int:
-        """Draw the index of one of them, with probability proportional to how often it occurs."""
+        """Draw the index of an attempt; with ``passed``, only of this outcome."""
         ...
 
 
-class ReadUrn:
-    """Attempts that were read: each once or, with ``repeats``, as often as it occurs."""
+class ListSampler:
+    """Draws from attempts in memory: each once or, with ``repeats``, as often as it occurs."""
 
     def __init__(self, counts: Sequence[int], passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
         self.weights, self.passed, self.repeats, self.random = [*counts], passed, repeats, random
@@ -75,8 +75,8 @@ class ReadUrn:
         """Return the indices that can still be drawn."""
         return [i for i, weight in enumerate(self.weights) if weight and passed in (None, self.passed[i])]
 
-    def left(self, passed: bool | None = None) -> int:
-        """Return how many can still be drawn."""
+    def remaining(self, passed: bool | None = None) -> int:
+        """Return the number of attempts that can still be drawn."""
         indices = self.indices(passed)
         return sum(self.weights[i] for i in indices) if self.repeats else len(indices)
 
@@ -89,8 +89,8 @@ class ReadUrn:
         return index
 
 
-class OutlineUrn:
-    """Scored attempts in an outline that a recipe uses, each once. Counts are cumulated once: what was drawn before is drawn anew."""
+class OutlineSampler:
+    """Draws from the scored attempts in an outline, each once. Counts are cumulated once; an attempt drawn before is rejected."""
 
     def __init__(self, outline: Outline, data: DataConfig, random: np.random.Generator) -> None:
         usable_N, self.good_N, self.random = outline.scored_N & outline.usable(data), outline.passed_N, random
@@ -99,8 +99,8 @@ class OutlineUrn:
         self.rest = {outcome: int(some_N.sum()) for outcome, some_N in parts.items()}
         self.used = set[int]()
 
-    def left(self, passed: bool | None = None) -> int:
-        """Return how many can still be drawn."""
+    def remaining(self, passed: bool | None = None) -> int:
+        """Return the number of attempts that can still be drawn."""
         return self.rest[passed]
 
     def draw(self, passed: bool | None = None) -> int:
@@ -108,7 +108,7 @@ class OutlineUrn:
         sums = self.sums[passed]
         tries = (int(np.searchsorted(sums, self.random.integers(sums[-1]), side="right")) for _ in range(TRIES))
         place = next((place for place in tries if place not in self.used), -1)
-        if place < 0:  # what was drawn has most of the counts
+        if place < 0:  # the attempts drawn before have most of the counts
             weights = np.diff(sums, prepend=0) * ~np.isin(np.arange(len(sums)), [*self.used])
             place = int(self.random.choice(len(weights), p=weights / weights.sum()))
         self.used.add(place)
@@ -117,12 +117,17 @@ class OutlineUrn:
         return place
 
 
-def draw_mixed(urn: Urn, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
+def draw_mixed(sampler: WeightedSampler, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
     """Draw up to ``max_groups`` index lists, each with an attempt that passed and one that did not; fewer when either runs out."""
     drawn: list[list[int]] = []
-    while len(drawn) < max_groups and urn.left() >= size and urn.left(passed=True) and urn.left(passed=False):
-        indices = [urn.draw(passed=True), urn.draw(passed=False)]
-        indices += [urn.draw() for _ in range(size - 2)]
+    while (
+        len(drawn) < max_groups
+        and sampler.remaining() >= size
+        and sampler.remaining(passed=True)
+        and sampler.remaining(passed=False)
+    ):
+        indices = [sampler.draw(passed=True), sampler.draw(passed=False)]
+        indices += [sampler.draw() for _ in range(size - 2)]
         drawn.append([indices[i] for i in random.permutation(size)])
     return drawn
 
@@ -229,18 +234,18 @@ class CachedRewards(Lazy[Group, Rewarded]):
 
     def __init__(self, groups: Sequence[Group], function: Callable[[Group], Rewarded]) -> None:
         super().__init__(groups, function)
-        self.held, self.room = dict[int, Rewarded](), HELD
+        self.cached, self.room = dict[int, Rewarded](), HELD
 
     @overload
     def __getitem__(self, index: int) -> Rewarded: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Rewarded]: ...
     def __getitem__(self, index: int | slice) -> Rewarded | Sequence[Rewarded]:
-        if isinstance(index, slice) or index in self.held:
-            return self.held[index] if isinstance(index, int) else super().__getitem__(index)
+        if isinstance(index, slice) or index in self.cached:
+            return self.cached[index] if isinstance(index, int) else super().__getitem__(index)
         item = super().__getitem__(index)
         if (size := len(item.group.attempts)) <= self.room:
-            self.held[index] = item
+            self.cached[index] = item
             self.room -= size
         return item
 
@@ -355,17 +360,19 @@ def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epo
     return result
 
 
-def urn_of(scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:
-    """Return an urn of the attempts of a task, with their outcomes; ``repeats``: each can be drawn as often as it occurs."""
-    return ReadUrn([attempt.count for attempt in scored.group.attempts], outcomes, random, repeats=repeats)
+def sampler_of(
+    scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False
+) -> ListSampler:
+    """Return a sampler of the attempts of a task; ``repeats``: each can be drawn as often as it occurs."""
+    return ListSampler([attempt.count for attempt in scored.group.attempts], outcomes, random, repeats=repeats)
 
 
 def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
     """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
-    urn = urn_of(scored, scored.passed.tolist(), random)
-    drawn = [urn.draw(passed=True)]
-    while len(drawn) < size and urn.left():
-        drawn.append(urn.draw())
+    sampler = sampler_of(scored, scored.passed.tolist(), random)
+    drawn = [sampler.draw(passed=True)]
+    while len(drawn) < size and sampler.remaining():
+        drawn.append(sampler.draw())
     return drawn
 
 
@@ -389,9 +396,9 @@ def reason_left_out(scored: Rewarded, size: int) -> str:
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
     """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
     outcomes, repeats = [*map(passed, scored.group.verdicts)], len(scored.group.attempts) < size
-    return draw_mixed(urn_of(scored, outcomes, random, repeats=repeats), size, max_groups, random)
+    return draw_mixed(sampler_of(scored, outcomes, random, repeats=repeats), size, max_groups, random)
 
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
     """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms."""
-    return draw_mixed(OutlineUrn(outline, data, random), data.group_size, data.groups_per_task, random)
+    return draw_mixed(OutlineSampler(outline, data, random), data.group_size, data.groups_per_task, random)

@@ -206,7 +206,7 @@ def advice_after(collapsed: str, keep: str) -> str:
     """Return what helps a run that collapsed before any weights were kept: by the collapse, and by ``monitor.keep``."""
     again = "set monitor.keep: best" if keep == "last" else "lower optim.lr, or monitor.eval_every to measure earlier"
     limited = "monitor." in collapsed
-    return f"{again} (--fresh){'; with another limit the same command goes on from the last checkpoint' if limited else ''}"
+    return f"{again} (--fresh){'; with another limit the same command resumes from the last checkpoint' if limited else ''}"
 
 
 def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:

@@ -26,7 +26,7 @@ class BFloat16AdamW(torch.optim.Optimizer):
 
     The second moment changes by a thousandth per step, where neighbours in bfloat16 are 1/256 apart, so it is rounded at random
     (``rounded_at_random``); the first is rounded to the nearest. The random bits depend on the number of the step and on the kind of device: a
-    run that was stopped and goes on has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
+    resumed run has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, weight_decay: float) -> None:
