@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
         ("objective.correction.kind", "objective.kind"),
         lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
         lambda r: (
-            f"objective.correction weighs the losses of single tokens, and objective.kind {r.objective.kind} has one of whole attempts"
+            f"objective.correction weighs token losses, and objective.kind {r.objective.kind} has a loss of whole attempts"
         ),
     ),
     Rule(
@@ -148,20 +148,20 @@ RULES: tuple[Rule, ...] = (
         ),
         lambda r: (
             f"select.weight multiplies advantages, and advantage.kind {r.advantage.kind} with objective.kind {r.objective.kind} does not "
-            "read them so"
+            "read the size of an advantage; leave it out"
         ),
     ),
     Rule(
         ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_start),
-        lambda _: (
-            "select: start_logp and start_min_logp are of stored attempts in offline training; online, read logp, the sampler's own"
-        ),
+        lambda _: "select: start_logp and start_min_logp exist for stored attempts in offline training; online, read logp",
     ),
     Rule(
         ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_labels),
-        lambda _: "select: label_right is of stored attempts in offline training; samples have a single verdict of one judge",
+        lambda _: (
+            "select: label_right exists for stored attempts in offline training; a sample has the verdict of a single judge"
+        ),
     ),
     Rule(
         ("select.order", "source.rounds", "objective.kind"),
@@ -269,17 +269,17 @@ class Condition:
     """When a setting has an effect."""
 
     needs: str
-    """The key that decides it, with the values with which the setting has an effect."""
+    """The key that decides whether the setting has an effect, and its values for which it has."""
     holds: Callable[[Any], bool]
     """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
     switch: str = ""
-    """The key that a user sets who knows that the setting has no effect, such as ``source.rounds: 0``; empty: there is none."""
+    """The key that switches the setting off, such as ``source.rounds: 0``. The setting may stay if the user sets this key; empty: no key."""
     even_default: bool = False
     """True: the default value has no effect either, because another setting decides."""
 
 
 def built_in(kind: str, name: Any) -> bool:
-    """Return whether a record is one of upsolve's own; what others read is not known."""
+    """Return whether a record is one of upsolve's own; the settings that a plug-in reads are unknown."""
     return isinstance(name, str) and name in load(KINDS[kind].table)
 
 
@@ -399,8 +399,8 @@ def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
 
     Args:
         recipe: all settings.
-        given: keys in the user's recipe and in overrides; those that come from other recipes by ``base`` are no user's choice. Who sets
-            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay (``Condition.switch``).
+        given: keys in the user's recipe and in overrides, without keys that come from other recipes by ``base``. A user who sets
+            ``source.rounds: 0`` has chosen offline training: the other keys of the stage may stay (``Condition.switch``).
     """
     named, default = {*given} - {""}, type(recipe)()
     for setting, condition in READ.items():

@@ -122,7 +122,7 @@ class Rollouts:
             short = groups.wanted - sum(map(self.is_useful, sampled))
             tried += len(tasks)
         if self.processes.is_main:
-            self.keep(sampled, round_tag(groups.number))
+            self.store(sampled, round_tag(groups.number))
         return replace(groups, sampled=sampled, tasks=())
 
     def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
@@ -162,8 +162,8 @@ class Rollouts:
         rewards_G = self.reward(group).rewards_G
         return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
 
-    def keep(self, groups: Sequence[Group], tag: str) -> None:
-        """Write the groups of a round."""
+    def store(self, groups: Sequence[Group], tag: str) -> None:
+        """Store the groups of a round in the archive of the run."""
         self.archive.append(
             tasks=[group.task for group in groups],
             attempts=[attempt for group in groups for attempt in group.attempts],

@@ -181,7 +181,7 @@ class OnlineSource:
     def groups(self, number: int) -> RoundGroups:
         """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
         counts = shares(self.source, number)
-        sampled = self.kept(number) if counts["policy"] else []
+        sampled = self.judged_samples(number) if counts["policy"] else []
         tasks = self.candidates(number) if counts["policy"] and not sampled else []
         return RoundGroups(
             number,
@@ -204,7 +204,7 @@ class OnlineSource:
         share = source.hints * (1 - number / max(1, source.rounds - 1))
         return [with_hint(tasks[i], share) for i in order]
 
-    def kept(self, number: int) -> list[Group]:
+    def judged_samples(self, number: int) -> list[Group]:
         """Return the stored samples of a round with their verdicts; [] if the round was not finished."""
         tag = round_tag(number)
         verdicts = self.rollouts.tagged("verdicts", tag)
@@ -218,7 +218,9 @@ class OnlineSource:
         """Return groups of earlier rounds, sampled without replacement."""
         source = self.source
         earlier = (
-            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if count else []
+            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.judged_samples(n)]
+            if count
+            else []
         )
         low, high = source.replay_solved
         fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]

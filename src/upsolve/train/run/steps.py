@@ -270,12 +270,12 @@ class Run:
         warn_of_drift(row, monitor)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
-        self.keep(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
+        self.save_due(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
         if self.learner.processes.is_main:
             self.on_step(done + 1, total, row)
         self.stop_if_asked()
 
-    def keep(self, row: dict[str, float], *, written_next: bool) -> None:
+    def save_due(self, row: dict[str, float], *, written_next: bool) -> None:
         """Save best weights, snapshot and checkpoint, each when due; no checkpoint where the model or another one is written next. Collective."""
         monitor, progress = self.monitor, self.progress
         score = row.get("heldout_passed_logp")
