@@ -39,7 +39,7 @@ UNMEASURED = (
     ),
     *("verify.workers", "verify.executor", "verify.cache", "evaluate.ks", "evaluate.leaks"),
 )
-"""Keys that no number in ``base.json`` depends on: they may change once the file exists, and no others."""
+"""Keys that no number in ``base.json`` depends on: only these keys may change once the file exists."""
 
 
 def measure(

@@ -76,7 +76,7 @@ class AdvantageConfig(RecordConfig):
 
     @model_validator(mode="after")
     def changing_options_are_numbers(self) -> Self:
-        """Refuse options that the estimator does not have, and those that are not numbers."""
+        """Refuse options that the estimator does not have, and options that are not numbers."""
         if self.options_end:
             check_options(f"advantage.options_end: {self.kind}", self.record.options, self.options_end)
             for name, end in self.options_end.items():

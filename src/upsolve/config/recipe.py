@@ -116,7 +116,7 @@ def recipe_file(name: str | Path) -> Path:
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
-    """Read the YAML of a recipe; what it says is merged into the recipe that its key ``base`` names.
+    """Read the YAML of a recipe, merged into the recipe that its key ``base`` names.
 
     Args:
         path: a file, or the name of a recipe that comes with the package; in ``base`` also a path relative to the recipe.

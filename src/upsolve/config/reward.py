@@ -40,7 +40,7 @@ PRESETS: Mapping[Preset, Mapping[str, float]] = {
 
 
 def over(defaults: Mapping[Any, float]) -> BeforeValidator:
-    """Merge a table of a recipe with its defaults, so that naming one key keeps the others."""
+    """Merge a table of a recipe with its defaults, so that naming one key keeps the default of every other key."""
 
     def merged(table: Any) -> Any:
         return {**defaults, **table} if isinstance(table, dict) else table
@@ -98,7 +98,7 @@ class RewardConfig(Strict):
     preset: Preset = "outcome"
     """Named set of components and weights."""
     weights: dict[ComponentName, FiniteFloat] = Field(default_factory=dict[str, float])
-    """Weights by component, overriding those of the preset; 0 removes a component."""
+    """Weights by component, overriding the weights of the preset; 0 removes a component."""
     outcomes: Annotated[dict[Status, FiniteFloat | None], over(OUTCOMES)] = Field(default_factory=lambda: {**OUTCOMES})
     """Reward by status; statuses that a recipe does not name keep the default. ``null``: attempts of this status are left out, and counted."""
     severity: Annotated[dict[Severity, Annotated[float, Field(ge=0, le=1)]], over(SEVERITY)] = Field(

@@ -150,7 +150,7 @@ class DataConfig(Strict):
     ``embedded`` does not, and is always split so."""
     split_by: str = ""
     """Field of the tasks' ``extra`` to split by, such as ``schema``: tasks that share its value share their split (by composition).
-    Where its values are train, dev (validation) and test, they are the split, as a source records it. Empty: by task."""
+    Values train, dev (validation) and test are the split itself, as a source records it. Empty: by task."""
     split_seed: int = 0
     """Seed of the split by task."""
     folds: int = Field(default=0, ge=0)
@@ -259,7 +259,7 @@ class MonitorConfig(Strict):
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"
-    """Weights a run ends with: those of the last step, or those that give held-out passed attempts the highest log-probability per token.
+    """Weights a run ends with: of the last step, or the best: the highest log-probability per token of held-out passed attempts.
     After a collapse only ``best`` has earlier weights to end with."""
 
 

@@ -61,7 +61,7 @@ def python_forms(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[st
 
 
 def uses(text: str, names: tuple[str, ...], language: str) -> list[tuple[str, str, str]]:
-    """Return the names in a text, each with what is before and behind it on its line, and the next line."""
+    """Return the names in a text, each with the text before and behind the name on its line, and the next line."""
     flags = re.IGNORECASE if language in CASELESS else 0
     form = re.compile(rf"(?<![\w$])(?:{'|'.join(map(re.escape, names))})(?![\w$])", flags)
     found: list[tuple[str, str, str]] = []
@@ -94,7 +94,7 @@ OTHERS = frozenset(
     "text txt plain plaintext output out stdout stderr input stdin console terminal pycon shell-session log json yaml yml toml ini xml "  # noqa: SIM905
     "html css csv diff patch md markdown latex tex math mermaid http dockerfile makefile cmake pseudocode pseudo none".split()
 )
-"""Labels of what is no program."""
+"""Labels of blocks that are not programs."""
 WITH_MAIN = frozenset({"c", "cpp", "java", "go", "rust", "d", "haskell", "c#", "kotlin", "scala"})
 """Languages whose programs have a function ``main``."""
 BUILTINS = frozenset(dir(builtins))

@@ -47,7 +47,7 @@ def open_thought(text: str) -> tuple[str, str]:
 
 
 def dated(template: str, date: datetime.date) -> str:
-    """Return a template that writes this date where it would write that of the day."""
+    """Return a template that writes this date instead of the date of the day."""
     return TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), template)
 
 

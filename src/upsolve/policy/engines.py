@@ -39,7 +39,7 @@ class Engine:
 
 
 def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Load a model and its tokenizer into this process, on the GPU where there is one."""
+    """Load a model and its tokenizer into this process, on the GPU if the machine has one."""
     import torch
 
     from upsolve.policy.decoding.sample import LocalModel

@@ -76,7 +76,7 @@ def state_of(path: Path) -> str:
 
 
 def processor(device: torch.device) -> str:
-    """Return a name of the processor of a device: what it is, and which instructions PyTorch uses."""
+    """Return a name of the processor of a device: its model, and the instructions that PyTorch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     try:

@@ -67,7 +67,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def available_bytes() -> int:
-    """Return the memory that this process may still allocate, bytes: of the GPU where there is one, else of the machine."""
+    """Return the memory that this process may still allocate, bytes: of the GPU if there is one, else of the machine."""
     return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
 
 
@@ -204,7 +204,7 @@ STARTED = threading.Event()
 
 
 def watch_spinning() -> None:
-    """Adapt spinning in a background thread from now on; does nothing where there is one OpenMP thread, or no statistics of the kernel."""
+    """Adapt spinning in a background thread from now on; does nothing if there is one OpenMP thread, or if the kernel has no statistics."""
     if not STARTED.is_set() and torch.get_num_threads() > 1 and waits():
         STARTED.set()
         threading.Thread(target=SpinWatch().run, daemon=True, name="spin-watch").start()
@@ -222,7 +222,7 @@ def packed_weights(model: Any, steps: int) -> Generator[None]:
     """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the context.
 
     Otherwise oneDNN rearranges all weights for every product: a quarter to a third of the time of a decoding step in bfloat16.
-    Does nothing where that does not pay off: on GPUs, in float32, for few steps, or where memory is short.
+    Does nothing on GPUs, in float32, for few steps, or if memory is short.
 
     Args:
         model: a model of transformers.
@@ -242,7 +242,7 @@ def packed_weights(model: Any, steps: int) -> Generator[None]:
 
 
 def linear_layers(model: Any) -> list[Any]:
-    """Return the layers that oneDNN computes in bfloat16: those of subclasses, and sharded ones, compute differently."""
+    """Return the layers that oneDNN computes in bfloat16; subclasses and sharded layers compute differently."""
     if not ONEDNN._is_mkldnn_bf16_supported():
         return []
     layers = (module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module))
@@ -255,6 +255,6 @@ def product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def choose_accelerator() -> None:
-    """Tell DeepSpeed, where it is installed, that there is no GPU: transformers imports it to save a model, and it would log that it found none."""
+    """Tell an installed DeepSpeed that there is no GPU; transformers imports DeepSpeed to save a model, and DeepSpeed would log a warning."""
     if not torch.accelerator.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")

@@ -39,7 +39,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class JointSampler(Protocol):
-    """A ``Sampler`` that can also sample by several settings at once, which saves work where they have the same prompts."""
+    """A ``Sampler`` that can also sample by several settings at once; settings with the same prompts share work."""
 
     def each(
         self,

@@ -28,7 +28,7 @@ LONGEST_WAIT_SECONDS = 60.0
 BUSY = (408, 425, 429)
 """Status codes below 500 after which the request is retried."""
 HARMLESS = {"cache_prompt", "n_probs", "return_token_ids"}
-"""Keys of ``sample.server.extra`` that are known to leave the distribution as it is; others, such as ``top_k``, may change it."""
+"""Keys of ``sample.server.extra`` that do not change the distribution; other keys, such as ``top_k``, may change it."""
 FAULTS = ("abort", "error")
 """Finish reasons that report a fault of the server."""
 Json = dict[str, Any]

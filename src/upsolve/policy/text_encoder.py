@@ -83,7 +83,7 @@ class TextEncoder:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Read which tokens of a tokenizer are special, and what it changes."""
+        """Read the special tokens of a tokenizer, and the characters that the tokenizer changes."""
         self.tokenizer, self.control = tokenizer, control_tokens(tokenizer)
         longest_first = sorted(self.control, key=len, reverse=True)
         self.spelled = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -141,7 +141,7 @@ class TextEncoder:
         return tuple(encoded.ids) if encoded.exact else ()
 
     def encoded(self, text: str) -> Encoded:
-        """Encode a text by the copy of the tokenizer; what it changes, by the tokens of bytes."""
+        """Encode a text by the copy of the tokenizer; characters that the tokenizer changes, by the tokens of bytes."""
         found = self.literal.encode(text, add_special_tokens=False)
         if self.decode(found.ids) == text:
             return Encoded(found.ids, found.offsets, exact=True)
@@ -197,7 +197,7 @@ class TextEncoder:
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
 
     def made(self, text: str, shown: Callable[[str], str], *, begins: bool = True) -> tuple[int, ...]:
-        """Return the token ids of a text in which special tokens are meant, but those that ``shown`` puts back are not.
+        """Return the token ids of a text with special tokens; special tokens that ``shown`` puts back stay text.
 
         A text that begins (``begins``) gets the blanks that the tokenizer adds.
         """

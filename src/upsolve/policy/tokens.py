@@ -165,7 +165,7 @@ class Codec:
         return self.text.spans(completion_text(code) if closed else code)
 
     def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
-        """Return the token ids of an attempt's completion: the sampled ids if they decode to it, else those of its text tokenized.
+        """Return the token ids of an attempt's completion: the sampled ids if they decode to the completion, else its tokenized text.
 
         The completion of a whole answer ends with the end of a turn (``end``), unless the attempt is truncated. A completion that the
         tokenizer cannot express has no ids.
@@ -173,7 +173,7 @@ class Codec:
         return self.ids_of_all([attempt])[0]
 
     def ids_of_all(self, attempts: Sequence[Attempt]) -> list[tuple[int, ...]]:
-        """Return the token ids of many attempts, as ``ids_of`` those of each."""
+        """Return the token ids of many attempts, as ``ids_of`` returns them for each."""
         texts = [self.whole_answer(attempt) if self.answers else attempt.code for attempt in attempts]
         sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
         asked = [
@@ -186,7 +186,7 @@ class Codec:
         return [ids or self.ended(attempt, next(encoded), text) for attempt, text, ids in pairs]
 
     def whole_answer(self, attempt: Attempt) -> str:
-        """Return the whole answer of an attempt as the prompt begins it: where that opens a thought, the thought's end and the rest."""
+        """Return the whole answer of an attempt; only the end of the thought and the rest if the prompt opens a thought."""
         text = fenced_answer(attempt)
         if not self.opened:
             return text

@@ -121,7 +121,7 @@ class Pipeline:
         return Round(number, steps, scores, len(encoded.groups), formed.left_out + encoded.left_out, formed.flagged, metrics)
 
     def prepare_epochs(self) -> list[Round]:
-        """Return the epochs of an offline run, ready to train on; with ``optim.max_steps``, those that are reached."""
+        """Return the epochs of an offline run, ready to train on; with ``optim.max_steps``, only epochs that are reached."""
         ahead, most = list[Round](), self.recipe.optim.max_steps
         while len(ahead) < self.source.rounds and not 0 < most <= sum(len(now.steps) for now in ahead):
             ahead.append(self.prepare(len(ahead)))

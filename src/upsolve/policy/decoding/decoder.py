@@ -84,7 +84,7 @@ def reusable(before: tuple[int, ...], ids: tuple[int, ...]) -> int:
 POSITIONS = 128
 """Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
 USED = 7 / 8
-"""Share of the slots in use below which free ones are dropped, which copies the others that come after them."""
+"""Share of the slots in use below which free slots are dropped; dropping copies the slots after them."""
 USED_FIXED = 1 / 2
 """The same where steps keep their shapes (``BatchedCache.fixed``)."""
 Job = tuple[Request, EncodedPrompt]
@@ -116,7 +116,7 @@ class Decoder:
             yield from made
 
     def refill(self, jobs: Iterator[Job]) -> None:
-        """Start as many of the next attempts as there is room for, and drop free slots where they are many.
+        """Start the next attempts that fit, and drop free slots if there are many.
 
         A prompt is prefilled and stored once for all its attempts.
         """
@@ -134,7 +134,7 @@ class Decoder:
         self.drop_free()
 
     def drop_free(self) -> None:
-        """Drop the free slots where they are many: slots after them take their places."""
+        """Drop the free slots if there are many; slots after them take their places."""
         slots, busy = self.state.slots, self.state.busy
         if not busy or len(busy) > (USED_FIXED if self.cache.fixed else USED) * len(slots):
             return

@@ -106,7 +106,7 @@ class BatchedCache:
         """The decoding step that is computed at the moment."""
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of one layer and return those of all sampled tokens; the model calls this as ``Cache.update``."""
+        """Store the keys and values of one layer, and return the keys and values of all sampled tokens; the model calls ``Cache.update``."""
         if self.step is None:
             assert self.prefilled is not None
             if before := self.prefilled.get(layer):
@@ -146,7 +146,7 @@ class BatchedCache:
         self.prompt_of[slot : slot + 1], self.sampled_tokens[slot : slot + 1] = [prompt], [0]
 
     def fork(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy slots, the first of each pair to the second, which is free or a new one after the last."""
+        """Copy slots, the first of each pair to the second, which is free or comes after the last slot."""
         if not pairs:
             return
         for source, slot in pairs:
@@ -163,7 +163,7 @@ class BatchedCache:
         self.begin(slot, FREE)
 
     def keep(self, slots: Sequence[int], prompt: int) -> int:
-        """Keep these slots, in this order, their prompts and one more, and drop the others; return the new number of that prompt."""
+        """Keep these slots, in this order, their prompts and one more prompt, and drop the rest; return the new number of that prompt."""
         used, self.widest = closed_up({prompt, *(self.prompt_of[slot] for slot in slots)}), 0
         copy_rows(self.sampled, [*zip(slots, range(len(slots)), strict=True)], max(self.sampled_tokens))
         copy_rows(self.prompts, [*zip(used, range(len(used)), strict=True)], max(self.prompt_tokens))

@@ -166,7 +166,7 @@ class Taken:
     tokens: dict[int, int] = field(default_factory=dict[int, int])
     """The next token of each slot that continues."""
     forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Slots whose attempts are no longer all equal, each with the slot in which those with another token go on."""
+    """Slots whose attempts are no longer all equal, each with the slot in which attempts with another token continue."""
     ended: list[Part] = field(default_factory=list[Part])
     """Attempts that ended."""
 
@@ -261,7 +261,7 @@ class DecodeState:
             attempt.add(*of_token)
 
     def part(self, index: int, taken: Taken) -> None:
-        """Sort the attempts of a slot by their last token, and note what they lead to; the first token's go on in the slot, others in free ones."""
+        """Sort the attempts of a slot by their last token; attempts with the first token stay in the slot, the rest move to free slots."""
         going: dict[int, list[Sampling]] = {}
         for attempt in self.slots[index]:
             token = attempt.ids[-1]

@@ -64,7 +64,7 @@ class DrawnGroups:
     """False: another process records them."""
 
     def record(self, number: int, groups: Sequence[TrainGroup]) -> None:
-        """Write the groups of a round, atomically. Round 0 removes those of an earlier run that was never trained.
+        """Write the groups of a round, atomically. Round 0 removes the groups of an earlier run that was never trained.
 
         Args:
             number: of the round, from 0.

@@ -50,7 +50,7 @@ class EncodedAttempt:
     value: float = 0.0
     """r - V (see LossInputs.values_S)."""
     behavior: float = float("nan")
-    """Log-probability with which the author wrote it, nats: of the distribution that was sampled where this is known; nan where unknown."""
+    """Log-probability of the attempt under its author, nats: under the sampled distribution if known; nan if unknown."""
     malformed: bool = False
     """True where the code does not compile."""
     count: int = 1
@@ -58,7 +58,7 @@ class EncodedAttempt:
     rewards_R: Floats | None = None
     """Reward of every token, from which ``gae`` computes the advantages; None for other estimators."""
     mask_R: NDArray[np.bool_] | None = None
-    """False for tokens left out of the loss, such as those of lines that never ran; None: no mask."""
+    """False for tokens left out of the loss, such as tokens of lines that never ran; None: no mask."""
     sampler_logps_R: Floats | None = None
     """Log-probability of each token in the distribution that was sampled, nats; None where unknown."""
 
@@ -112,7 +112,7 @@ class Encoded(NamedTuple):
     """Groups of a round with their advantages."""
 
     groups: list[EncodedGroup]
-    """In the order of training, those with a gradient."""
+    """Groups with a gradient, in the order of training."""
     left_out: Counter[str]
     """Attempts that do not fit or have no gradient, by reason."""
     trained: list[TrainGroup]
@@ -266,7 +266,7 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
 
 
 def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
-    """Return for each group the token ids of the prompt of each attempt, the same for those with the same earlier turns."""
+    """Return for each group the token ids of the prompt of each attempt; attempts with the same earlier turns have the same prompt."""
     shared = [*map(conversations, groups)]
     asked = [(group.task, turns_of(group, alike[0])) for group, parts in zip(groups, shared, strict=True) for alike in parts]
     encoded, prompts = iter(codec.prompts(asked)), list[list[tuple[int, ...]]]()

@@ -182,9 +182,9 @@ def counting(rewarded: Iterable[Rewarded], result: Formed) -> Iterator[Rewarded]
 
 
 def select(group: Group, data: DataConfig) -> Group:
-    """Return the group with only the attempts of ``data.authors`` in the language that the task asks for; of all authors if none is named.
+    """Return the group with only the attempts of ``data.authors`` (all authors if none is named) in the language that the task asks for.
 
-    A task of any language, which ``data.language`` has not made ask for another, asks for Python, as its prompt does.
+    A task of any language asks for Python, as its prompt does, unless ``data.language`` names another language.
     """
     keep = [
         index
@@ -204,7 +204,7 @@ def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataCon
 
 
 def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Sequence[Group]:
-    """Return the groups of an epoch: of a task with an outline (``archive.outline``) those that are drawn from it, of others all attempts.
+    """Return the groups of an epoch: drawn groups of tasks with an outline (``archive.outline``), and all attempts of other tasks.
 
     ``draw_groups`` then takes the former as they are. Rewards are computed, and attempts without one counted, for what was drawn alone.
     """
@@ -268,7 +268,7 @@ def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
 def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair: bool = False) -> TrainGroup:
     """Return a group with its advantages, times the weights of its attempts.
 
-    Advantages depend on all attempts of the group, so it holds those that are trained on and no others.
+    Advantages depend on all attempts of the group, so the group holds only attempts that are trained on.
 
     Args:
         item: a group of at least one attempt, or a pair.
@@ -342,7 +342,7 @@ def draw_all(rewarded: Iterable[Rewarded], draw: Draw, random: np.random.Generat
 
 
 def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epoch: int, most: int) -> Formed:
-    """Draw ``most`` groups, a random sample of those of all tasks; only the tasks that come up are read, rewarded and counted.
+    """Draw ``most`` groups, a random sample of the groups of all tasks; only sampled tasks are read, rewarded and counted.
 
     Each task has ``data.groups_per_task`` places; the places of all tasks are visited in random order, and those without a group skipped.
     """

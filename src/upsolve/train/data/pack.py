@@ -55,7 +55,7 @@ def shared_prefixes(
 ) -> list[PrefixGroups]:
     """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
 
-    A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
+    A group joins a unit if that saves more tokens than the shorter prefix costs. At least one token of its prompt stays outside of the prefix.
 
     Args:
         groups: the groups.

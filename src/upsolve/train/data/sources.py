@@ -96,7 +96,7 @@ class StoredSource:
     is_online = False
 
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
-        """Set the groups; ``drawn``: those of large tasks are drawn before their programs are read (``drawn_first``)."""
+        """Set the groups; ``drawn``: groups of large tasks are drawn before their programs are read (``drawn_first``)."""
         self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
         self.rounds, self.is_ahead = epochs * self.parts, self.parts == 1

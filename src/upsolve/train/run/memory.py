@@ -211,7 +211,7 @@ class MemoryPlan:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the peak, bytes: what is always allocated, and the larger of training step and sampling."""
+        """Return the peak, bytes: memory that is always allocated, and the larger of training step and sampling."""
         return self.held("always") + max(self.held("step"), self.held("sampling"))
 
     def text(self) -> str:
@@ -220,7 +220,7 @@ class MemoryPlan:
         return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
 
     def warning(self, available: int) -> str:
-        """Return a warning that this will not fit, naming what makes the largest parts at the peak smaller; "" where it fits."""
+        """Return a warning that the run will not fit, with the settings that shrink the largest parts at the peak; "" if the run fits."""
         if self.peak_bytes <= available:
             return ""
         phase = max(("step", "sampling"), key=self.held)
@@ -266,7 +266,7 @@ def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
 
 
 def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
-    """Return the bytes of the frozen start: 4 a parameter; 2 of those of linear layers where they are stored ``rounded``."""
+    """Return the bytes of the frozen start: 4 per parameter; 2 per parameter of linear layers if ``rounded``."""
     return 4 * shape.parameters - (2 * shape.linear if rounded else 0)
 
 

@@ -24,7 +24,7 @@ class HeadGradient:
         self.weight_VD: Tensor | None = None
 
     def take(self) -> Tensor | None:
-        """Return the gradient, if there is one, and forget it: autograd copies gradients that others hold."""
+        """Return the gradient, if there is one, and drop the reference: autograd copies a gradient that is referenced elsewhere."""
         taken, self.weight_VD = self.weight_VD, None
         return taken
 
@@ -195,5 +195,5 @@ def inside(target_T: Tensor, first: int, logits_TW: Tensor) -> Tensor:
 
 
 def column(target_T: Tensor, first: int, logits_TW: Tensor) -> Tensor:
-    """Return int64 [T, 1]: the column of each token in the block; any other one where it is not inside."""
+    """Return int64 [T, 1]: the column of each token in the block; any column if the token is outside."""
     return (target_T - first).clamp(0, logits_TW.shape[1] - 1)[:, None]

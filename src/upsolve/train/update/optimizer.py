@@ -88,7 +88,7 @@ def random_bits(step: int, size: int, device: torch.device) -> Tensor:
 
 
 def rounded_at_random(values_N: Tensor, noise_N: Tensor) -> Tensor:
-    """Round float32 to bfloat16, up or down with probabilities by which the mean is exact: add 16 random bits below those that stay, and cut.
+    """Round float32 to bfloat16, up or down at random so that the mean is exact: add 16 random bits to the 16 lowest bits, and cut these.
 
     Args:
         values_N: finite numbers, float32 [N]; overwritten.

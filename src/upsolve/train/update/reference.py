@@ -21,7 +21,7 @@ from upsolve.train.update.logprobs import TokenScores
 __all__ = ["fingerprint", "load_arrays", "read_attempts", "reference_logps", "save_arrays"]
 
 MOST_TOKENS = 1 << 26
-"""Most log-probabilities that are cached of a model, 4 bytes each, but for those of one call."""
+"""Most log-probabilities that are cached of a model, 4 bytes each; a single call may exceed the limit."""
 MODELS = 8
 """Most models whose log-probabilities are cached."""
 Floats = NDArray[np.float32]
@@ -75,7 +75,7 @@ def load_arrays(file: Path) -> dict[str, Floats]:
 
 
 def newest(cached: Mapping[str, Floats], asked: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return what is asked for, after the newest of what else is cached, at most ``MOST_TOKENS`` together."""
+    """Return the requested log-probabilities after the newest cached ones, at most ``MOST_TOKENS`` together."""
     room, others = MOST_TOKENS - sum(map(len, asked.values())), list[str]()
     for key in reversed([*cached]):
         if key not in asked and (room := room - len(cached[key])) >= 0:

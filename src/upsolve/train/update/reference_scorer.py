@@ -128,7 +128,7 @@ def sample_of(batch: PackedBatch) -> PackedBatch:
 
 
 def probe(codec: Codec, task: Task) -> PackedBatch:
-    """Return a small batch to try a model on, where there are no attempts yet."""
+    """Return a small batch to try a model on before there are attempts."""
     codes = ("def f(x):\n    return x + 1", "def f(numbers):\n    return sum(numbers)", "print(1)")
     return pack([[group(codec.prompt(task).ids_P, tuple(codec.completion(code) for code in codes))]])
 
