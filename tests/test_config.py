@@ -5,6 +5,7 @@ import pytest
 
 from upsolve.config import Recipe, dump_recipe, explain, load_recipe, recipe_names
 from upsolve.config.keys import all_keys
+from upsolve.config.rules import RULES
 from upsolve.errors import ConfigError
 from upsolve.types import Status
 
@@ -67,6 +68,7 @@ def test_the_vetted_settings_are_the_defaults():
     assert Recipe().objective.reduce == "token_mean" and Recipe().monitor.keep == "last"
 
 
+STAGES = {*Recipe.model_fields} - {"name", "seed"}
 CONTRADICTIONS = {
     "objective.kl.place: reward needs": ("rloo", ["objective.kl.place=reward", "objective.kl.coefficient=0.1"]),
     "objective.kl.estimator: place reward always uses k3": ("ppo", ["objective.kl.estimator=k1"]),
@@ -116,6 +118,16 @@ def test_stages_that_contradict_each_other_are_refused(message):
     with pytest.raises(ConfigError, match=message) as caught:
         load_recipe(recipe, overrides)
     assert str(caught.value).startswith(f"{recipe}: ")
+
+
+def test_every_rule_names_keys_of_a_recipe():
+    known = {*all_keys(Recipe)}
+    stages = [
+        ("", RULES),
+        *((f"{name}.", field.annotation.RULES) for name, field in Recipe.model_fields.items() if name in STAGES),
+    ]
+    named = [(prefix + key) for prefix, rules in stages for rule in rules for key in rule.keys]
+    assert len(named) > 60 and not [key for key in named if not any(key == one or key.startswith(f"{one}.") for one in known)]
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -7,9 +7,10 @@ import pytest
 
 from upsolve.cli.judging import show_outcomes
 from upsolve.config import Recipe, load_recipe
+from upsolve.config.keys import all_keys
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.train import loop
-from upsolve.train.check import check_run, checked_rewarder
+from upsolve.train.check import RULES, WARNINGS, check_run, checked_rewarder
 from upsolve.train.run.processes import Processes
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
@@ -64,6 +65,11 @@ def test_what_is_missing_is_said(settings, message):
 def test_groups_that_nothing_can_be_drawn_from_are_refused(groups, kind, message):
     with pytest.raises(TrainingError, match=message):
         check_run(Recipe.model_validate({"advantage": {"kind": kind}}), [*map(group, groups)])
+
+
+def test_every_rule_about_data_names_keys_of_a_recipe():
+    named = [key for rule in (*RULES, *WARNINGS) for key in rule.keys]
+    assert len(named) > 10 and not {*named} - {*all_keys(Recipe)}
 
 
 def test_imitation_needs_a_passed_attempt_alone():

@@ -12,7 +12,7 @@ __all__ = ["EvalConfig"]
 class EvalConfig(Strict):
     """Evaluation before and after training, at several temperatures."""
 
-    RULES = (Rule(("temperatures",), lambda e: e.temperatures, lambda _: "temperatures: must have at least one, such as [0]"),)
+    RULES = (Rule(("temperatures",), lambda e: e.temperatures, "temperatures: must have at least one, such as [0]"),)
 
     split: Literal["dev", "test"] = "test"
     """Tasks to measure on; with ``dev`` the temperatures are chosen on other samples of the same tasks."""

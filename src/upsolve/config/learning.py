@@ -109,7 +109,7 @@ class CorrectionConfig(Strict):
         Rule(
             ("low", "high"),
             lambda c: c.low <= 1 <= c.high,
-            lambda c: f"low and high: the range must contain 1, where sampler and trainer agree; got {[c.low, c.high]}",
+            "low and high: the range must contain 1, where sampler and trainer agree; got [{0.low}, {0.high}]",
         ),
     )
 

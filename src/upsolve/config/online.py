@@ -44,7 +44,7 @@ class SourceConfig(Strict):
             Rule(
                 (name,),
                 lambda s, name=name: are_shares(getattr(s, name), empty=name == "mix_end"),
-                lambda s, name=name: f"{name}: shares must be >= 0 and not all 0; got {getattr(s, name)}",
+                f"{name}: shares must be >= 0 and not all 0; got {{0.{name}}}",
             )
             for name in ("mix", "mix_end")
         ),
@@ -52,7 +52,7 @@ class SourceConfig(Strict):
             Rule(
                 (name,),
                 lambda s, name=name: 0 <= getattr(s, name)[0] <= getattr(s, name)[1] <= 1,
-                lambda s, name=name: f"{name}: must be two pass rates in rising order between 0 and 1; got {getattr(s, name)}",
+                f"{name}: must be two pass rates in rising order between 0 and 1; got {{0.{name}}}",
             )
             for name in ("solved", "replay_solved")
         ),

@@ -60,19 +60,19 @@ class RewardConfig(Strict):
         Rule(
             ("length",),
             lambda r: 0 <= r.length[0] < r.length[1],
-            lambda r: f"length: must be two rising numbers of characters, not {r.length}",
+            "length: must be two rising numbers of characters, not {0.length}",
         ),
         Rule(
             ("outcomes.unscored",),
             lambda r: r.outcomes.get(Status.UNSCORED) is None,
-            lambda _: "outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it",
+            "outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it",
         ),
         Rule(
             ("verdicts_seed", "verdicts"),
             lambda r: not r.verdicts_seed or r.verdicts == "shuffled",
-            lambda r: f"verdicts_seed has no effect with verdicts: {r.verdicts}; remove it, or set verdicts: shuffled",
+            "verdicts_seed has no effect with verdicts: {0.verdicts}; remove it, or set verdicts: shuffled",
         ),
-        Rule(("weights", "preset"), lambda r: r.components, lambda _: "weights: every weight is 0, so there is no reward"),
+        Rule(("weights", "preset"), lambda r: r.components, "weights: every weight is 0, so there is no reward"),
         Rule(
             ("credit", "weights"),
             lambda r: not unweighted(r, r.credit),
@@ -81,7 +81,7 @@ class RewardConfig(Strict):
         Rule(
             ("dataflow_threshold", "weights"),
             lambda r: not r.dataflow_threshold or "dataflow" in r.components,
-            lambda _: "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
+            "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
         ),
         Rule(
             ("gated", "weights"),
@@ -91,7 +91,7 @@ class RewardConfig(Strict):
         Rule(
             ("gated",),
             lambda r: not r.gated or r.components.keys() - {*r.gated},
-            lambda _: "gated: names every component, so there is none whose negative rewards could close a token",
+            "gated: names every component, so there is none whose negative rewards could close a token",
         ),
     )
 

@@ -66,9 +66,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("advantage.kind", "objective.kind"),
         lambda r: not r.advantage.needs_values or (reads_tokens(r) and not compares_pairs(r)),
-        lambda r: (
-            f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} does not read an advantage for every token; choose another kind"
-        ),
+        "advantage.kind {0.advantage.kind}: objective.kind {0.objective.kind} does not read an advantage for every token; choose another kind",
     ),
     Rule(
         ("advantage.kind", "objective.kind"),
@@ -83,53 +81,43 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("advantage.blame", "objective.kind"),
         lambda r: not r.advantage.blame or reads_tokens(r),
-        lambda r: (
-            f"advantage.blame: objective.kind {r.objective.kind} does not read advantages for every token, so blame has no effect"
-        ),
+        "advantage.blame: objective.kind {0.objective.kind} does not read advantages for every token, so blame has no effect",
     ),
     Rule(
         ("advantage.blame", "advantage.kind"),
         lambda r: not (r.advantage.blame and reads_tokens(r)) or (has_negatives(r) and not r.advantage.needs_values),
-        lambda r: (
-            f"advantage.blame: advantage.kind {r.advantage.kind} gives an attempt no negative advantage, so there is none to assign"
-        ),
+        "advantage.blame: advantage.kind {0.advantage.kind} gives an attempt no negative advantage, so there is none to assign",
     ),
     Rule(
         ("objective.clip.sequence_kl", "advantage.kind"),
         lambda r: r.objective.clip.sequence_kl is None or has_negatives(r),
-        lambda r: f"objective.clip.sequence_kl masks negative advantages, and advantage.kind {r.advantage.kind} gives none",
+        "objective.clip.sequence_kl masks negative advantages, and advantage.kind {0.advantage.kind} gives none",
     ),
     Rule(
         ("objective.correction.kind", "objective.kind"),
         lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
-        lambda r: (
-            f"objective.correction weighs token losses, and objective.kind {r.objective.kind} has a loss of whole attempts"
-        ),
+        "objective.correction weighs token losses, and objective.kind {0.objective.kind} has a loss of whole attempts",
     ),
     Rule(
         ("objective.kl.place", "advantage.kind"),
         lambda r: r.objective.kl.place != "reward" or r.advantage.needs_values,
-        lambda r: (
-            f"objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {r.advantage.kind}; use place: loss"
-        ),
+        "objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {0.advantage.kind}; use place: loss",
     ),
     Rule(
         ("objective.kl.estimator", "objective.kl.place"),
         lambda r: not (r.objective.kl.place == "reward" and r.advantage.needs_values) or r.objective.kl.estimator == "k3",
-        lambda r: f"objective.kl.estimator: place reward always uses k3, not {r.objective.kl.estimator}",
+        "objective.kl.estimator: place reward always uses k3, not {0.objective.kl.estimator}",
     ),
     Rule(
         ("reward.mask_unexecuted", "objective.kind"),
         lambda r: not r.reward.mask_unexecuted or reads_tokens(r),
-        lambda r: (
-            f"reward.mask_unexecuted: objective.kind {r.objective.kind} sums over all tokens of an attempt, so a mask has no effect"
-        ),
+        "reward.mask_unexecuted: objective.kind {0.objective.kind} sums over all tokens of an attempt, so a mask has no effect",
     ),
     *(
         Rule(
             (f"reward.{name}", "advantage.kind"),
             lambda r, name=name: r.advantage.needs_values or not getattr(r.reward, name),
-            lambda r, name=name: f"reward.{name} needs rewards for every token (advantage.kind: gae), not {r.advantage.kind}",
+            f"reward.{name} needs rewards for every token (advantage.kind: gae), not {{0.advantage.kind}}",
         )
         for name in ("credit", "gated")
     ),
@@ -138,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         lambda r: (
             not (compares_pairs(r) and r.objective.preference.focal) or not (r.reward.mask_unexecuted or r.advantage.blame)
         ),
-        lambda _: "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame",
+        "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame",
     ),
     Rule(
         ("select.weight", "advantage.kind", "objective.kind"),
@@ -146,32 +134,30 @@ RULES: tuple[Rule, ...] = (
             not r.select.weight
             or not (r.advantage.needs_values or compares_pairs(r) or r.objective.record.advantages in ("sign", "unread"))
         ),
-        lambda r: (
-            f"select.weight multiplies advantages, and advantage.kind {r.advantage.kind} with objective.kind {r.objective.kind} does not "
-            "read the size of an advantage; leave it out"
+        (
+            "select.weight multiplies advantages, and advantage.kind {0.advantage.kind} with objective.kind {0.objective.kind} "
+            "does not read the size of an advantage; leave it out"
         ),
     ),
     Rule(
         ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_start),
-        lambda _: "select: start_logp and start_min_logp exist for stored attempts in offline training; online, read logp",
+        "select: start_logp and start_min_logp exist for stored attempts in offline training; online, read logp",
     ),
     Rule(
         ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_labels),
-        lambda _: (
-            "select: label_right exists for stored attempts in offline training; a sample has the verdict of a single judge"
-        ),
+        "select: label_right exists for stored attempts in offline training; a sample has the verdict of a single judge",
     ),
     Rule(
         ("select.order", "source.rounds", "objective.kind"),
         lambda r: not (r.select.order and (r.source.rounds or compares_pairs(r))),
-        lambda _: "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out",
+        "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out",
     ),
     Rule(
         ("data.folds", "data.fold"),
         lambda r: r.data.folds != 1 and r.data.fold < max(1, r.data.folds),
-        lambda r: f"data.folds: at least 2, and data.fold below it; got folds {r.data.folds}, fold {r.data.fold}",
+        "data.folds: at least 2, and data.fold below it; got folds {0.data.folds}, fold {0.data.fold}",
     ),
     Rule(
         ("data.dev", "data.folds"),
@@ -181,12 +167,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("data.train", "data.dev"),
         lambda r: r.data.folds > 0 or r.data.train + r.data.dev < 1,
-        lambda r: f"data: train {r.data.train} and dev {r.data.dev} together must be below 1; the rest is the test split",
+        "data: train {0.data.train} and dev {0.data.dev} together must be below 1; the rest is the test split",
     ),
     Rule(
         ("advantage.kind", "source.rounds"),
         lambda r: r.source.rounds > 0 or not r.advantage.needs_values,
-        lambda r: f"advantage.kind {r.advantage.kind} is for online training: set source.rounds, or choose another kind",
+        "advantage.kind {0.advantage.kind} is for online training: set source.rounds, or choose another kind",
     ),
     options_rule("options"),
     options_rule("options_end"),
@@ -200,29 +186,27 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("monitor.keep", "monitor.heldout"),
         lambda r: r.monitor.keep != "best" or r.monitor.heldout > 0,
-        lambda _: "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last",
+        "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last",
     ),
     Rule(
         ("data.group_size", "advantage.kind"),
         lambda r: r.data.group_size > 1 or r.advantage.needs_values or r.advantage.record.selects,
-        lambda r: (
-            f"{ALONE}, and advantage.kind {r.advantage.kind} compares the attempts of a group; use gae or passed, or larger groups"
-        ),
+        f"{ALONE}, and advantage.kind {{0.advantage.kind}} compares the attempts of a group; use gae or passed, or larger groups",
     ),
     Rule(
         ("data.group_size", "source.oversample"),
         lambda r: r.data.group_size > 1 or r.source.oversample == 1,
-        lambda _: f"{ALONE}: source.oversample looks for groups with unequal rewards; set it to 1",
+        f"{ALONE}: source.oversample looks for groups with unequal rewards; set it to 1",
     ),
     Rule(
         ("data.group_size", "source.mix"),
         lambda r: r.data.group_size > 1 or not (r.advantage.needs_values and reads_archive(r)),
-        lambda _: f"{ALONE}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix",
+        f"{ALONE}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix",
     ),
     Rule(
         ("data.group_size", "reward.verdicts"),
         lambda r: r.data.group_size > 1 or r.reward.verdicts != "shuffled",
-        lambda _: f"{ALONE}: reward.verdicts: shuffled permutes the verdicts of a group",
+        f"{ALONE}: reward.verdicts: shuffled permutes the verdicts of a group",
     ),
     Rule(
         ("objective.correction.kind", "source.rollout.engine"),
@@ -232,32 +216,28 @@ RULES: tuple[Rule, ...] = (
             or r.source.rollout.is_plain
             or r.source.rollout.record.tempered_logps
         ),
-        lambda r: (
-            f"objective.correction.kind: {r.objective.correction.kind} needs the probabilities of the distribution that was sampled, and "
-            f"source.rollout.engine: {r.source.rollout.engine} gives them at temperature 1 and top_p 1 alone, not at "
-            f"{r.source.rollout.temperature:g} and {r.source.rollout.top_p:g}; set these to 1, or engine: transformers"
+        (
+            "objective.correction.kind: {0.objective.correction.kind} needs the probabilities of the distribution that was "
+            "sampled, and source.rollout.engine: {0.source.rollout.engine} gives them at temperature 1 and top_p 1 alone, not at "
+            "{0.source.rollout.temperature:g} and {0.source.rollout.top_p:g}; set these to 1, or engine: transformers"
         ),
     ),
     Rule(
         ("data.turns", "objective.kind"),
         lambda r: not r.data.turns or r.objective.record.unit == "attempt",
-        lambda r: (
-            f"data.turns: objective.kind {r.objective.kind} compares attempts at one prompt, and each attempt has its own conversation"
-        ),
+        "data.turns: objective.kind {0.objective.kind} compares attempts at one prompt, and each attempt has its own conversation",
     ),
     Rule(
         ("evaluate.archives", "data.folds"),
         lambda r: not (r.data.folds and r.evaluate.archives),
-        lambda _: (
-            "evaluate.archives: every fold would measure another model on the same tasks; leave it out, or data.folds (--folds)"
-        ),
+        "evaluate.archives: every fold would measure another model on the same tasks; leave it out, or data.folds (--folds)",
     ),
     Rule(
         ("optim.moments", "model.shard"),
         lambda r: r.optim.moments == "float32" or r.model.shard == "none",
-        lambda r: (
-            f"optim.moments: {r.optim.moments} keeps whole moments on every rank, and model.shard: {r.model.shard} shards them; leave one "
-            "of them out"
+        (
+            "optim.moments: {0.optim.moments} keeps whole moments on every rank, and model.shard: {0.model.shard} shards them; "
+            "leave one of them out"
         ),
     ),
 )

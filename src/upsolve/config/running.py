@@ -74,22 +74,22 @@ class ModelConfig(Strict):
         Rule(
             ("lora_targets",),
             lambda m: m.lora_targets,
-            lambda _: "lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear",
+            "lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear",
         ),
         Rule(
             ("compile", "lora_dropout"),
             lambda m: m.compile != "always" or not m.lora_dropout,
-            lambda _: "compile: always does not go with lora_dropout, with which layers are not compiled; use auto",
+            "compile: always does not go with lora_dropout, with which layers are not compiled; use auto",
         ),
         Rule(
             ("deepspeed", "shard"),
             lambda m: m.shard == "deepspeed" or not m.deepspeed,
-            lambda m: f"deepspeed is set, but shard is {m.shard}: set shard to deepspeed",
+            "deepspeed is set, but shard is {0.shard}: set shard to deepspeed",
         ),
         Rule(
             ("deepspeed.zero_optimization.stage",),
             lambda m: m.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") in (1, 2, 3),
-            lambda _: "deepspeed.zero_optimization.stage: must be 1, 2 or 3",
+            "deepspeed.zero_optimization.stage: must be 1, 2 or 3",
         ),
     )
 
@@ -188,9 +188,7 @@ class OptimConfig(Strict):
         Rule(
             ("tokens_per_step", "attempts_per_step"),
             lambda o: not o.attempts_per_step or o.tokens_per_step == TOKENS_PER_STEP,
-            lambda o: (
-                f"tokens_per_step: {o.tokens_per_step} has no effect with attempts_per_step: {o.attempts_per_step}; leave one of them out"
-            ),
+            "tokens_per_step: {0.tokens_per_step} has no effect with attempts_per_step: {0.attempts_per_step}; leave one of them out",
         ),
     )
 
@@ -310,7 +308,7 @@ class SampleConfig(RecordConfig):
         Rule(
             ("lookup", "engine"),
             lambda s: not s.lookup or s.engine == "transformers",
-            lambda s: f"lookup: {s.lookup}: only the engine transformers looks up tokens, not {s.engine}; set it to 0",
+            "lookup: {0.lookup}: only the engine transformers looks up tokens, not {0.engine}; set it to 0",
         ),
     )
 

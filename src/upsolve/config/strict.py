@@ -22,15 +22,19 @@ class Rule:
     """The keys that the rule is about; the message names at least one of them."""
     holds: Callable[[Any], object]
     """Takes a recipe, or the stage that has the rule; true if the rule holds."""
-    message: Callable[[Any], str]
-    """Takes the same; returns the problem and its remedy."""
+    message: str | Callable[[Any], str]
+    """The problem and its remedy: a sentence in which ``{0.key}`` is a value of the recipe or stage, or a function of it."""
     error: type[UpsolveError] = ConfigError
     """Raised with the message."""
+
+    def sentence(self, subject: Any) -> str:
+        """Return the message for a recipe or stage that breaks the rule."""
+        return self.message.format(subject) if isinstance(self.message, str) else self.message(subject)
 
 
 def broken(rules: Iterable[Rule], subject: Any) -> Iterator[str]:
     """Yield the messages of the rules that do not hold."""
-    return (rule.message(subject) for rule in rules if not rule.holds(subject))
+    return (rule.sentence(subject) for rule in rules if not rule.holds(subject))
 
 
 class Strict(BaseModel):

@@ -17,13 +17,13 @@ from upsolve.languages.names import language_in
 from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
 from upsolve.train.data.groups import passed, select
-from upsolve.train.data.sources import parts_of_epoch, rated_tasks, sampled_groups
+from upsolve.train.data.sources import parts_of_epoch, rated_tasks, shares
 from upsolve.train.run.processes import Processes
 from upsolve.types import Group, Status
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["Start", "check_run", "checked_rewarder"]
+__all__ = ["RULES", "WARNINGS", "Start", "check_run", "checked_rewarder"]
 
 LOGGER = logging.getLogger("upsolve.train")
 WIDE = 0.05
@@ -72,7 +72,7 @@ class Start:
     def requested(self) -> int:
         """Most groups of a round that are sampled."""
         source = self.recipe.source
-        return max((sampled_groups(source, number) for number in range(source.rounds)), default=0)
+        return max((shares(source, number)["policy"] for number in range(source.rounds)), default=0)
 
     @property
     def largest(self) -> int:
@@ -170,9 +170,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("data.group_size",),
         lambda s: not s.is_grouped or s.largest >= s.recipe.data.group_size,
-        lambda s: (
-            f"data.group_size: {s.recipe.data.group_size} attempts requested, but no task of {s.recipe.data.archive} has more than "
-            f"{s.largest}; set data.group_size: {s.largest}"
+        (
+            "data.group_size: {0.recipe.data.group_size} attempts requested, but no task of {0.recipe.data.archive} has more than "
+            "{0.largest}; set data.group_size: {0.largest}"
         ),
     ),
     Rule(
@@ -186,9 +186,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("reward.mask_unexecuted",),
         lambda s: s.recipe.source.rounds or not s.recipe.reward.mask_unexecuted or has_lines(s),
-        lambda s: (
-            f"reward.mask_unexecuted: no verdict of {s.recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
-        ),
+        "reward.mask_unexecuted: no verdict of {0.recipe.data.archive} has executed lines; record them by `upsolve verify --lines`",
     ),
 )
 """Rules about the data of a run; the first that does not hold is raised, since the next ones assume it."""
@@ -196,28 +194,28 @@ WARNINGS: tuple[Rule, ...] = (
     Rule(
         ("objective.clip.high",),
         lambda s: s.recipe.objective.kind != "gspo" or s.recipe.objective.clip.high <= WIDE,
-        lambda s: (
-            f"objective.clip.high: {s.recipe.objective.clip.high:g}: ratios of gspo stay near 1, so this clips hardly any; its paper has "
-            "3e-4 and 4e-4"
+        (
+            "objective.clip.high: {0.recipe.objective.clip.high:g}: ratios of gspo stay near 1, so this clips hardly any; its "
+            "paper has 3e-4 and 4e-4"
         ),
     ),
     Rule(
         ("reward.verdicts",),
         lambda s: s.recipe.reward.verdicts == "as_judged",
-        lambda s: f"reward.verdicts: {s.recipe.reward.verdicts}: a control run, whose rewards are not the judge's",
+        "reward.verdicts: {0.recipe.reward.verdicts}: a control run, whose rewards are not the judge's",
     ),
     Rule(
         ("objective.kind", "source.rounds"),
         lambda s: s.recipe.source.rounds or not s.recipe.objective.needs_old,
-        lambda s: (
-            f"objective.kind {s.recipe.objective.kind} uses pi / pi_old, and the policy that wrote stored attempts is unknown: the frozen "
-            "start is used for pi_old; watch the metric `clipped`, the share of tokens without a gradient"
+        (
+            "objective.kind {0.recipe.objective.kind} uses pi / pi_old, and the policy that wrote stored attempts is unknown: the "
+            "frozen start is used for pi_old; watch the metric `clipped`, the share of tokens without a gradient"
         ),
     ),
     Rule(
         ("source.groups",),
         lambda s: s.requested <= s.tasks,
-        lambda s: f"source.groups: a round samples each task once, so it has {s.tasks} new groups instead of {s.requested}",
+        "source.groups: a round samples each task once, so it has {0.tasks} new groups instead of {0.requested}",
     ),
 )
 """Rules whose messages are warnings."""
@@ -258,4 +256,4 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     start = Start(recipe, groups, baselines)
     for rule in RULES:
         if not rule.holds(start):
-            raise rule.error(rule.message(start))
+            raise rule.error(rule.sentence(start))

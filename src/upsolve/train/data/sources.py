@@ -28,7 +28,6 @@ __all__ = [
     "parts_of_epoch",
     "rated_tasks",
     "round_tag",
-    "sampled_groups",
     "shares",
 ]
 
@@ -150,11 +149,6 @@ def rated_tasks(groups: Sequence[Group], solved: tuple[float, float]) -> list[tu
     """Return the tasks whose pass rate in the archive is within ``solved`` or unknown, with their pass rates."""
     tried = ((group.task, pass_rate(group)) for group in groups)
     return [(task, rate) for task, rate in tried if rate is None or solved[0] <= rate <= solved[1]]
-
-
-def sampled_groups(config: SourceConfig, number: int) -> int:
-    """Return the number of groups of a round that are sampled from the policy."""
-    return shares(config, number)["policy"]
 
 
 class OnlineSource:
