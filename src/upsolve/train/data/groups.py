@@ -28,8 +28,8 @@ from upsolve.verify.pool.pool import verify
 __all__ = [
     "CachedRewards",
     "Formed",
-    "OutlineSampler",
     "ListSampler",
+    "OutlineSampler",
     "TrainGroup",
     "WeightedSampler",
     "behavior_logps",
