@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.service.auth_middleware import RefusedError
-from upsolve.verify.service.bodies import parsed, read_object
-from upsolve.verify.service.sandbox_fusion import CodeRequest
+from upsolve.verify.service.requests import CodeRequest, parsed, read_object
 
 pytest.importorskip("fastapi")
 
@@ -65,8 +64,8 @@ IN_RECORDS = {
 def refusal(body):
     """Return what the server answers to a body, with the seconds that this takes."""
     from upsolve.verify.limits import JudgeSettings
+    from upsolve.verify.service.requests import settings_of
     from upsolve.verify.service.scheduler import Bounds, Service
-    from upsolve.verify.service.settings import settings_of
 
     begun = time.process_time()
     with pytest.raises((RefusedError, ValueError)) as refused:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.verify.judge.compare import tolerance_of
-from upsolve.verify.judge.outputs import difference, output_matches
-from upsolve.verify.judge.rows import rows_match
+from upsolve.verify.judge.outputs import difference, output_matches, rows_match
 
 SMALL = tolerance_of("rows")
 

@@ -15,8 +15,7 @@ from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, TestCase, TestKind
 from upsolve.verify.judge.domains import domain_of
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.judge.simulations import play
-from upsolve.verify.judge.traces import Step, Trace, all_checks, parse_check
+from upsolve.verify.judge.simulations import Step, Trace, all_checks, parse_check, play
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.worlds.contract import broken, replayed
 from upsolve.worlds.tasks import BUILT_IN, read

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify import resources
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.sandbox import runner, waits
+from upsolve.verify.resources import LONGEST_RUN, CoreWaits, Thread
+from upsolve.verify.sandbox import runner
 from upsolve.verify.sandbox.process import Job
-from upsolve.verify.sandbox.waits import LONGEST, CoreWaits, Thread
 
 KINDS = [TestCase(TestKind.CALL, "f()", "1"), TestCase(TestKind.CODE, "assert f() == 1"), TestCase(TestKind.STDIO, "", "1\n")]
 OWN = Path("/proc/thread-self")
@@ -44,7 +45,7 @@ def starved(busy=8, nicer=10):
 
 def lower_priority(launcher, nicer):
     """Lower the priority of a server, and of its session where the kernel shares cores by session."""
-    server = next(waits.children_of(waits.PROC / f"{launcher}/task/{launcher}"))
+    server = next(resources.children_of(resources.PROC / f"{launcher}/task/{launcher}"))
     os.setpriority(os.PRIO_PROCESS, server, min(19, os.getpriority(os.PRIO_PROCESS, 0) + nicer))
     with suppress(OSError):
         Path(f"/proc/{server}/autogroup").write_text(str(nicer))
@@ -77,7 +78,7 @@ def test_an_attempt_without_a_core_is_not_stopped_between_its_output_and_its_val
 def test_an_attempt_that_sleeps_gets_no_more_time_on_a_busy_core():
     with starved(nicer=0):
         verdict = judged(KINDS[0], "import time\ndef f():\n    time.sleep(60)\n", Limits(wall_seconds=0.5, cpu_seconds=1))
-    assert verdict.status is Status.TIMEOUT and (verdict.wall_seconds or 99) < 0.9 * LONGEST * 0.5
+    assert verdict.status is Status.TIMEOUT and (verdict.wall_seconds or 99) < 0.9 * LONGEST_RUN * 0.5
 
 
 @known
@@ -86,7 +87,7 @@ def test_an_attempt_does_not_prolong_its_run_by_keeping_itself_from_a_core(start
     code = f"import os, threading\ndef spin():\n    while True: pass\ndef f():\n    for _ in range(20):\n        {start}\n    spin()\n"
     verdict = judged(KINDS[0], code, Limits(wall_seconds=0.5, cpu_seconds=1))
     assert verdict.status is Status.TIMEOUT
-    assert (verdict.cpu_seconds or 9) < 3.5 and (verdict.wall_seconds or 99) < LONGEST * 0.5 + 1
+    assert (verdict.cpu_seconds or 9) < 3.5 and (verdict.wall_seconds or 99) < LONGEST_RUN * 0.5 + 1
 
 
 @known
@@ -113,7 +114,7 @@ def process(proc, pid, threads, children=()):
 @pytest.fixture
 def core_waits(tmp_path, monkeypatch):
     """The waits of server 20 below launcher 10."""
-    monkeypatch.setattr(waits, "PROC", tmp_path)
+    monkeypatch.setattr(resources, "PROC", tmp_path)
     process(tmp_path, 10, [(1, 1, 1, "S")], [20])
     process(tmp_path, 20, [(1, 5_000_000_000, 9, "S")], [30])
     found = CoreWaits(10)
@@ -130,7 +131,7 @@ SECOND = 10**9
         ([(SECOND, 0, 5, "S")], 0.0, 0.0),  # it slept
         ([(SECOND // 2, SECOND // 2, 5, "S")], 0.5, 0.5),
         ([(SECOND // 2, SECOND // 4, 5, "S"), (0, SECOND // 2, 5, "S")], 0.75, 0.75),
-        ([(0, 0, 0, "R")], 0.0, waits.STEP_SECONDS),  # it waits for its first time slice
+        ([(0, 0, 0, "R")], 0.0, resources.STEP_SECONDS),  # it waits for its first time slice
         ([(SECOND, 9 * SECOND, 9, "S")], 1.0, 1.0),  # threads that waited at the same time
         ([(3 * SECOND, SECOND, 9, "R")], 1.0, 0.0),  # no CPU time left
     ],
@@ -149,8 +150,8 @@ def test_waits_of_the_server_and_of_child_processes_count(core_waits, tmp_path):
 
 def test_a_deadline_never_moves_beyond_the_longest_run(core_waits, tmp_path):
     process(tmp_path, 30, [(0, 100 * SECOND, 9, "R")])
-    assert core_waits.measure(LONGEST - 0.1, 1.0, 2.0) == pytest.approx((LONGEST - 0.1, 0.1))
-    assert core_waits.measure(LONGEST, 1.0, 2.0)[1] == 0
+    assert core_waits.measure(LONGEST_RUN - 0.1, 1.0, 2.0) == pytest.approx((LONGEST_RUN - 0.1, 0.1))
+    assert core_waits.measure(LONGEST_RUN, 1.0, 2.0)[1] == 0
 
 
 def test_a_thread_that_runs_is_not_waiting(core_waits, monkeypatch):
@@ -160,7 +161,7 @@ def test_a_thread_that_runs_is_not_waiting(core_waits, monkeypatch):
 
 
 def test_without_scheduler_statistics_no_deadline_moves(tmp_path, monkeypatch):
-    monkeypatch.setattr(waits, "PROC", tmp_path)
+    monkeypatch.setattr(resources, "PROC", tmp_path)
     assert not CoreWaits(10).known
     process(tmp_path, 10, [(1, 1, 1, "S")], [20])
     process(tmp_path, 20, [(0, 0, 0, "S")], [30])  # a kernel without CONFIG_SCHED_INFO

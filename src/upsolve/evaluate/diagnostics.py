@@ -8,8 +8,7 @@ import numpy as np
 from upsolve.evaluate.records import TaskScore
 from upsolve.languages import PYTHON
 from upsolve.types import Attempt, Status, Task, Verdict
-from upsolve.verify.analysis.findings import analysed, findings_of, unreadable
-from upsolve.verify.analysis.lint import severity
+from upsolve.verify.analysis.findings import analysed, findings_of, severity, unreadable
 
 __all__ = ["error_mix", "lint_profile", "outcome_mix", "score_tasks", "weighted_mean"]
 

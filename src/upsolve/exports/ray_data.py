@@ -10,7 +10,7 @@ import pyarrow as pa
 from upsolve.archive.schema import to_table
 from upsolve.archive.store import Archive, open_archive
 from upsolve.types import Group
-from upsolve.verify.pool.cluster import ray
+from upsolve.verify.pool.rpc import ray
 
 __all__ = ["ray_groups"]
 

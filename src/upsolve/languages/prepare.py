@@ -44,7 +44,7 @@ def prepare(language: Language) -> Path:
     root.chmod(0o755)
     target = root / language.prepared_name
     with tempfile.TemporaryDirectory(prefix=".making-", dir=root) as folder:
-        filled = Path(folder) / "made"
+        filled = Path(folder) / "filled"
         filled.mkdir()
         for name, text in language.files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from upsolve.config import ModelConfig
-from upsolve.verify.resources import figure_in, usable_cores, usable_memory
-from upsolve.verify.sandbox.waits import figures, threads_of
+from upsolve.verify.resources import figure_in, thread_figures, threads_of, usable_cores, usable_memory
 
 __all__ = [
     "GrownMemory",
@@ -129,7 +128,7 @@ GRAIN = 2**15
 
 def waits() -> dict[str, int]:
     """Return for each thread of this process how long it was ready to run but had no core, ns; empty where the kernel does not say."""
-    read = ((thread.name, figures(thread)) for thread in threads_of(os.getpid()))
+    read = ((thread.name, thread_figures(thread)) for thread in threads_of(os.getpid()))
     return {name: thread.waited for name, thread in read if thread is not None}
 
 

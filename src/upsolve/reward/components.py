@@ -15,8 +15,7 @@ from upsolve.reward.judged import Judged
 from upsolve.reward.spans import line_starts, lines_of, valid_characters
 from upsolve.reward.tree import parse
 from upsolve.types import Attempt, Status, Task, Verdict
-from upsolve.verify.analysis.findings import analysed, findings_of, unreadable
-from upsolve.verify.analysis.lint import lint_cost
+from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
 
 __all__ = [
     "CLOCK_SECONDS",

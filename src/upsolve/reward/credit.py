@@ -18,10 +18,9 @@ from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
 from upsolve.reward.tree import Function, names_read, parse
 from upsolve.types import Finding, Status, Task, Verdict
-from upsolve.verify.analysis.dead import unexecuted
-from upsolve.verify.analysis.findings import findings_of
-from upsolve.verify.analysis.lint import lint_cost
+from upsolve.verify.analysis.findings import findings_of, lint_cost
 from upsolve.verify.analysis.source import Source
+from upsolve.verify.analysis.syntax import unexecuted
 
 __all__ = [
     "BLAME",

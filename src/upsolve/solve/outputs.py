@@ -12,9 +12,9 @@ from upsolve.errors import ConfigError
 from upsolve.languages import PYTHON, language
 from upsolve.types import Attempt, Task, TestCase, TestKind, content_id
 from upsolve.verify.judge.outcomes import ClaimError, whole_program
+from upsolve.verify.judge.outputs import rows_of
 from upsolve.verify.judge.queries import query_job
 from upsolve.verify.judge.references import as_literal, run_calls
-from upsolve.verify.judge.rows import rows_of
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.pool import Batch, deadline
 from upsolve.verify.sandbox.runner import run_jobs

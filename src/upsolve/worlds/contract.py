@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from upsolve.types import Attempt, Status, Task
 from upsolve.verify.judge.domains import ENTRY_POINT, Domain, domain_of
 from upsolve.verify.judge.plans import judge_all
-from upsolve.verify.judge.simulations import play
-from upsolve.verify.judge.traces import Trace
+from upsolve.verify.judge.simulations import Trace, play
 from upsolve.verify.limits import JudgeSettings
 
 __all__ = ["broken", "replayed"]

@@ -15,7 +15,7 @@ from upsolve.importers.rows import Row, build_each, left_out, rows_of_file
 from upsolve.importers.source import Option
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.contest import imports_without
-from upsolve.verify.integers import as_literal, integer
+from upsolve.verify.judge.compare import as_literal, integer
 
 __all__ = [
     "COMPARE",

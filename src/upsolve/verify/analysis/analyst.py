@@ -16,13 +16,9 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.extras import require
 from upsolve.types import Attempt, Finding, Task, Verdict
-from upsolve.verify.analysis.complexity import complexity
-from upsolve.verify.analysis.dead import dead
-from upsolve.verify.analysis.lint import lint
-from upsolve.verify.analysis.security import security
+from upsolve.verify.analysis.linters import complexity, lint, security, types
 from upsolve.verify.analysis.source import Source, source_of
-from upsolve.verify.analysis.syntax import syntax
-from upsolve.verify.analysis.typing import types
+from upsolve.verify.analysis.syntax import dead, syntax
 from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 
 __all__ = ["ANY_LANGUAGE", "TOOLS", "Analyst", "analyse", "main", "tools"]

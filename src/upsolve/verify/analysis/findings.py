@@ -1,11 +1,48 @@
-"""Queries on the findings of a verdict: whether an analysis was run, whether it could read the code, what it found."""
+"""Queries on the findings of a verdict: whether an analysis was run, whether it could read the code, what it found, how severe that is.
+
+Ruff has no severities; ``severity`` is defined here, by the longest prefix of the rule in ``SEVERITY``:
+
+    error       likely a bug, or does not parse
+    security    flake8-bandit's rules
+    warning     correct, but bad practice
+    convention  style only
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from upsolve.types import Finding, Status, Verdict
 
-__all__ = ["FILE_END", "analysed", "findings_of", "unreadable"]
+__all__ = ["FILE_END", "SEVERITY", "analysed", "findings_of", "lint_cost", "severity", "unreadable"]
 
 FILE_END = frozenset({"W292", "W391"})
 """Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow them."""
+SEVERITY: Mapping[str, str] = {
+    "": "warning",
+    "A": "warning",
+    "B": "error",
+    "C4": "convention",
+    "C90": "warning",
+    "E": "convention",
+    "E7": "warning",
+    "E9": "error",
+    "F": "error",
+    "F401": "warning",
+    "F541": "warning",
+    "F841": "warning",
+    "N": "convention",
+    "PERF": "warning",
+    "PLC": "convention",
+    "PLE": "error",
+    "PLR": "convention",
+    "PLW": "warning",
+    "RET": "convention",
+    "S": "security",
+    "SIM": "convention",
+    "UP": "convention",
+    "W": "convention",
+}
+"""Prefix of a rule -> severity."""
 
 
 def analysed(verdict: Verdict, *names: str) -> bool:
@@ -22,3 +59,13 @@ def unreadable(verdict: Verdict, *names: str) -> bool:
     """Return True if the findings may be incomplete: the code does not parse, an analysis crashed, or findings were dropped."""
     crashed = any(finding.kind == "analysis" and finding.rule in names for finding in verdict.findings)
     return crashed or verdict.status is Status.COMPILE_ERROR or bool(findings_of(verdict, "syntax"))
+
+
+def severity(rule: str) -> str:
+    """Return the severity of a rule, by its longest prefix in ``SEVERITY``."""
+    return next(SEVERITY[rule[:size]] for size in range(len(rule), -1, -1) if rule[:size] in SEVERITY)
+
+
+def lint_cost(rule: str, costs: Mapping[Any, float]) -> float:
+    """Return the cost of a rule's severity; 0 if ``costs`` lacks it."""
+    return costs.get(severity(rule), 0.0)

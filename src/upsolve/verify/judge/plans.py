@@ -7,6 +7,7 @@ advance together, so that one request to the sandbox holds a job of each.
 import ast
 import math
 import secrets
+import sys
 from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -15,16 +16,17 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.languages import PYTHON, language
 from upsolve.languages.packages import missing_packages, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
+from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, tolerance_of
 from upsolve.verify.judge.cross_process import changes_process
-from upsolve.verify.judge.imports import absent_packages, as_judged
-from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
     ClaimError,
     forged,
     function_outcomes,
+    merged,
+    shares_of,
     unscored,
     verdict,
 )
@@ -36,7 +38,7 @@ from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
-__all__ = ["judge", "judge_all"]
+__all__ = ["absent_packages", "as_judged", "judge", "judge_all"]
 
 Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
@@ -339,3 +341,33 @@ def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Ge
             crossing.clear()
         crossing[key] = beside is None or beside.status is not Status.PASSED
     return crossing[key]
+
+
+def as_judged(task: Task, settings: JudgeSettings) -> Task:
+    """Return a task as Python attempts at it are judged: with the imports and packages of the settings."""
+    task = with_imports(task) if settings.imports is Imports.CONTEST else task
+    packages = tuple(dict.fromkeys((*task.requires, *settings.packages)))
+    return task if packages == task.requires else replace(task, requires=packages)
+
+
+def absent_packages(task: Task, source: str) -> list[str]:
+    """Return the packages that a test, which parses, imports and the sandbox lacks, sorted; none if the setup makes modules."""
+    others = sorted(packages_of(source).difference(task.requires))
+    if not others or "sys.modules" in task.setup:
+        return []
+    return missing_packages(others) if task.requires else others
+
+
+@memo
+def packages_of(source: str) -> frozenset[str]:
+    """Return the packages outside the standard library that Python code imports in any case: not within a ``try`` or a function."""
+    body = ast.parse(source).body if "import" in source else []
+    modules = [module for statement in body for module in modules_of(statement)]
+    return frozenset(module.partition(".")[0] for module in modules) - sys.stdlib_module_names - {"attempt"}
+
+
+def modules_of(statement: ast.stmt) -> list[str]:
+    """Return the modules that a statement imports by name."""
+    if isinstance(statement, ast.ImportFrom):
+        return [statement.module] if statement.module and not statement.level else []
+    return [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []

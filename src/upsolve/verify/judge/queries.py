@@ -20,8 +20,8 @@ from upsolve.verify.judge.outcomes import (
     verdict,
     whole_program,
 )
+from upsolve.verify.judge.outputs import rows_of
 from upsolve.verify.judge.programs import Plan
-from upsolve.verify.judge.rows import rows_of
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs

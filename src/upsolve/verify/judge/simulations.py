@@ -1,25 +1,256 @@
-"""Plan for simulations: run a program in all worlds of a task in one job, then check the traces.
+"""Simulations: run a program in all worlds of a task in one job, then check the traces of its actions.
 
 The attempt's process holds stubs that send an action and wait for its answer. The tester's process holds the worlds. The checks
-are in neither.
+are in neither. They are a small temporal logic over the actions in a world, written as plain nested data:
+
+    event    {go_to: [kitchen]}                        a successful action, one pattern per argument; ~ for any arguments
+             {ask: [Ann, ~, ~], gives: tea}            with this answer
+             {go_to: ~, raises: DoorError}             an action that failed with this exception
+             {say: [hello], when: {location: hall}}    with this state right after it
+    check    {exists: event}                           the event happens
+             {never: event}                            the event does not happen
+             {count: [event, 2]}, {count: [event, [1, 3]]}    number of events: exact, or minimum and maximum
+             {before: [a, b]}                          b happens, and a happens before the first b
+             {after: [a, b]}                           a happens, and b happens after the last a
+             {terminal: {location: hall}}              the final state matches
+             {and: [...]}, {or: [...]}, {not: check}
+    pattern  a value | ~ (any) | [pattern, ...] | {has: word or words} (a string that contains them, case-insensitive)
+             | {one_of: [pattern, ...]} | {key: pattern, ...} (a mapping with at least these keys)
+
+Parsing a check returns a predicate on a ``Trace``; malformed data raises ValueError with the path of the invalid part.
 """
 
 import json
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestKind, Verdict
-from upsolve.verify.judge.domains import ENTRY_POINT, domain_of
+from upsolve.verify.judge.domains import ENTRY_POINT, Domain, domain_of
 from upsolve.verify.judge.outcomes import function_outcomes, verdict
-from upsolve.verify.judge.traces import Check, Step, Trace, all_checks
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
-__all__ = ["parsed", "play", "run_simulation", "simulates"]
+__all__ = ["Check", "Step", "Trace", "all_checks", "parse_check", "parsed", "play", "run_simulation", "simulates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action of the program."""
+
+    action: str
+    """Name of the action."""
+    args: list[Any]
+    """Arguments, plain data."""
+    answer: Any
+    """Return value, plain data; None if the action failed."""
+    failure: str
+    """Name of the exception that it raised; empty if none."""
+    state: Mapping[str, Any]
+    """State of the world right after the action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The run of a program in one world."""
+
+    steps: tuple[Step, ...]
+    """Actions in order of execution."""
+    final: Mapping[str, Any]
+    """State of the world at the end."""
+
+
+Check = Callable[[Trace], bool]
+Event = Callable[[Step], bool]
+Pattern = Callable[[Any], bool]
+
+
+def all_checks(data: Any, domain: Domain) -> Check:
+    """Return the conjunction of a list of checks; raise ValueError if the data is not a list of valid checks."""
+    if not isinstance(data, list) or not data:
+        raise ValueError(f"checks must be a list of at least one check, got {shown(data)}")
+    return all_of(data, domain)
+
+
+def parse_check(data: Any, domain: Domain) -> Check:
+    """Parse a check into a predicate; raise ValueError with the path of the invalid part."""
+    if not isinstance(data, dict) or len(data) != 1:
+        raise ValueError(f"a check is a mapping with one key, one of {', '.join(CHECKS)}; got {shown(data)}")
+    ((name, body),) = data.items()
+    if name not in CHECKS:
+        raise ValueError(f"unknown check {name!r}; known: {', '.join(CHECKS)}")
+    try:
+        return CHECKS[name](body, domain)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def exists(data: Any, domain: Domain) -> Check:
+    """Some step matches the event."""
+    event = parse_event(data, domain)
+    return lambda trace: any(map(event, trace.steps))
+
+
+def never(data: Any, domain: Domain) -> Check:
+    """No step matches the event."""
+    event = parse_event(data, domain)
+    return lambda trace: not any(map(event, trace.steps))
+
+
+def count(data: Any, domain: Domain) -> Check:
+    """The number of steps that match the event is n, or in [low, high]."""
+    event_data, number = pair_of(data)
+    event, (low, high) = parse_event(event_data, domain), number if isinstance(number, list) else (number, number)
+    if type(low) is not int or type(high) is not int or not 0 <= low <= high:
+        raise ValueError(f"a count must be an integer >= 0, or [low, high] with 0 <= low <= high; got {shown(number)}")
+    return lambda trace: low <= sum(map(event, trace.steps)) <= high
+
+
+def before(data: Any, domain: Domain) -> Check:
+    """The second event happens, and the first event happens before its first occurrence."""
+    first, second = (parse_event(event, domain) for event in pair_of(data))
+
+    def check(trace: Trace) -> bool:
+        index = next((index for index, step in enumerate(trace.steps) if second(step)), 0)
+        return any(map(first, trace.steps[:index]))
+
+    return check
+
+
+def after(data: Any, domain: Domain) -> Check:
+    """The first event happens, and the second event happens after its last occurrence."""
+    first, second = (parse_event(event, domain) for event in pair_of(data))
+
+    def check(trace: Trace) -> bool:
+        indices = [index for index, step in enumerate(trace.steps) if first(step)]
+        return bool(indices) and any(map(second, trace.steps[indices[-1] + 1 :]))
+
+    return check
+
+
+def terminal(data: Any, _domain: Domain) -> Check:
+    """The final state matches."""
+    condition = parse_state(data)
+    return lambda trace: condition(trace.final)
+
+
+def all_of(data: Any, domain: Domain) -> Check:
+    """Every check holds."""
+    checks = some_checks(data, domain)
+    return lambda trace: all(check(trace) for check in checks)
+
+
+def any_of(data: Any, domain: Domain) -> Check:
+    """At least one check holds."""
+    checks = some_checks(data, domain)
+    return lambda trace: any(check(trace) for check in checks)
+
+
+def negation(data: Any, domain: Domain) -> Check:
+    """The check does not hold."""
+    check = parse_check(data, domain)
+    return lambda trace: not check(trace)
+
+
+CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
+    "exists": exists,
+    "never": never,
+    "count": count,
+    "before": before,
+    "after": after,
+    "terminal": terminal,
+    "and": all_of,
+    "or": any_of,
+    "not": negation,
+}
+"""Name of a check -> parser."""
+
+
+def some_checks(data: Any, domain: Domain) -> list[Check]:
+    """Parse a non-empty list of checks."""
+    if not isinstance(data, list) or not data:
+        raise ValueError(f"needs a list of at least one check; got {shown(data)}")
+    checks: list[Check] = []
+    for number, item in enumerate(data, start=1):
+        try:
+            checks.append(parse_check(item, domain))
+        except ValueError as error:
+            raise ValueError(f"{number}: {error}") from None
+    return checks
+
+
+def pair_of(data: Any) -> tuple[Any, Any]:
+    """Return both items of a list; raise ValueError if it does not have two."""
+    if not isinstance(data, list) or len(data) != 2:
+        raise ValueError(f"needs a list of two items; got {shown(data)}")
+    return data[0], data[1]
+
+
+def parse_event(data: Any, domain: Domain) -> Event:
+    """Parse an event into a predicate on a step."""
+    actions = domain.arities
+    names = [name for name in data if name in actions] if isinstance(data, dict) else []
+    if len(names) != 1 or data.keys() - {*names, "gives", "raises", "when"}:
+        raise ValueError(
+            f"an event names one action, one of {', '.join(actions)}, and may have gives, raises and when; got {shown(data)}"
+        )
+    (name,) = names
+    args = data[name]
+    if args is not None and (not isinstance(args, list) or len(args) != actions[name]):
+        raise ValueError(
+            f"{name} takes {actions[name]} arguments: give a list of as many patterns, or ~ for any; got {shown(args)}"
+        )
+    matches, gives = parse_pattern(args), parse_pattern(data.get("gives"))
+    failure, state = data.get("raises", ""), parse_state(data.get("when", {}))
+    if failure not in ("", *domain.failures):
+        raise ValueError(f"raises must be one of {', '.join(domain.failures)}; got {shown(failure)}")
+
+    def event(step: Step) -> bool:
+        same = step.action == name and step.failure == failure
+        return same and matches(step.args) and gives(step.answer) and state(step.state)
+
+    return event
+
+
+def parse_state(data: Any) -> Pattern:
+    """Parse the pattern of a state into a predicate."""
+    if not isinstance(data, dict):
+        raise ValueError(f"a state must be a mapping such as {{location: hall}}; got {shown(data)}")
+    return parse_pattern(data)
+
+
+def parse_pattern(data: Any) -> Pattern:
+    """Parse a pattern into a predicate on a value."""
+    if data is None:
+        return lambda _value: True
+    if isinstance(data, list):
+        items = [parse_pattern(item) for item in data]
+        return lambda value: (
+            isinstance(value, list) and len(value) == len(items) and all(item(v) for item, v in zip(items, value, strict=True))
+        )
+    if not isinstance(data, dict):
+        return lambda value: type(value) is type(data) and value == data
+    if data.keys() == {"has"}:
+        words = [data["has"]] if isinstance(data["has"], str) else data["has"]
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"has: needs a word or a list of at least one word; got {shown(words)}")
+        return lambda value: isinstance(value, str) and all(word.casefold() in value.casefold() for word in words)
+    if data.keys() == {"one_of"}:
+        if not isinstance(data["one_of"], list):
+            raise ValueError(f"one_of: needs a list of patterns; got {shown(data['one_of'])}")
+        choices = [parse_pattern(item) for item in data["one_of"]]
+        return lambda value: any(choice(value) for choice in choices)
+    parts = {key: parse_pattern(item) for key, item in data.items()}
+    return lambda value: isinstance(value, dict) and all(key in value and part(value[key]) for key, part in parts.items())
+
+
+def shown(data: Any) -> str:
+    """Return the repr of some data for a message, at most 80 characters."""
+    return repr(data)[:80]
 
 
 def simulates(task: Task) -> bool:

@@ -17,8 +17,7 @@ from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.changes import changes_since
-from upsolve.verify.judge.kinds import shares_of
-from upsolve.verify.judge.outcomes import ELAPSED, JUDGE
+from upsolve.verify.judge.outcomes import ELAPSED, JUDGE, shares_of
 from upsolve.verify.limits import DECISIVE, JudgeSettings, limits_for
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]

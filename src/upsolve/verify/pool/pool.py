@@ -17,8 +17,7 @@ from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
-from upsolve.verify.pool.cluster import RayWorker, ray_slots
-from upsolve.verify.pool.rpc import WorkerLostError
+from upsolve.verify.pool.rpc import RayWorker, WorkerLostError, ray_slots
 from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED

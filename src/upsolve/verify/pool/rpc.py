@@ -1,4 +1,9 @@
-"""RPC to worker subprocesses: pickled calls over stdin, pickled results after their size over stdout."""
+"""Calls to other processes: worker subprocesses, and tasks of a Ray cluster (an extra: ``pip install 'upsolve[ray]'``).
+
+A subprocess gets pickled calls over stdin and returns pickled results, each after its size, over stdout.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import os
@@ -8,11 +13,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import IO, Any, TypeVar
 
-from upsolve.errors import UpsolveError
+from upsolve.errors import JudgeError, UpsolveError
 
-__all__ = ["WorkerLostError", "ask", "end", "exchange", "pack", "serve", "start", "unpack"]
+__all__ = ["RayWorker", "WorkerLostError", "ask", "end", "exchange", "pack", "ray_slots", "serve", "start", "unpack"]
 
 T = TypeVar("T")
 Process = subprocess.Popen[bytes]
@@ -135,3 +141,75 @@ def serve() -> None:
         result = pickle.dumps(reply)
         out.write(len(result).to_bytes(SIZE_BYTES) + result)
         out.flush()
+
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments."""
+QUEUE_SECONDS = 3600.0
+"""Seconds a Ray task may wait for a free core, added to its deadline."""
+
+
+@cache
+def ray() -> Any:
+    """Return Ray, connected to the cluster of $RAY_ADDRESS, or to one started here."""
+    try:
+        import ray as library
+    except ImportError as error:
+        raise JudgeError("executor ray needs Ray: pip install 'upsolve[ray]'") from error
+    if not library.is_initialized():
+        address = os.environ.get("RAY_ADDRESS", "local")  # with None, Ray would join the cluster that was started here last
+        library.init(address, log_to_driver=False, include_dashboard=False)
+    return library
+
+
+def ray_slots() -> int:
+    """Return the number of chunks in flight on the cluster: two per core, so that none is idle between two chunks."""
+    return 2 * max(1, int(ray().cluster_resources().get("CPU", 1)))
+
+
+@cache
+def task_of(work: Callable[..., Any]) -> Any:
+    """Return a function as a Ray remote function. Ray's retries are off: the pool retries."""
+    # without its record of events, which grows with every task
+    return ray().remote(num_cpus=1, max_retries=0, enable_task_events=False)(work)
+
+
+class RayWorker:
+    """Runs one call at a time, as a Ray task on any free core of the cluster.
+
+    Ray keeps the processes of its tasks, so the sandbox in them stays warm.
+    """
+
+    def __init__(self) -> None:
+        self.task: Any = None
+
+    @staticmethod
+    def pack(work: Callable[..., Any], *args: Any) -> Call:
+        """Return the request that calls a function; Ray pickles it."""
+        return work, args
+
+    @staticmethod
+    def unpack(reply: Any) -> Any:
+        """Return the function's result, which is Ray's reply."""
+        return reply
+
+    def run(self, request: Call, seconds: float | None = None) -> Any:
+        """Run a request and return its result; ``seconds`` count from submission, so time in Ray's queue counts."""
+        library, (work, args) = ray(), request
+        self.task = task_of(work).remote(*args)
+        try:
+            return library.get(self.task, timeout=None if seconds is None else seconds + QUEUE_SECONDS)
+        except library.exceptions.GetTimeoutError as error:
+            self.close()
+            raise WorkerLostError(f"no answer within {seconds:g} s") from error
+        except library.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except library.exceptions.RayError as error:
+            raise WorkerLostError(f"a process of the cluster is gone: {error}") from error
+        finally:
+            self.task = None
+
+    def close(self) -> None:
+        """Cancel the running task, if any."""
+        if self.task is not None:
+            ray().cancel(self.task, force=True)

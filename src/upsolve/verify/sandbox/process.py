@@ -20,9 +20,9 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.languages.packages import packages_folder, prepared_folder, required_by, runs_programs
+from upsolve.verify.resources import CoreWaits
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
-from upsolve.verify.sandbox.waits import CoreWaits
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
@@ -122,7 +122,7 @@ class Job:
     wall_seconds: float = 10.0
     """Deadline, seconds of elapsed time."""
     waits: bool = True
-    """True if the deadline moves by the time for which the run waits for a core (``sandbox/waits.py``)."""
+    """True if the deadline moves by the time for which the run waits for a core (``resources.py``)."""
     continues: bool = False
     """True if the temporary files of the previous job are kept."""
     memory_bytes: int = 0

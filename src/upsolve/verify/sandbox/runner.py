@@ -13,11 +13,10 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.languages.packages import required_by, runs_programs
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.resources import CoreWatch
+from upsolve.verify.resources import LONGEST_RUN, CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
 from upsolve.verify.sandbox.inside.messages import STEADY
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
-from upsolve.verify.sandbox.waits import LONGEST
 
 __all__ = [
     "LONGEST_JUDGED",
@@ -39,7 +38,7 @@ REQUIRED = (
 RESULTS_READ = 16 << 20
 PATIENCE = 8.0
 """Factor on the elapsed-time limits of a run that is repeated because it waited for its core."""
-LONGEST_JUDGED = LONGEST + PATIENCE
+LONGEST_JUDGED = LONGEST_RUN + PATIENCE
 """Maximum elapsed time of a job with its repetition, as a multiple of its limit."""
 LONG_SECONDS = 0.3
 """Shorter runs are never counted as having waited for their core, seconds."""

@@ -15,10 +15,8 @@ from pydantic import BaseModel
 from upsolve import __version__
 from upsolve.errors import ConfigError, JudgeError
 from upsolve.verify.service.auth_middleware import AuthMiddleware, RefusedError
-from upsolve.verify.service.bodies import parsed, read_object
-from upsolve.verify.service.sandbox_fusion import CodeRequest
+from upsolve.verify.service.requests import CodeRequest, VerifyRequest, parsed, read_object
 from upsolve.verify.service.scheduler import Service
-from upsolve.verify.service.schemas import VerifyRequest
 
 __all__ = ["Route", "application", "serve"]
 
@@ -27,6 +25,12 @@ Route = Callable[[Service, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 MOST_DESCRIPTORS = 8192
 """Soft limit of open files, if the hard limit allows it: for connections, and a few per worker."""
+
+
+HEAD_SECONDS = 10.0
+"""Time to send a complete request head before the connection is closed, seconds."""
+MOST_WAITING = 256
+"""Maximum number of connections without a request; one more closes the oldest of them."""
 
 
 def application(service: Service, routes: Mapping[str, Route] | None = None) -> AuthMiddleware:
@@ -83,18 +87,55 @@ def described(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}, "required": True}}
 
 
+def bounded_protocol() -> Any:
+    """Return uvicorn's protocol with a bound on idle connections, after a timeout or if there are too many, so that they cannot block other clients."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class BoundedProtocol(H11Protocol):
+        """A connection of uvicorn with a deadline for the head of its first request."""
+
+        since = 0.0
+        """Time of opening, seconds on the event loop's clock."""
+
+        @property
+        def has_request(self) -> bool:
+            """Whether the head of a request has arrived: uvicorn then has created a cycle."""
+            cycle: Any = self.cycle
+            return cycle is not None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Start the deadline; if there are too many connections without a request, close the oldest."""
+            super().connection_made(transport)
+            self.since = self.loop.time()
+            self.deadline = self.loop.call_later(HEAD_SECONDS, self.close_waiting)
+            others: Any = self.connections
+            waiting = [connection for connection in others if not connection.has_request]
+            if len(waiting) > MOST_WAITING:
+                min(waiting, key=lambda connection: connection.since).close_waiting()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Cancel the deadline."""
+            self.deadline.cancel()
+            super().connection_lost(exc)
+
+        def close_waiting(self) -> None:
+            """Close the connection if it has sent no request yet."""
+            if not self.has_request:
+                self.transport.abort()
+
+    return BoundedProtocol
+
+
 def stopping(app: AuthMiddleware, service: Service) -> Any:
     """Return a uvicorn server that ends busy workers when stopped; uvicorn alone would wait for their answers."""
     import uvicorn
-
-    from upsolve.verify.service.connections import BoundedProtocol
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             service.stop()
             await super().shutdown(sockets)
 
-    return Server(uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=2))
+    return Server(uvicorn.Config(app, http=bounded_protocol(), log_level="warning", timeout_graceful_shutdown=2))
 
 
 def listening(host: str, port: int, *, token: bytes) -> socket.socket:

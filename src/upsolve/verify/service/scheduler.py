@@ -19,10 +19,8 @@ from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, chunks_of, 
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
+from upsolve.verify.service.requests import CodeRequest, VerifyRequest, answer_of, broken, pairs_of, program_of, settings_of
 from upsolve.verify.service.run_code import Program, run_program
-from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
-from upsolve.verify.service.schemas import VerifyRequest, pairs_of
-from upsolve.verify.service.settings import settings_of
 
 __all__ = ["Bounds", "Service"]
 

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Event = Mapping[str, Any]
-"""An event of ``upsolve.verify.judge.traces``."""
+"""An event of ``upsolve.verify.judge.simulations``."""
 
 
 @dataclass(slots=True)

@@ -15,8 +15,7 @@ from typing import Any
 
 from upsolve.types import Status, Task
 from upsolve.verify.judge.domains import ENTRY_POINT, domain_of
-from upsolve.verify.judge.simulations import parsed
-from upsolve.verify.judge.traces import Check, Step, Trace
+from upsolve.verify.judge.simulations import Check, Step, Trace, parsed
 from upsolve.worlds.composed.goal import PEOPLE, ROOMS, THINGS, Event, Goal, Outcome, World
 
 __all__ = ["WORLDS", "Rehearsal", "checks", "rehearse", "start", "worlds"]

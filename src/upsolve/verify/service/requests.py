@@ -1,0 +1,363 @@
+"""Requests: JSON bodies within bounds, the records and settings of ``/verify``, and ``/run_code`` in SandboxFusion's protocol.
+
+An invalid record gets an unscored verdict; the others of its request are judged. Settings (``limits.DECISIVE``) are checked against what
+the server allows and has.
+"""
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from operator import attrgetter
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import BaseModel, Field, ValidationError
+
+from upsolve import __version__
+from upsolve.errors import UpsolveError
+from upsolve.languages import PYTHON, language
+from upsolve.records import from_row
+from upsolve.types import Attempt, Task, Verdict, content_id
+from upsolve.verify.analysis.analyst import tools
+from upsolve.verify.judge.commands import COMPILE_SECONDS, encode_text
+from upsolve.verify.judge.outcomes import unjudged
+from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, refuse_impossible
+from upsolve.verify.pool.pool import Numbered, refuse_unknown
+from upsolve.verify.sandbox.runner import Exit
+from upsolve.verify.service.auth_middleware import RefusedError
+from upsolve.verify.service.run_code import Program, ProgramResult
+
+__all__ = [
+    "CodeRequest",
+    "VerifyRequest",
+    "answer_of",
+    "broken",
+    "pairs_of",
+    "parsed",
+    "program_of",
+    "read_object",
+    "settings_of",
+]
+
+M = TypeVar("M", bound=BaseModel)
+BYTES_EACH = {"[{": 24, ":": 12}
+"""Signs of JSON -> fewest bytes of a body for each of them: records have more, and an object takes up to 240 bytes of memory, a key 350."""
+SPARE = 1000
+"""Objects, lists and keys that any body may have."""
+MOST_ENTRIES = 10_000
+"""Largest number of entries of a field of a small request."""
+TEXT = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+"""A JSON string; one without its end reaches to the end, so that removing all takes linear time."""
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body.
+
+    Raises:
+        RefusedError: 422; it is no JSON object in UTF-8, is nested too deeply, has too many objects or keys for its size, or a key twice.
+    """
+    try:
+        text = body.decode("utf-8")
+        if is_crowded(text) and is_crowded(TEXT.sub("", text), len(text)):
+            raise ValueError(f"more than one object or list in {BYTES_EACH['[{']} bytes, or key in {BYTES_EACH[':']}")
+        found = json.loads(text, object_pairs_hook=object_of)
+    except RecursionError as error:
+        raise refused("nested too deeply") from error
+    except ValueError as error:
+        raise refused(str(error)[:300]) from error
+    if not isinstance(found, dict):
+        raise refused("is not an object")
+    return found
+
+
+def is_crowded(text: str, size: int = 0) -> bool:
+    """Return whether a text has more of some sign than a body of a size (default: its own) may have."""
+    size = size or len(text)
+    return any(sum(map(text.count, signs)) > size // each + SPARE for signs, each in BYTES_EACH.items())
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of its pairs; ValueError for a key that is there twice, of which JSON parsers choose different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set[str]()
+        double = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"an object has the key {double[:100]!r} twice")
+    return found
+
+
+def parsed(model: type[M], row: dict[str, Any]) -> M:
+    """Return a small request; RefusedError names the first fields that are unknown or invalid, without their values."""
+    if unknown := next((name for name in row if name not in model.model_fields), None):
+        raise refused("unknown field", unknown[:100])
+    for name, value in row.items():
+        if isinstance(value, dict | list) and len(value) > MOST_ENTRIES:  # pyright: ignore[reportUnknownArgumentType]
+            raise refused(f"has more than {MOST_ENTRIES} entries", name)
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)[:5]
+        raise RefusedError(422, [{**one, "loc": ["body", *one["loc"]]} for one in found]) from error
+
+
+def refused(why: str, *where: str) -> RefusedError:
+    """Return the refusal of a body, in the form of FastAPI's."""
+    loc: Sequence[str] = ("body", *where)
+    return RefusedError(422, [{"loc": loc, "msg": why, "type": "invalid"}])
+
+
+R = TypeVar("R", bound=Task | Attempt)
+
+
+class VerifyRequest(BaseModel, extra="allow"):
+    """A request: records with the fields of types.py, and settings (``settings_of``).
+
+    An attempt may refer to its task by ``task``, an index into ``tasks``.
+    """
+
+    tasks: list[Any]
+    attempts: list[Any]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the request holds."""
+        return self.model_extra or {}
+
+
+def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:
+    """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
+    tasks = [build_record(Task, row) for row in request.tasks]
+    indices = {task.task_id: index for index, task in enumerate(tasks) if isinstance(task, Task)}
+    double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
+    good: Numbered = []
+    bad: list[tuple[int, Verdict]] = []
+    for index, row in enumerate(request.attempts):
+        fields = dict(row) if isinstance(row, dict) else row
+        number = fields.pop("task", None) if isinstance(fields, dict) else None
+        attempt = build_record(Attempt, fields)
+        if isinstance(attempt, str):
+            bad.append((index, refuse_record(row, f"attempt: {attempt}")))
+            continue
+        named = indices.get(attempt.task_id) if number is None else number
+        if number is None and attempt.task_id in double:
+            bad.append((index, refuse_record(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
+            continue
+        task = task_at(tasks, named, attempt.task_id)
+        if isinstance(task, str):
+            bad.append((index, refuse_record(row, f"task: {task}")))
+        else:
+            good.append((index, (task, attempt)))
+    return good, bad
+
+
+def task_at(tasks: Sequence[Any], index: Any, name: str) -> Task | str:
+    """Return the task at an index, or why there is none."""
+    if index is None:
+        return f"no task of this request is called {name}"
+    if not isinstance(index, int) or not 0 <= index < len(tasks):
+        return f"{index!r} is not an index into `tasks`, which has {len(tasks)} items"
+    return tasks[index]
+
+
+def build_record(kind: type[R], row: Any) -> R | str:
+    """Return the record of a row, or why the row is invalid."""
+    if not isinstance(row, dict):
+        return "is not an object"
+    try:
+        return from_row(kind, {name: value for name, value in row.items() if name != "kind"})
+    except ValueError as error:
+        return str(error)[:300]
+
+
+def refuse_record(row: Any, problem: str) -> Verdict:
+    """Return the unscored verdict for an invalid record."""
+    fields = row if isinstance(row, dict) else {}
+    parts = [str(fields.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
+    return unjudged(content_id(*parts), problem)
+
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+UNLIMITED = frozenset(field.name for field in fields(Limits) if field.default == math.inf)
+"""Limits for which null means that there is none."""
+MOST_REPEATS, MOST_NAMES = 10, 100
+
+
+@cache
+def adapter() -> "TypeAdapter[JudgeSettings]":
+    """Return the pydantic adapter of the settings."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(JudgeSettings)
+
+
+def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits) -> JudgeSettings:
+    """Return the server's settings, replaced by those of a request where it holds any (null: the server's).
+
+    Args:
+        given: settings by name.
+        settings: of the server.
+        caps: largest limits of a request.
+
+    Raises:
+        ValueError: a setting is unknown, invalid, above its cap, or needs what this machine lacks; names the setting.
+    """
+    refuse_names(given, DECISIVE, "")
+    changes = {name: value for name, value in given.items() if value is not None}
+    if long := next(
+        (name for name, value in changes.items() if isinstance(value, list) and len(cast("list[Any]", value)) > MOST_NAMES), ""
+    ):
+        raise ValueError(f"{long}: more than {MOST_NAMES} names")
+    asked = limits_of(changes.pop("limits", {}))
+    plain = {field.name: getattr(settings, field.name) for field in fields(JudgeSettings)}
+    wanted = validated({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
+    most = {"repeats": MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in asked}}
+    for name, cap in most.items():
+        if not (value := attrgetter(name)(wanted)) <= cap:
+            raise ValueError(f"{name}: {value} is more than this server allows: {cap}")
+    try:
+        refuse_impossible(wanted)
+        refuse_unknown(wanted)
+        tools(wanted.analyses)
+    except UpsolveError as error:
+        raise ValueError(f"on the server: {error}") from error
+    return wanted
+
+
+def limits_of(given: Any) -> dict[str, Any]:
+    """Return the limits that a request holds; null stands for no limit, or for the server's where a limit is needed."""
+    if not isinstance(given, Mapping):
+        raise ValueError("limits: is not an object")
+    limits = cast("Mapping[str, Any]", given)
+    refuse_names(limits, [field.name for field in fields(Limits)], "limits.")
+    wanted = {name: math.inf if value is None and name in UNLIMITED else value for name, value in limits.items()}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def refuse_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raise ValueError for the first name that is not known: of a newer client, or misspelled."""
+    names = [*known]
+    if unknown := next((name for name in given if name not in names), ""):
+        close = get_close_matches(unknown[:100], names, n=1)
+        remedy = f"did you mean {where}{close[0]}?" if close else "upgrade the server if a newer client has it"
+        raise ValueError(f"unknown field {where}{unknown[:100]!r} for this server (upsolve {__version__}); {remedy}")
+
+
+def validated(row: dict[str, Any]) -> JudgeSettings:
+    """Return the settings of a row; ValueError names each that is invalid."""
+    try:
+        return adapter().validate_python(row)
+    except ValueError as error:  # pydantic's ValidationError
+        found: list[Any] = cast("Any", error).errors(include_url=False)[:3]
+        raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
+
+
+NAMES = {"nodejs": "javascript", "R": "r"}
+"""SandboxFusion's name -> upsolve's name, for languages whose names differ."""
+
+
+class CodeRequest(BaseModel, extra="forbid"):
+    """A request; unknown fields are refused."""
+
+    code: str
+    language: str
+    stdin: str | None = None
+    compile_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    run_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    memory_limit_MB: int = -1
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
+    args: list[str] = []
+
+
+def program_of(request: CodeRequest, settings: JudgeSettings, caps: Limits) -> tuple[Program, JudgeSettings]:
+    """Return the program and the settings of a request; ValueError names a field that is invalid or above its cap."""
+    name = NAMES.get(request.language, request.language)
+    if name not in PYTHON:
+        try:
+            language(name)
+        except ValueError as error:
+            raise ValueError(f"language: {error}") from error
+    if request.args:
+        raise ValueError("args: programs cannot get arguments; leave it out")
+    for field, cap in (
+        ("compile_timeout", COMPILE_SECONDS),
+        ("run_timeout", caps.wall_seconds),
+        ("memory_limit_MB", caps.memory_bytes >> 20),
+    ):
+        if getattr(request, field) > cap:
+            raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {cap}")
+    memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else settings.limits.memory_bytes
+    limits = replace(settings.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
+    program = Program(
+        request.code,
+        name,
+        encode_text(request.stdin or ""),
+        {relative("files", name): decoded(name, data) for name, data in request.files.items() if data is not None},
+        tuple(relative("fetch_files", name) for name in request.fetch_files),
+        request.compile_timeout,
+    )
+    return program, replace(settings, limits=limits)
+
+
+def relative(field: str, name: str) -> str:
+    """Return a file name relative to the working folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise ValueError(f"{field}: {name!r} is not a path within the program's folder")
+    return str(path)
+
+
+def decoded(name: str, data: str) -> bytes:
+    """Return the decoded content of a file."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"files: {name!r} is not base64: {error}") from error
+
+
+def answer_of(ran: ProgramResult, settings: JudgeSettings) -> dict[str, Any]:
+    """Return the answer to a request: Failed if the program fails or exceeds a limit, SandboxError if the sandbox fails."""
+    ends = [end for end in (ran.built, ran.ended) if end]
+    good = all(end.returncode == 0 and not end.timed_out for end in ends)
+    room = settings.limits.output_bytes
+    message = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
+    message = "used more memory than the limit" if any(end.out_of_memory for end in ends) else message
+    if ran.left_out:
+        names = ", ".join(map(repr, ran.left_out[:5]))
+        message = f"{message}; " * bool(message) + f"fetch_files: {names}: unreadable, or more than {room} bytes together"
+    return {
+        "status": "Success" if good else "Failed",
+        "message": message,
+        "compile_result": command(ran.built),
+        "run_result": command(ran.ended),
+        "executor_pod_name": None,
+        "files": {name: base64.b64encode(data).decode() for name, data in ran.files.items()},
+    }
+
+
+def command(end: Exit | None) -> dict[str, Any] | None:
+    """Return the result of a command; killed by signal n, its return code is -n."""
+    if end is None:
+        return None
+    return {
+        "status": "TimeLimitExceeded" if end.timed_out else "Finished",
+        "execution_time": end.wall_seconds,
+        "return_code": None if end.timed_out else end.returncode if end.returncode is not None else -end.signal,
+        "stdout": end.stdout.decode("utf-8", "replace"),
+        "stderr": end.stderr.decode("utf-8", "replace"),
+    }
+
+
+def broken(problem: str) -> dict[str, Any]:
+    """Return the answer for a failure of the sandbox."""
+    nothing = {"compile_result": None, "run_result": None, "executor_pod_name": None, "files": {}}
+    return {"status": "SandboxError", "message": problem, **nothing}
