@@ -1,7 +1,43 @@
 """Exit of a run -> outcomes of the tests -> verdict. Everything that an attempt wrote is untrusted data.
 
-The status of a verdict is COMPILE_ERROR if the program does not compile, else the outcome of the first test that did not pass.
-Later tests keep their own outcomes if they were run.
+Evidence -> status; the first row of a table that applies decides. Sources are the kernel (exit, signals, usage), result lines and output.
+
+    whole program                                                      status of every test
+    ----------------------------------------------------------------   ----------------------------------------------------------
+    line: does not compile                                             COMPILE_ERROR
+    line: the task's setup or the sandbox fails                        UNSCORED if an empty attempt gets it, too; else RUNTIME_ERROR
+    line: exception while loading, output above its limit              OUTPUT_LIMIT
+    line: exception while loading                                      MEMORY_LIMIT for MemoryError (and, of a program, after an
+                                                                       out-of-memory kill), else RUNTIME_ERROR
+    the judge, the task or a tool is at fault                          UNSCORED
+
+    one test of functions                                              status
+    ----------------------------------------------------------------   ----------------------------------------------------------
+    line: time limit of the test                                       TIMEOUT
+    line: AssertionError of a CODE test                                FAILED
+    line: exception                                                    MEMORY_LIMIT for MemoryError, else RUNTIME_ERROR (with output
+                                                                       above its limit, or an out-of-memory kill: as the run ended)
+    line: value, nonce of a CODE test, or final state is right         PASSED, else FAILED
+    no line, after a test that is TIMEOUT, *_LIMIT or UNSCORED         UNSCORED
+    no line                                                            as the run ended
+
+    one run of a program, for one test                                 status
+    ----------------------------------------------------------------   ----------------------------------------------------------
+    output above its limit, deadline, signal                           as the run ended
+    exit code is not 0                                                 MEMORY_LIMIT after an out-of-memory kill, else RUNTIME_ERROR
+    CODE test; the checker accepts; output equals the expected one     PASSED
+    any other output                                                   MEMORY_LIMIT after an out-of-memory kill, else FAILED
+    none: the time of all tests is used up                             UNSCORED
+
+    how a run ended                                                    status
+    ----------------------------------------------------------------   ----------------------------------------------------------
+    output above its limit                                             OUTPUT_LIMIT
+    out-of-memory kill in its control group                            MEMORY_LIMIT
+    deadline, or limit of CPU time                                     TIMEOUT
+    another signal, or exit before its tests ended                     RUNTIME_ERROR
+
+The status of a verdict is the outcome of the first test that did not pass, else PASSED. Later tests keep their own outcomes if they were
+run. Tests of standard input and others of one task are judged separately, and their verdicts merged.
 """
 
 import re
