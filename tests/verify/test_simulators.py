@@ -287,7 +287,7 @@ def run(robot):
     "close the pipes": "import os\ndef run(robot):\n    os.closerange(3, 99)",
     "leave": "import os\ndef run(robot):\n    os._exit(0)",
     "import the domain": "import world",
-    "import the world host": "import world_host",
+    "import the tester": "import tester",
     "import upsolve": "import upsolve.worlds.robot.world",
     "kill the tester": "import os, signal\ndef run(robot):\n    os.kill(-1, signal.SIGKILL)",
     "reach into the world": "def run(robot):\n    robot.world.things['cup'] = 'kitchen'",

@@ -60,7 +60,6 @@ MODULES = (
     "replies",
     "remote",
     "child",
-    "world_host",
     "local",
     "tester",
 )
@@ -159,7 +158,7 @@ class Server:
             self.group.add(process.pid)
         self.socket, self.process, self.gvisor = own_end, process, gvisor
         own_end.settimeout(STARTING)
-        for data in (bundle("launcher", "folders", "syscalls"), json.dumps(setup).encode()):
+        for data in (bundle("launcher", "folders"), json.dumps(setup).encode()):
             own_end.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True

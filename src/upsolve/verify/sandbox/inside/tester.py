@@ -1,7 +1,7 @@
-"""The trusted process of CODE tests: runs the tests and calls functions of the attempt through a pipe.
+"""The trusted process of CODE tests and of simulations: runs the tests, or the worlds, and talks to the attempt through a pipe.
 
 Standard library only. The attempt's process holds neither tests nor results. Its answers are data, decoded here to exact
-builtin types, so that no method of the attempt runs in an assertion.
+builtin types, so that no method of the attempt runs in an assertion. In a simulation they are actions, and the attempt gets their answers alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         setups,
         shared,
         values,
-        world_host,
     )
 else:
     import child
@@ -40,7 +39,6 @@ else:
     import setups
     import shared
     import values
-    import world_host
 
 __all__ = ["SERVANT_GONE", "run"]
 
@@ -228,7 +226,7 @@ def run(job: dict[str, Any]) -> int:
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
     channel = Channel(space)
     if "worlds" in job:
-        world_host.play(job, channel)
+        play(job, channel)
         return 0
     current = [0]
     clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
@@ -275,3 +273,106 @@ def one_test(index: int, kind: str, source: str, channel: Channel, variables: tu
         messages.report_error(test=index, error=[name, message, getattr(error, "attempt_line", None)])
         if variables and channel.changed(variables):
             messages.report_error(changed=index)
+
+
+MOST_ACTIONS = 1000
+"""Maximum number of actions in one world."""
+MESSAGE_BYTES = 1 << 14
+"""Maximum size of a message of the attempt, bytes; after a longer one its messages are ignored."""
+STEPS_BYTES = 4 << 20
+"""Maximum size of the recorded steps of all worlds, bytes; results may be twice as large."""
+TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+class BrokenWorldError(Exception):
+    """An action raised an exception that the domain does not declare."""
+
+
+class ActionLimitError(Exception):
+    """The attempt exceeded the number of actions."""
+
+
+def play(job: dict[str, Any], channel: Any) -> None:
+    """Run the attempt in every world of a job; report the steps of each."""
+    space: dict[str, Any] = {"__name__": "world", "__builtins__": __builtins__}
+    clock = child.alarm_clock() if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
+    try:
+        exec(job["domain"], space)
+        for index, initial in enumerate(job["worlds"]):
+            world = Watched(space, initial, job["actions"], STEPS_BYTES // len(job["worlds"]))
+            try:
+                clock(job["test_seconds"])
+                continues = one_world(index, world, channel)
+                clock(0)
+            except child.TestTimeout:  # the attempt's process is still busy and cannot answer
+                messages.report_error(test=index, timeout="exceeded the time limit of a world")
+                return
+            except ActionLimitError:
+                messages.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
+                return
+            if not continues:
+                return
+    except Exception as error:
+        messages.report_error(world=operations.describe(error))
+        return
+    if job["lines"]:
+        channel.ask(marshal.dumps("lines"))
+        messages.report_error(lines=channel.reply(STEPS_BYTES).get("lines"))
+
+
+def one_world(index: int, world: Watched, channel: Any) -> bool:
+    """Run the attempt in one world and report its steps; return False if the attempt cannot be started."""
+    channel.ask(marshal.dumps("world"))
+    while "action" in (message := channel.reply(MESSAGE_BYTES)):
+        channel.ask(marshal.dumps(world.act(message["action"], message.get("args"))))
+    if early := {key: message[key] for key in ("compile", "broken") if key in message}:
+        messages.report_error(**early)
+        return False
+    if "ended" in message:
+        messages.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
+    else:
+        messages.report_error(test=index, error=message.get("error", message.get("load")))
+    return True
+
+
+class Watched:
+    """A world and the steps taken in it."""
+
+    def __init__(self, space: dict[str, Any], initial: Any, actions: dict[str, list[str]], room: int) -> None:
+        self.world = space["World"](initial)
+        self.state = self.world.state
+        self.failures, self.actions, self.room = space, actions, room
+        self.steps: list[str] = []
+        """One JSON object per step: action, arguments, answer, name of the failure, state afterwards."""
+
+    def act(self, action: Any, args: Any) -> tuple[str, Any]:
+        """Execute an action; return the name of its failure, empty if none, and its answer."""
+        kinds = self.actions.get(action) if isinstance(action, str) else None
+        if kinds is None or type(args) is not list:
+            return "TypeError", "no such action"
+        if len(args) != len(kinds) or not all(map(fits, args, kinds)):
+            return "TypeError", f"{action} takes {', '.join(kinds) or 'nothing'}"
+        failure, answer = "", None
+        try:
+            answer = getattr(self.world, action)(*args)
+        except Exception as error:
+            failure = type(error).__name__
+            if self.failures.get(failure) is not type(error):
+                raise BrokenWorldError(f"{action} raised {failure}: {error}, given {args}") from error
+            answer = str(error)
+        self.note([action, args, None if failure else answer, failure, self.state()])
+        return failure, answer
+
+    def note(self, step: list[Any]) -> None:
+        """Record a step; ActionLimitError if there are too many."""
+        self.steps.append(json.dumps(step))
+        self.room -= len(self.steps[-1])
+        if len(self.steps) > MOST_ACTIONS or self.room < 0:
+            raise ActionLimitError
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Return whether a value has the declared type of an argument: ``str``, ``int``, finite ``float``, ``bool``, a list of one of them."""
+    if kind.startswith("list["):
+        return type(value) is list and all(fits(item, kind[5:-1]) for item in value)
+    return type(value) is TYPES[kind] and (kind != "float" or value - value == 0)
