@@ -102,7 +102,7 @@ test-tokenizers: install .tokenizers/.installed
 
 test-adapters: install .venv-adapters/.installed
 	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm and not tokenizers' $(ARGS) tests/adapters tests/train/test_trackers.py tests/train/test_optimizer.py \
-	  tests/exports/test_export_readers.py tests/evaluate/test_evalplus.py
+	  tests/exports/test_export_readers.py tests/exports/test_evalplus.py
 
 # The packages of .venv are seen through a .pth file, and upsolve, which .venv knows by another such file. verl and OpenRLHF pin versions that
 # nobody else takes, and need GPUs for the rest; EvalPlus also requires the clients of model providers.

@@ -5,16 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from test_loop import recipe_for, run
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
+from upsolve.config import Recipe
 from upsolve.reward.formula import reward
 from upsolve.train.data import drawn
 from upsolve.train.data.drawn import DrawnGroups, attempt_key
 from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import TrainGroup, with_advantages
 from upsolve.train.data.sources import StoredSource
+from upsolve.train.loop import train
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.drawn import Drawn, Recorded
 from upsolve.view.opening import open_path
@@ -75,8 +76,11 @@ def test_the_viewer_shows_the_groups_that_a_run_was_trained_on(tiny_model, tmp_p
     select = {"attempts": "lines < 60", "weight": "1.0 / passes"}
     data = {"train": 0.01, "dev": 0.01, "max_tokens": max_tokens, "group_size": 4, "groups_per_task": 1}
     optim = {"epochs": 2, "tokens_per_step": 50_000, "tokens_per_batch": 4000}
-    recipe = recipe_for(tiny_model, data=data, select=select, optim=optim, monitor={"heldout": 1})
-    run(recipe, tmp_path / "run")
+    model, optim = {"name": tiny_model, "bf16": False}, {"lr": 1e-3, "max_steps": 6, "schedule": "constant", **optim}
+    stages = {"model": model, "data": data, "select": select, "optim": optim, "monitor": {"heldout": 1}}
+    recipe = Recipe.model_validate(stages)
+    split = split_archive(open_archive("embedded"), recipe.data)
+    train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     answers = open_path(str(tmp_path / "run"))
     groups = split_archive(open_archive("embedded"), recipe.data, untried=False).groups["train"]
     sizes = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_attacks import as_nobody
+from nobody import as_nobody
 
 from upsolve.archive.store import open_archive
 from upsolve.errors import SourceError
