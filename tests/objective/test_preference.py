@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,6 +43,8 @@ def test_kto_by_hand():
     assert float(kl) == pytest.approx(1 / 3)
     # beta 1: sigma(-(2 - 1/3)) = 0.1588691; sigma(-(1/3 + 1)) = 0.2086086; sigma(1/3) = 0.5825702
     assert kto(logratio, desirable, kl, beta=1.0).tolist() == pytest.approx([0.1588691, 0.2086086, 0.5825702])
+    # beta is 0.1: sigma(-(2 - 1/3) / 10), sigma(-(1/3 + 1) / 10), sigma(1/30)
+    assert kto(logratio, desirable, kl).tolist() == pytest.approx([0.4584295, 0.4667159, 0.5083326])
     halved = kto(logratio, desirable, kl, beta=1.0, weights=(1.0, 0.5))
     assert halved.tolist() == pytest.approx([0.1588691, 0.1043043, 0.5825702])
 
@@ -49,6 +52,7 @@ def test_kto_by_hand():
 def test_the_reference_point_is_never_negative_and_has_no_gradient():
     logratio = torch.tensor([-2.0, 1.0], requires_grad=True)
     assert float(batch_kl(logratio)) == 0.0 and not batch_kl(logratio).requires_grad
+    assert float(batch_kl(logratio, torch.tensor([1.0, 6.0]))) == pytest.approx(4 / 7)
 
 
 def test_rank_by_hand():
@@ -101,6 +105,22 @@ def test_dpo_of_a_batch_is_the_mean_over_its_pairs():
     logp, inputs = batch([0.5, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
     wanted = (math.log1p(math.exp(0.25)) + math.log1p(math.exp(-1.75))) / 2
     assert mean_over_attempts("dpo", logp, inputs).item() == pytest.approx(wanted)
+    # one label in four wrong: margins 0 and 1.75, -1.75 for those
+    logp, inputs = batch([1.0, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
+    wanted = (math.log(2) + 0.75 * math.log1p(math.exp(-1.75)) + 0.25 * math.log1p(math.exp(1.75))) / 2
+    assert mean_over_attempts("dpo", logp, inputs, label_smoothing=0.25).item() == pytest.approx(wanted)
+
+
+def test_dpo_of_pairs_in_which_one_side_weighs_nothing():
+    """Focal weights of an attempt that is the other one without some lines are all 0."""
+    # log-ratios by token 0.5 | -0.5 0 || -1 | 0.75: margins 0 + 0.5 of a chosen one, and 0.3 * 0.75 - 0 against a rejected one, without weight
+    logp, inputs = batch([0.0, -1.0, -1.0, 0.0, 0.3], [0, 1, 1, 2, 3])
+    loss = mean_over_attempts("dpo", logp, inputs)
+    assert loss.item() == pytest.approx((math.log1p(math.exp(-0.5)) + math.log1p(math.exp(-0.225))) / 2)
+    loss.backward()
+    # (1 - sigma(margin)) times the weights, over two pairs
+    pull = 1 / (1 + math.exp(0.5)) / 2
+    assert logp.grad.tolist() == pytest.approx([0.0, pull, pull, 0.0, -0.3 / (1 + math.exp(0.225)) / 2])
 
 
 def test_kto_of_a_batch_takes_signs_and_its_own_mean():
@@ -110,12 +130,25 @@ def test_kto_of_a_batch_takes_signs_and_its_own_mean():
     assert mean_over_attempts("kto", logp, inputs, undesirable=2.0).item() == pytest.approx(wanted)
 
 
+def test_kto_of_a_batch_counts_equal_attempts():
+    # log-ratios 0.5, -0.5, 0, -1, 0.75, the last of which occurs 5 times: z = (-1 + 3.75) / 9
+    logp, inputs = batch([1.0] * 5, [0, 1, 2, 3, 4])
+    inputs, z = replace(inputs, count_S=torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0])), 2.75 / 9
+    config = ObjectiveConfig.model_validate({"kind": "kto", "preference": {"beta": 1.0}})
+    wanted = [1 / (1 + math.exp(x - z)) for x in (0.5, -0.5, 0, -1, 0.75)]
+    assert token_losses(logp, inputs, config).tolist() == pytest.approx(wanted)
+    assert config.record.loss(logp, inputs, config).tolist() == pytest.approx(wanted), "a batch is its step"
+
+
 def test_rank_of_a_batch_is_group_by_group():
     # groups of two and two: each is dpo, whatever the order; the same by two calls
     logp, inputs = batch([0.0] * 5, [0, 0, 1, 2, 3], values=[0.5, -0.5, -1.0, 1.0], group=[0, 0, 1, 1])
     loss = mean_over_attempts("rank", logp, inputs)
     assert loss.item() == pytest.approx((math.log(2) + math.log1p(math.exp(-1.75))) / 4)
     loss.backward()
+    one, inputs = batch([0.0] * 5, [0, 0, 1, 1, 1], values=[0.5, -0.5])
+    # one group: log-ratios 0 and -0.25, a margin of 0.25, divided between two attempts
+    assert mean_over_attempts("rank", one, inputs).item() == pytest.approx(math.log1p(math.exp(-0.25)) / 2)
     ranked = logp.grad.clone()
     pairs, inputs = batch([1.0, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
     (mean_over_attempts("dpo", pairs, inputs) / 2).backward()

@@ -252,16 +252,19 @@ def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
 
 
 def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``dpo`` to a batch of groups of two: the chosen attempt has positive advantages, the rejected one negative ones.
+    """Apply ``dpo`` to a batch of groups of two, one after the other: the chosen attempt has positive advantages, the rejected one negative ones.
 
-    The absolute advantages weigh the tokens. Both attempts of a pair carry its loss, so that ``sequence_sum`` is the mean over pairs.
+    The absolute advantages weigh the tokens; those of one of the two may all be 0 (``preference.focal``). Both attempts of a pair carry its
+    loss, so that ``sequence_sum`` is the mean over pairs.
     """
     settings = config.preference
     x_S = weighted_sum(inputs.reference_logratio(logp_T), inputs.advantages_T.abs(), inputs.attempt_T, inputs.attempts)
     sign_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts)
-    chosen_K, rejected_K = (sign_S > 0).nonzero()[:, 0], (sign_S < 0).nonzero()[:, 0]
-    loss_K = dpo(x_S[chosen_K], x_S[rejected_K], beta=settings.beta, label_smoothing=settings.label_smoothing)
-    return inputs.per_token(torch.zeros_like(x_S).index_add(0, chosen_K, loss_K).index_add(0, rejected_K, loss_K))
+    one_K, other_K = x_S.view(-1, 2).unbind(1)
+    swapped_K = torch.lt(*sign_S.view(-1, 2).unbind(1))
+    chosen_K, rejected_K = torch.where(swapped_K, other_K, one_K), torch.where(swapped_K, one_K, other_K)
+    loss_K = dpo(chosen_K, rejected_K, beta=settings.beta, label_smoothing=settings.label_smoothing)
+    return inputs.per_token(loss_K.repeat_interleave(2))
 
 
 def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
