@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, soft_values, standardised
-from upsolve.advantage.table import ADVANTAGES, advantage
+from upsolve.advantage.table import ADVANTAGES, Advantage, advantage
 from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import AdvantageConfig, load_recipe
 
@@ -28,6 +28,7 @@ def test_standardised_names_its_deviation():
     # mean 0.25; sample deviation 0.5, population deviation 0.4330127
     assert standardised(ONE_IN_FOUR, ddof=1, epsilon=0) == pytest.approx([1.5, -0.5, -0.5, -0.5])
     assert standardised(ONE_IN_FOUR, ddof=0, epsilon=0)[0] == pytest.approx(1.7320508)
+    assert standardised(ONE_IN_FOUR, epsilon=0.25) == pytest.approx([1.0, -1 / 3, -1 / 3, -1 / 3])
 
 
 def test_exponential_by_hand_and_clipped():
@@ -37,6 +38,10 @@ def test_exponential_by_hand_and_clipped():
     assert exponential(ONE_IN_FOUR, epsilon=0, clip=None, max_weight=2.0)[0] == pytest.approx(2.0)
     assert exponential(ONE_IN_FOUR, epsilon=0, beta=2.0)[1] == pytest.approx(0.3678794)
     assert exponential(np.array([0.7])).tolist() == [1.0]
+    # deviation 0.4330127 of the population: -0.5773503; deviation 0.5 + 1.5: -0.125
+    assert exponential(ONE_IN_FOUR, epsilon=0, ddof=0)[1] == pytest.approx(0.5613839)
+    assert exponential(ONE_IN_FOUR, epsilon=1.5)[1] == pytest.approx(0.8824969)
+    assert exponential(ONE_IN_FOUR)[1] == pytest.approx(0.6065307, abs=1e-5)
 
 
 def test_exponentials_do_not_overflow():
@@ -53,6 +58,9 @@ def test_exponential_lies_within_its_published_range(r):
 def test_awr_weights_average_one():
     # centred 0.75 and -0.25; at temperature 0.5: e^1.5 = 4.4816891, e^-0.5 = 0.6065307, mean 1.5753203
     assert awr(ONE_IN_FOUR, beta=0.5) == pytest.approx([2.8449383, 0.3850206, 0.3850206, 0.3850206])
+    assert awr(ONE_IN_FOUR) == pytest.approx(awr(ONE_IN_FOUR, beta=1.0))
+    # e^5 capped at 20, e^-5 = 0.0067379: 2 * 20 / 20.0067379
+    assert awr(np.array([10.0, 0.0]))[0] == pytest.approx(1.9993264)
 
 
 def test_asymre_lowers_the_baseline():
@@ -123,12 +131,19 @@ def test_less_kl_by_hand():
     # k3 of log 2: 1/2 - 1 + 0.6931472 = 0.1931472; of 0: 0
     got = subtract_kl(np.array([0.5, 1.0]), np.array([np.log(2), 0.0]), beta=0.1)
     assert got == pytest.approx([0.4806853, 1.0])
+    # at the limits of 20 and -20 nats: e^-20 - 1 + 20, e^20 - 1 - 20
+    assert -subtract_kl(np.zeros(2), np.array([30.0, -30.0]), beta=1.0) == pytest.approx([19.0, 485165174.4])
 
 
 def test_whitened_by_hand():
     # mean 2, population deviation sqrt(8 / 3) = 1.6329932
     assert whiten(np.array([0.0, 2.0, 4.0])) == pytest.approx([-1.2247449, 0.0, 1.2247449])
     assert whiten(np.array([0.7, 0.7])).tolist() == [0.0, 0.0]
+    # 0 counts three times, 9 not at all: mean 1, deviation sqrt((3 * 1 + 9) / 4) = 1.7320508
+    weighted = np.array([0.0, 4.0, 9.0]), np.array([3.0, 1.0, 0.0])
+    assert whiten(*weighted) == pytest.approx([-0.5773503, 1.7320508, 4.6188022])
+    assert whiten(*weighted, epsilon=1.7320508)[0] == pytest.approx(-0.2886751)
+    assert whiten(np.array([1.0, 2.0]), np.zeros(2)).tolist() == [1.0, 2.0]
 
 
 def test_gae_is_refused_where_it_does_not_fit():
@@ -181,3 +196,47 @@ def test_the_sign_says_to_nft_which_attempts_passed():
     nobody, one = np.zeros(4, dtype=bool), np.array([True, False, False, False])
     assert advantage(np.array([0.75, 0, 0, 0]), config, passed_G=nobody).tolist() == [0, 0, 0, 0]
     assert np.sign(advantage(np.array([1, 0.5, 0.5, 0]), config, passed_G=one)).tolist() == [1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "first"),
+    [
+        # 1.5 of the sample, clipped to 1: e; not clipped: e^1.5 = 4.4816891; population 1.7320508; 0.75 / (0.5 + 0.25) = 1
+        ({}, 2.7182818),
+        ({"clip": 1.25}, 3.4903430),
+        ({"clip": None}, 4.4816891),
+        ({"clip": None, "beta": 2.0, "max_weight": 30.0}, 20.0855369),
+        ({"clip": None, "beta": 2.0}, 20.0),
+        ({"clip": None, "max_weight": 3.0}, 3.0),
+        ({"clip": None, "ddof": 0}, 5.6522337),
+        ({"clip": None, "epsilon": 0.25}, 2.7182818),
+    ],
+)
+def test_exponential_follows_the_settings_of_a_recipe(changed, first):
+    config = AdvantageConfig(kind="exponential", **{"epsilon": 0.0, **changed})
+    assert advantage(ONE_IN_FOUR, config, passed_G=ONE_IN_FOUR > 0)[0] == pytest.approx(first)
+
+
+def test_estimators_are_given_float64_and_what_is_not_known():
+    got = []
+
+    def estimate(inputs, _config):
+        got.append(inputs)
+        return [1, 2]
+
+    config = AdvantageConfig(kind=Advantage(estimate))
+    found = advantage([1, 0], config, passed_G=[1, 0])
+    assert found.dtype == np.float64 and found.tolist() == [1.0, 2.0]
+    (inputs,) = got
+    assert (inputs.rewards_G.dtype, inputs.logp_G.dtype, inputs.passed_G.dtype) == (np.float64, np.float64, np.bool_)
+    assert np.isnan(inputs.logp_G).tolist() == [True, True] and inputs.seed == 0
+    advantage([1, 0], config, passed_G=[1, 0], logp_G=np.array([-1.0, -2.0]), seed=7)
+    assert got[1].logp_G.tolist() == [-1.0, -2.0] and got[1].seed == 7
+
+
+@pytest.mark.parametrize(("field", "words"), [("reads", ("rewards", "values")), ("failed", ("negative", "zero", "any"))])
+def test_the_words_of_an_estimator(field, words):
+    for word in words:
+        assert getattr(Advantage(lambda i, _: i.rewards_G, **{field: word}), field) == word
+    with pytest.raises(ValueError, match=f"^{field}: .*must be of {', '.join(words)}"):
+        Advantage(lambda i, _: i.rewards_G, **{field: "wrong"})

@@ -44,6 +44,7 @@ def test_pkpo_by_hand():
     # k = 2, n = 4, c = 1. The pass: r = 2, without it nobody passes: baseline 0. A failure: r = 2 rho(3, 1, 1) = 2/3; without it
     # n = 3, c = 1: r = 2 for the pass and 2 rho(2, 1, 1) = 1 for the other two, mean 4/3
     assert pkpo(ONE_IN_FOUR, k=2) == pytest.approx([2, -2 / 3, -2 / 3, -2 / 3])
+    assert pkpo(np.ones(1), k=2).tolist() == max_at_k(np.ones(1), k=2).tolist() == [0.0]
 
 
 @given(passes)
@@ -114,6 +115,10 @@ def test_unlikeliness_pays_the_rare_pass_best():
     # of four passes and a failure the ranks are 2, 0, 1, 3, 4: 1 - 0.25 * (2, 0, 1, 3) / 5 = 0.9, 1, 0.95, 0.85, and 0
     got = unlikeliness(np.array([1.0, 1, 1, 1, 0]), np.array([-5.0, -9, -7, -3, -1]), beta=0.25)
     assert got == pytest.approx(standardised(np.array([0.9, 1, 0.95, 0.85, 0])))
+    # 1 and 1 - 0.25 / 2: mean 0.9375, deviation of the population 0.0625, to which 0.0625 is added
+    assert unlikeliness(np.ones(2), np.array([-2.0, -1.0]), ddof=0, epsilon=0.0625) == pytest.approx([0.5, -0.5])
+    ordered = unlikeliness(np.ones(40), np.full(40, -1.0))
+    assert (np.diff(ordered) < 0).all(), "attempts of equal likelihood rank in their order"
     with pytest.raises(ValueError, match="log-probability of every attempt"):
         unlikeliness(np.ones(2), np.array([-1.0, np.nan]))
 
@@ -127,6 +132,10 @@ def test_recipes_name_them_with_their_k():
         two = AdvantageConfig(kind=kind, options={"k": 2})
         assert advantage(ONE_IN_FOUR, two, passed_G=passed_G) == pytest.approx(function(ONE_IN_FOUR, k=2))
     logps = np.array([-1.0, -2, -3, -4])
+    given = {"beta": 0.5, "ddof": 0, "epsilon": 0.5}
+    config = AdvantageConfig(kind="unlikeliness", options={"beta": 0.5}, ddof=0, epsilon=0.5)
+    two = np.array([1.0, 1.0, 0.0, 0.0])
+    assert advantage(two, config, passed_G=two > 0, logp_G=logps) == pytest.approx(unlikeliness(two, logps, **given))
     assert advantage(ONE_IN_FOUR, AdvantageConfig(kind="unlikeliness"), passed_G=passed_G, logp_G=logps) == pytest.approx(
         unlikeliness(ONE_IN_FOUR, logps)
     )

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -32,6 +33,8 @@ def test_ppo_clips_only_what_goes_on_moving_away():
     loss = ppo_clip(RATIOS.log(), SIGNS, low=0.2, high=0.3)
     assert loss.tolist() == pytest.approx([-1.3, 2.0, -0.5, 0.8, 3.3])
     assert outside(RATIOS.log(), SIGNS, low=0.2, high=0.3).tolist() == [True, False, False, True, False]
+    assert not outside(torch.zeros(2), torch.tensor([1.0, -1.0]), low=0.0, high=0.0).any(), "the bounds are inside"
+    assert not outside(torch.tensor([1.0, -1.0]), torch.zeros(2), low=0.2, high=0.3).any()
 
 
 def test_what_is_outside_is_without_gradient_and_nothing_else():
@@ -66,6 +69,11 @@ def test_m2po_drops_the_outliers_until_the_second_moment_fits():
         assert m2po_mask(logratio, m2po_bound(logratio, threshold=threshold)).tolist() == kept
     assert m2po_mask(logratio, m2po_bound(logratio, threshold=0.0)).tolist() == [False, False, True, False]
     assert m2po_bound(logratio[:2], threshold=0.001) == -1, "nothing is kept"
+    # 0.1 occurs 24 times: (24 * 0.01 + 0.04) / 26 = 0.0107692, with 0.25 once 0.0196296; once each 0.0166667 and 0.075
+    for threshold, kept in ((0.02, [True] * 4), (0.011, [True, False, True, True])):
+        bound = m2po_bound(logratio, threshold=threshold, count_T=torch.tensor([24.0, 1.0, 1.0, 1.0]))
+        assert m2po_mask(logratio, bound).tolist() == kept
+    assert m2po_mask(torch.tensor([0.5, 0.6]), torch.tensor(0.25)).tolist() == [True, False]
     loss = m2po(logratio, torch.tensor([1.0, 1.0, 2.0, -1.0]), m2po_bound(logratio, threshold=0.02))
     assert loss.tolist() == pytest.approx([-math.exp(0.1), 0.0, -2.0, math.exp(0.2)])
 
@@ -75,6 +83,8 @@ def test_opsm_drops_failed_attempts_that_were_left():
     logratio = sequence_logratio(torch.tensor([-0.2, -0.4, -0.3, -0.1, -0.1]), ATTEMPT, 2)
     assert opsm_mask(logratio, torch.tensor([-1.0] * 5), threshold=0.2).tolist() == [False] * 3 + [True] * 2
     assert opsm_mask(logratio, torch.tensor([1.0] * 3 + [-1.0] * 2), threshold=0.05).tolist() == [True] * 3 + [False] * 2
+    assert opsm_mask(logratio, torch.tensor([0.0] * 3 + [0.5] * 2), threshold=0.05).all()
+    assert opsm_mask(torch.tensor([-0.25]), torch.tensor([-1.0]), threshold=0.25).all()
 
 
 def test_opsm_masks_any_objective_and_says_so():
@@ -95,6 +105,8 @@ def test_what_each_bound_touches():
     }
     for kind, expected in touched.items():
         assert clipped_tokens(logp, data, config_of(kind, cap=1.5, second_moment=0.1)).tolist() == expected, kind
+    logp, data = batch(torch.zeros(5), SIGNS)
+    assert not clipped_tokens(logp, data, config_of("cispo", cap=1.0)).any()
 
 
 def test_a_guessed_old_policy_leaves_nothing_to_learn():
@@ -175,3 +187,19 @@ def test_m2po_treats_tokens_that_differ_by_rounding_alike():
     assert m2po_mask(torch.tensor([0.0, 1e-6, 0.5]), m2po_bound(torch.tensor([0.0, 1e-6, 0.5]), threshold=0.0)).tolist() == [
         *(True, True, False)
     ]
+    # the bound lies half of 1e-5 above the last that is kept; with a mean of 0.0001 that is the threshold, 0.01 is kept
+    assert float(m2po_bound(torch.tensor([0.01, 0.5]), threshold=1e-4)) == pytest.approx(0.010005**2, rel=1e-6)
+    assert m2po_bound(torch.tensor([0.01, 0.5]), threshold=0.9e-4) == -1, (
+        "1e-5 is the rounding of a log-ratio, not of its square"
+    )
+
+
+@pytest.mark.parametrize("function", ["loss", "touched"])
+def test_m2po_of_a_batch_that_is_the_whole_step_bounds_itself(function):
+    # squares 0.01, 0.25, 0, 0.04, 0.04, the first in an attempt that occurs twice: without 0.25 (2 * 0.01 + 0.08) / 5 = 0.02
+    logp, data = batch(torch.tensor([0.1, -0.5, 0.0, 0.2, -0.2]), [1.0] * 5, torch.tensor([0, 1, 2, 3, 3]))
+    data = replace(data, count_S=torch.tensor([2.0, 1.0, 1.0, 1.0]))
+    for threshold, kept in ((0.0201, [True, False, True, True, True]), (0.0199, [True, False, True, False, False])):
+        config = config_of("m2po", second_moment=threshold)
+        found = getattr(config.record, function)(logp, data, config)
+        assert ((found != 0) if function == "loss" else ~found).tolist() == kept

@@ -29,6 +29,7 @@ def test_truncated_weights_by_hand():
 
 def test_icepop_masks_what_is_outside():
     assert icepop(RATIOS.log(), low=0.3, high=5.0).tolist() == pytest.approx([0.0, 0.5, 1.0, 4.0, 0.0])
+    assert icepop(torch.zeros(1), low=1.0, high=5.0).tolist() == icepop(torch.zeros(1), low=0.5, high=1.0).tolist() == [1.0]
 
 
 def test_unknown_samplers_have_weight_one_and_huge_ratios_are_finite():
@@ -75,7 +76,8 @@ def test_corrected_tokens_are_those_truncated_or_masked():
         False,
         True,
     ]
-    assert not corrected_tokens(batch(sampler), CorrectionConfig()).any()
+    nothing = corrected_tokens(batch(sampler), CorrectionConfig())
+    assert not nothing.any() and nothing.dtype == torch.bool
 
 
 def test_a_truncated_weight_is_unbiased_below_its_cap():
@@ -91,6 +93,7 @@ def test_drift_by_hand():
     found = drift(torch.tensor([-1.0, -1.0, -1.0]), torch.tensor([-1.0 - math.log(2), -1.0 + math.log(2), UNKNOWN]))
     assert (found.tokens, found.absolute, found.most) == (2, pytest.approx(2 * math.log(2)), pytest.approx(math.log(2)))
     assert found.k3 == pytest.approx(0.5, abs=1e-6)
+    assert drift(torch.tensor([-1.0]), torch.tensor([-1.0 - math.log(2)])).k3 == pytest.approx(1 - math.log(2), abs=1e-6)
     nothing = drift(OLD, torch.full((5,), UNKNOWN))
     assert (nothing.tokens, nothing.absolute, nothing.k3, nothing.most) == (0, 0.0, 0.0, 0.0)
 

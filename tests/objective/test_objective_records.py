@@ -16,7 +16,7 @@ from upsolve.errors import ConfigError
 from upsolve.objective import losses
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.losses import clipped_tokens, token_losses
-from upsolve.objective.table import OBJECTIVES, Objective
+from upsolve.objective.table import OBJECTIVES, Objective, lazy
 from upsolve.plugins import RecordError
 
 ONE_FILE = '''
@@ -191,6 +191,24 @@ def test_every_built_in_record_resolves():
                 (referenced,) = (cell.cell_contents for cell in function.__closure__)
                 assert callable(getattr(losses, referenced)), name
     assert {name for name, record in ADVANTAGES.items() if record.reads == "values"} == {"gae"}
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [("unit", ("attempt", "pair", "group")), ("advantages", ("token", "attempt", "sign", "unread"))],
+)
+def test_the_words_of_an_objective(field, words):
+    for word in words:
+        assert getattr(Objective(print, **{field: word}), field) == word
+    with pytest.raises(ValueError, match=f"^{field}: .*must be of {', '.join(words)}"):
+        Objective(print, **{field: "wrong"})
+
+
+def test_functions_of_a_record_are_found_when_called():
+    data = LossInputs(torch.tensor([0, 1]), torch.tensor([1.0, 2.0]), torch.zeros(2), None, None)
+    assert lazy("reinforce_tokens")(torch.tensor([1.0, 3.0]), data, ObjectiveConfig()).tolist() == [-1.0, -6.0]
+    with pytest.raises(AttributeError, match="nothing_tokens"):
+        lazy("nothing_tokens")(None)
 
 
 def test_names_are_checked_without_torch():

@@ -17,6 +17,7 @@ def test_reductions_by_hand():
     assert float(token_mean(loss, ATTEMPT, attempts=2, tokens=3)) == 3.0
     assert float(sequence_mean(loss, ATTEMPT, attempts=2, tokens=3)) == 3.5  # (2 + 5) / 2
     assert float(constant_length(loss, ATTEMPT, attempts=2, tokens=3, length=4)) == 1.125  # 9 / (2 * 4)
+    assert float(sequence_mean(loss[:0], ATTEMPT[:0], attempts=2, tokens=3)) == 0, "a micro-batch may be empty"
 
 
 @pytest.mark.parametrize("reduction", [sequence_sum, token_mean, sequence_mean, partial(constant_length, length=4)])
@@ -45,6 +46,7 @@ def test_kl_is_finite_however_far_the_policy_is():
 
 def test_ratio_statistics_by_hand():
     assert sum_by_attempt(LOGP, ATTEMPT, 2).tolist() == [-3.0, -0.5]
+    assert sum_by_attempt(LOGP.double(), ATTEMPT, 2).dtype == torch.float64
     assert mean_by_attempt(LOGP, ATTEMPT, 3).tolist() == [-1.5, -0.5, 0.0]
     assert float(second_moment(torch.tensor([1.0, -3.0]))) == 5.0
     assert float(effective_sample_size(torch.zeros(4))) == pytest.approx(1.0)

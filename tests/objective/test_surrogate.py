@@ -36,6 +36,7 @@ def test_topr_truncates_only_what_is_pushed_down():
     got = topr(torch.tensor([-1.0, -1.0, -1.0]), torch.tensor([2.0, -2.0, -2.0]), ratio)
     # up: weight 1 whatever the ratio; down at ratio 1/4: weight 1/4; down at ratio 3: capped at 1
     assert got.tolist() == pytest.approx([2.0, -0.5, -2.0])
+    assert topr(torch.tensor([-1.0]), torch.tensor([0.5]), torch.tensor([-3.0])).tolist() == [0.5], "any advantage above 0"
 
 
 def test_topr_on_policy_is_reinforce():
@@ -110,3 +111,15 @@ def test_nft_on_policy_is_a_policy_gradient():
     data = LossInputs(torch.arange(5), signs, torch.zeros(5), None, torch.zeros(5), group_S=groups, count_S=counts)
     token_losses(logp, data, ObjectiveConfig(kind="nft")).sum().backward()
     assert logp.grad.tolist() == pytest.approx([-2 / 3, 1 / 3, 1 / 3, -1 / 4, 3 / 4])
+
+
+def test_nft_of_a_group_without_a_pass_or_without_a_failure():
+    # p = 0.98: -0.02 * 0.4; p = 0.02 at R = 1/2: -0.98 log((1 - 0.01) / 0.98); an advantage of 0 is a failure, p = 1/2
+    def loss(logratios, advantages):
+        size = len(logratios)
+        data = LossInputs(torch.arange(size), torch.tensor(advantages), torch.zeros(size), None, torch.zeros(size))
+        return token_losses(torch.tensor(logratios), data, ObjectiveConfig(kind="nft")).tolist()
+
+    assert loss([0.4, 0.4], [1.0, 1.0]) == pytest.approx([-0.008, -0.008])
+    assert loss([math.log(0.5)] * 2, [-1.0, -1.0]) == pytest.approx([-0.98 * math.log(0.99 / 0.98)] * 2, abs=1e-6)
+    assert loss([0.4, math.log(0.5)], [1.0, 0.0]) == pytest.approx([-0.2, -0.5 * math.log(1.5)], abs=1e-6)

@@ -28,3 +28,11 @@ def test_value_clipping_by_hand(clip, expected):
 def test_a_wide_clip_is_half_the_square():
     values = torch.tensor([0.5, -2.0, 3.0, 1.5])
     assert clipped_value_loss(values, OLD, RETURNS, clip=100.0).tolist() == pytest.approx([0.125, 4.5, 8.0, 0.125])
+
+
+def test_a_value_below_the_clip_has_no_gradient_either():
+    # towards -1 by 0.5: (-0.2 + 1)^2 = 0.64 over 0.25
+    values = torch.tensor([-0.5], requires_grad=True)
+    loss = clipped_value_loss(values, torch.zeros(1), torch.tensor([-1.0]), clip=0.2)
+    loss.sum().backward()
+    assert loss.tolist() == pytest.approx([0.32]) and values.grad.tolist() == [0.0]

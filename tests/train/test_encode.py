@@ -11,16 +11,26 @@ from upsolve.advantage.table import Advantage
 from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, OptimConfig, RewardConfig, SelectConfig
 from upsolve.policy.tokens import EncodedPrompt
 from upsolve.reward.formula import Rewarded, reward
+from upsolve.reward.judged import Part
 from upsolve.train.data.drawn import DrawnGroups
-from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups, tokenize_groups
+from upsolve.train.data.encode import (
+    EncodedAttempt,
+    EncodedGroup,
+    Encoding,
+    encode_attempt,
+    encode_groups,
+    mean,
+    prompts_of,
+    tokenize_groups,
+)
 from upsolve.train.data.form import form_groups
-from upsolve.train.data.groups import behavior_logps, group_seed
+from upsolve.train.data.groups import TrainGroup, behavior_logps, group_seed
 from upsolve.train.data.pack import pack
 from upsolve.train.data.sources import RoundGroups
 from upsolve.train.run.monitor import warn_of_drift
 from upsolve.train.run.steps import heldout_batches
 from upsolve.train.update.step import Tally, denominators, drift_metrics
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Group, Status, Task, Turn, Verdict
 from upsolve.view.drawn import Recorded
 
 
@@ -30,13 +40,16 @@ class Letters:
     answers = False
 
     def prompts(self, asked):
-        return [EncodedPrompt(task.task_id, (7, 7)) for task, _ in asked]
+        return [EncodedPrompt(task.task_id, (7, 7) + (8,) * len(turns)) for task, turns in asked]
 
     def ids_of_all(self, attempts):
         return [self.ids_of(attempt) for attempt in attempts]
 
     def ids_of(self, attempt):
         return attempt.token_ids or tuple(map(ord, attempt.code))
+
+    def spans_of(self, attempt):
+        return [(i, i + 1) for i in range(len(attempt.code))]
 
 
 def group(codes, rewards, weights=None, **first):
@@ -54,11 +67,17 @@ def advantages(encoded):
     return [float(one.advantages_R[0]) for group in encoded for one in group.attempts]
 
 
-def encode(one, kind="centred", objective="reinforce", max_tokens=10, kl=0.0):
-    loss = ObjectiveConfig(kind=objective, kl={"coefficient": kl})
-    config = Encoding(Letters(), max_tokens, RewardConfig(), AdvantageConfig(kind=kind), loss)
-    encoded, left_out, _ = encode_groups(tokenize_groups([one], config), config)
+def encode(*groups, kind="centred", objective="reinforce", max_tokens=10, kl=0.0, blame=0.0, focal=False, **rewarding):
+    loss = ObjectiveConfig(kind=objective, kl={"coefficient": kl}, preference={"focal": focal})
+    config = Encoding(Letters(), max_tokens, RewardConfig(**rewarding), AdvantageConfig(kind=kind, blame=blame), loss)
+    encoded, left_out, _ = encode_groups(tokenize_groups(groups, config), config)
     return encoded, left_out
+
+
+def judged(one, *changes):
+    """The group with fields of its verdicts changed."""
+    verdicts = tuple(replace(v, **change) for v, change in zip(one.group.verdicts, changes, strict=True))
+    return replace(one, group=replace(one.group, verdicts=verdicts))
 
 
 def test_the_baseline_holds_only_attempts_that_are_trained_on():
@@ -207,3 +226,121 @@ def test_unscored_attempts_are_no_failed_ones_of_the_monitors(status, batches):
 
 def test_unknown_log_probabilities_are_nan():
     assert np.isnan(behavior_logps([Attempt("t", "a")])).all() and behavior_logps([]).shape == (0,)
+
+
+def test_the_longest_attempt_fills_max_tokens():
+    encoded, left_out = encode(group(["a" * 8, "b" * 9, "c"], [1.0, 1.0, 0.0]))
+    assert [len(one.ids_R) for one in encoded[0].attempts] == [8, 1] and encoded[0].tokens == 2 + 8 + 1
+    assert left_out == {"attempts: over max_tokens": 1}
+
+
+def test_blame_moves_a_negative_advantage_to_the_line_that_raised():
+    # share 0.5 of 3 tokens to one of them: 0.5, 0.5, 0.5 + 0.5 * 3; a positive advantage stays even
+    one = judged(group(["a\nb", "c\nd"], [0.75, -0.25]), {"error_line": 2}, {"error_line": 2})
+    first, second = encode(one, blame=0.5)[0][0].attempts
+    assert first.advantages_R.tolist() == [0.5, 0.5, 0.5]
+    assert second.advantages_R.tolist() == [-0.25, -0.25, -1.0] and second.advantages_R.dtype == np.float32
+    assert second.rewards_R is None and second.mask_R is None
+    assert encode(one)[0][0].attempts[1].advantages_R.tolist() == [-0.5, -0.5, -0.5]
+
+
+def test_lines_that_never_ran_are_masked():
+    one = judged(group(["a=1\nb=2", "c"], [1.0, 0.0]), {"executed_lines": (1,)}, {})
+    first, second = encode(one, mask_unexecuted=True)[0][0].attempts
+    assert first.mask_R.tolist() == [True] * 4 + [False] * 3
+    assert first.advantages_R.tolist() == [0.5] * 4 + [0.0] * 3 and first.advantages_R.dtype == np.float32
+    assert second.mask_R.tolist() == [True] and first.rewards_R is None
+
+
+def test_gae_is_given_rewards_by_token():
+    # the outcome is on the last token; the copies of "aa" have 1 and -0.5, mean 0.25
+    parts = tuple((Part("outcome", value, 1.0),) for value in (1.0, -0.5, -0.25))
+    encoded, left_out = encode(replace(group(["aa", "aa", "b"], [1.0, 0.0, 0.0]), parts=parts), kind="gae")
+    first, second = encoded[0].attempts
+    assert first.rewards_R.tolist() == [0.0, 0.25] and second.rewards_R.tolist() == [-0.25]
+    assert first.rewards_R.dtype == second.rewards_R.dtype == np.float32 and first.mask_R is None
+    assert first.advantages_R.tolist() == [0.0, 0.0] and not left_out, "an advantage that GAE has yet to compute is no zero"
+
+
+def test_copies_are_one_attempt_with_their_mean():
+    # centred: 1/3 twice and -2/3, times weights 1 and 0.5: mean 0.25
+    first, second = encode(group(["aa", "aa", "b"], [1.0, 1.0, 0.0], [1.0, 0.5, 1.0]))[0][0].attempts
+    assert first.advantages_R.tolist() == pytest.approx([0.25, 0.25]) and first.advantages_R.dtype == np.float32
+    assert (first.count, second.count) == (2, 1)
+    # r - V of rewards 1 and 0.5 and 0: 0.75 - V and 0 - V
+    first, second = encode(group(["aa", "aa", "b"], [1.0, 0.5, 0.0]), objective="oapl")[0][0].attempts
+    assert first.value - second.value == pytest.approx(0.75)
+    # in float32 the sum would stay 2^24
+    assert mean([np.float32([2**24]), np.float32([1]), np.float32([1])]).tolist() == [5592406.0]
+
+
+def test_pairs_of_which_one_is_left_are_left_out():
+    pair, overlong = group(["aa", "b"], [1.0, 0.0]), group(["aa", "b" * 20], [1.0, 0.0])
+    alike = group(["aa", "x"], [1.0, 0.0])
+    same = (alike.group.attempts[0], replace(alike.group.attempts[1], token_ids=(97, 97)))
+    alike = replace(alike, group=replace(alike.group, attempts=same))
+    encoded, left_out = encode(overlong, overlong, alike, alike, pair, objective="dpo")
+    assert len(encoded) == 1 and advantages(encoded) == [1.0, -1.0]
+    assert left_out == {"attempts: over max_tokens": 2, "attempts: no other attempt to compare with": 6}
+    alone, left_out = encode(group(["aa"], [1.0]), kind="passed")
+    assert advantages(alone) == [1.0] and not left_out, "other objectives compare with nothing"
+
+
+def test_only_edited_lines_of_a_pair_count():
+    first, second = encode(group(["a\nb", "a\nc"], [1.0, 0.0]), objective="dpo", focal=True)[0][0].attempts
+    assert first.advantages_R.tolist() == [0.0, 0.0, 1.0] and second.advantages_R.tolist() == [0.0, 0.0, -1.0]
+    assert first.advantages_R.dtype == np.float32
+
+
+def in_turns():
+    """Four attempts, of which the second and third follow an earlier attempt."""
+    one, earlier = group(["aa", "bbb", "c", "dddd"], [0.5, 1.0, 0.0, 0.25]), Turn(Attempt("t", "e"), None)
+    return replace(one, group=replace(one.group, turns=((), (earlier,), (earlier,), ())))
+
+
+def test_each_conversation_has_its_prompt_and_zeros_are_counted_once():
+    one = in_turns()
+    assert prompts_of([one.group, one.group], Letters()) == [[(7, 7), (7, 7, 8), (7, 7, 8), (7, 7)]] * 2
+    first, second = encode(one)[0]
+    assert [first.prompt_P, second.prompt_P] == [(7, 7), (7, 7, 8)]
+    assert [[each.ids_R[0] for each in one.attempts] for one in (first, second)] == [[97, 100], [98, 99]]
+    # mean 0.5: the last two have advantage 0
+    first, second = encode(replace(one, rewards_G=np.array([1.0, 0.0, 0.5, 0.5])))[0]
+    assert [(each.zero_attempts, each.zero_tokens) for each in (first, second)] == [(2, 1 + 4), (0, 0)]
+
+
+def test_keys_tell_prompts_and_completions():
+    def key(prompt, ids):
+        return EncodedGroup(prompt, (EncodedAttempt(ids, np.ones(len(ids), np.float32)),)).attempt_keys()[0]
+
+    assert key((1, 2), (3,)) == key((1, 2), (3,))
+    assert len({key((1, 2), (3,)), key((1, 3), (3,)), key((1, 2), (4,)), key((1,), (2, 3))}) == 4
+
+
+@pytest.mark.parametrize(
+    ("attempt", "answers", "behavior"),
+    [
+        ({"behavior_logp": -3.0}, False, -3.0),
+        ({"behavior_logp": -3.0, "answer": "so: aa"}, False, None),  # of more tokens than the code has
+        ({"behavior_logp": -3.0, "answer": "so: aa"}, True, -3.0),
+        ({"behavior_logp": -3.0, "token_ids": (97, 97), "token_logps": (-0.5, -0.25)}, False, -0.75),
+        ({"behavior_logp": -3.0, "token_ids": (97, 98), "token_logps": (-0.5, -0.25)}, False, -3.0),  # of other tokens
+        ({}, False, None),
+    ],
+)
+def test_what_the_author_gave_an_attempt(attempt, answers, behavior):
+    one = group(["aa"], [1.0], **attempt)
+    item = TrainGroup(one.group, one.rewards_G, one.passed, np.array([0.1]), one.parts)
+    found = encode_attempt(item, 0, (97, 97), 0.5, answers=answers)
+    assert np.isnan(found.behavior) if behavior is None else found.behavior == behavior
+    assert (found.sampler_logps_R is not None) == (behavior == -0.75)
+    assert found.sampler_logps_R is None or found.sampler_logps_R.dtype == np.float32
+    assert found.advantages_R.tolist() == np.float32([0.1, 0.1]).tolist() and found.advantages_R.dtype == np.float32
+
+
+@pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.FAILED, None])
+def test_code_that_does_not_compile_is_malformed(status):
+    one = group(["aa"], [1.0])
+    verdicts = (None if status is None else replace(one.group.verdicts[0], status=status),)
+    item = TrainGroup(replace(one.group, verdicts=verdicts), one.rewards_G, one.passed, np.ones(1), one.parts)
+    assert encode_attempt(item, 0, (97,), 0.0, answers=False).malformed is (status is Status.COMPILE_ERROR)

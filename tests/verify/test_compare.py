@@ -1,11 +1,13 @@
 import json
 import time
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.judge.compare import answers, decode, equal, literal, tolerance_of
+from upsolve.verify.judge.compare import Pairs, Tolerance, answers, close, decode, equal, literal, tolerance_of
 from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
 from upsolve.verify.judge.outputs import (
@@ -64,6 +66,59 @@ def test_forged_records_equal_nothing(forged):
     assert not any(equal(decode(forged), value) for value in (0, "", [], {}, None, float("nan")))
 
 
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        ({1: 2}, {3: 2}, False),
+        ({1: 2}, {1: 3}, False),
+        (1 + 2j, 3 + 2j, False),
+        (1 + 2j, 1 + 3j, False),
+        (1 + 0j, 1, True),
+        (Decimal("2"), 2, True),
+        (Decimal("0.5"), 0.5, True),
+        (Decimal("0.1"), 0.1, False),  # 0.1 is not a float
+        (Decimal("Infinity"), float("inf"), True),
+        (Decimal("NaN"), float("nan"), False),
+        (Decimal("1e400"), 10**400, True),
+        (Decimal("1e401"), 10**401, False),  # too long to compare
+        (Fraction(4, 2), 2, True),
+        (Fraction(1, 2), 0.5, True),
+        (Fraction(1, 3), 1 / 3, False),
+    ],
+)
+def test_equality_by_hand(got, expected, same):
+    assert equal(decode(shown(got)), expected) is same
+
+
+def test_close_takes_any_value_for_any_other():
+    tolerance = tolerance_of("floats")
+    for got, expected in ((5, {}), ([], {}), (5, {"a": 1.0}), ([("a", 1.0)], {"a": 1.0}), (5, {1.0}), (5, [1.0]), (None, 1.0)):
+        assert close(got, expected, tolerance) is False
+    assert close(Pairs([("a", 1.0)]), {"a": 1.0}, tolerance)
+    assert not close(Pairs([("a", 1.0), ("a", 1.0)]), {"a": 1.0}, tolerance)
+
+
+def test_members_of_sets_are_compared_in_order():
+    letters = [*"abcdefghijkl"]
+    assert answers(["set", *letters], repr({*letters}), "floats")
+    assert not answers(["set", *letters], repr({*letters[1:], "m"}), "floats")
+
+
+@pytest.mark.parametrize(
+    "compare",
+    ["floats:1_0", "floats:x", "floats:inf", "floats:0", "floats:0:0", "floats:-1:1", "floats:1:1:1", "wrong:1", "wrong"],
+)
+def test_a_wrong_tolerance_is_refused(compare):
+    with pytest.raises(ValueError, match=r"compare must be .*floats:TOLERANCE or floats:ABSOLUTE:RELATIVE"):
+        tolerance_of(compare)
+
+
+@pytest.mark.parametrize("name", ["floats", "item", "rows", "rows_in_order"])
+def test_tolerances_by_name(name):
+    assert tolerance_of(name) == Tolerance(1e-6) and tolerance_of(f"{name}:0.5") == Tolerance(0.5)
+    assert tolerance_of(f"{name}:0:.25") == Tolerance(0.0, 0.25)
+
+
 def test_nan_equals_nothing_and_signed_zeros_are_equal():
     assert not equal(decode(shown(float("nan"))), float("nan"))
     assert equal(decode(shown(-0.0)), 0.0)
@@ -113,6 +168,20 @@ def test_lines_want_all_lines():
         (0.00005, "0.0", "floats:1e-4:0", True),
         (0.00005, "0.0", "floats:0:1e-4", False),  # a share of the expected value alone
         (100000050, "100000000", "floats:1:1", False),
+        (0.515, "0.5", "floats:0.01", False),  # below 1 the tolerance is that of 1
+        (1.5, "1.0", "floats:0.5", True),  # at the tolerance
+        (Fraction(1, 3), "0.3333333", "floats", True),
+        (Decimal("0.30000001"), "0.3", "floats", True),
+        ({"a": 0.3, "b": 1}, "{'a': 0.3}", "floats", False),
+        ((0.3,), "[0.3]", "floats", False),
+        ([0.3], "{0.3}", "floats", False),
+        ({5, (0.1 + 0.2,)}, "{(0.3,), 5}", "floats", True),
+        (
+            {(1.00000001,), (0.3,)},
+            "{(1.0,), (0.3,)}",
+            "floats",
+            True,
+        ),  # by value: as text 1.0 comes after 0.3, and 1.00000001 before
     ],
 )
 def test_the_tolerance_of_values(value, expected, compare, same):
@@ -275,6 +344,20 @@ def test_a_flood_of_output_costs_no_more_than_what_it_is_compared_with():
 def test_values_are_displayed_by_their_beginning():
     assert displayed(shown({"a": {1, 2}, 3: (None,)})) == "{'a': {1, 2}, 3: (None,)}"
     assert displayed(shown([[1] * 1000] * 1000)).startswith("[[1, 1") and len(displayed(shown("x" * 1000))) == 100
+    assert displayed(shown([0] * 40)) == str([0] * 30)
+    assert displayed(shown(1 << 9999)) == str(1 << 9999)[:100]
+    assert displayed(shown(1 << 10_000)) == "a value too large to print"
+    assert displayed(shown(Liar())) == "something that is not plain data" and displayed(shown(set())) == "set()"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("[" * 8, "]" * 8), ("(" * 8, ",)" * 8), ("{0: " * 8, "}" * 8), ("{" + "(" * 7, ",)" * 7 + ": 0}")],
+    ids=["lists", "tuples", "values", "keys"],
+)
+def test_values_are_displayed_to_a_depth_of_eight(before, after):
+    assert displayed(shown(literal(f"{before}1{after}"))) == f"{before}1{after}"
+    assert displayed(shown(literal(f"{before}(1,){after}"))) == f"{before}(...,){after}"
 
 
 def test_a_memo_keeps_what_fits_and_forgets_the_oldest():
