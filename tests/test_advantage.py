@@ -120,6 +120,7 @@ def test_gae_by_hand():
     advantages, returns = gae(np.array([0.0, 0.0, 1.0]), np.array([0.5, 0.6, 0.7]), gamma=1.0, decay=0.95)
     assert advantages == pytest.approx([0.46575, 0.385, 0.3])
     assert returns == pytest.approx([0.96575, 0.985, 1.0])
+    assert gae(np.array([0.0, 0.0, 1.0]), np.array([0.5, 0.6, 0.7]))[0].tolist() == advantages.tolist()
 
 
 def test_gae_discounts():

@@ -203,3 +203,6 @@ def test_m2po_of_a_batch_that_is_the_whole_step_bounds_itself(function):
         config = config_of("m2po", second_moment=threshold)
         found = getattr(config.record, function)(logp, data, config)
         assert ((found != 0) if function == "loss" else ~found).tolist() == kept
+    # the bound of a step of several batches is given
+    found = getattr(config.record, function)(logp, replace(data, statistic=torch.tensor(0.005)), config)
+    assert ((found != 0) if function == "loss" else ~found).tolist() == [False, False, True, False, False]

@@ -41,6 +41,8 @@ RAISES = Objective(lambda logp_T, inputs, config: logp_T / inputs.nothing)
 TAKES_ONE = Objective(lambda logp_T: logp_T)
 DETACHED = Objective(lambda logp_T, inputs, config: torch.zeros_like(logp_T))
 TOUCHED = Objective(lambda logp_T, inputs, config: logp_T, touched=lambda logp_T, inputs, config: logp_T)
+NUMBER = Objective(lambda logp_T, inputs, config: 1.5)
+NO_STATISTIC = Objective(lambda logp_T, inputs, config: logp_T, step_statistic=lambda parts, config: parts.nothing)
 STATISTIC = Objective(lambda logp_T, inputs, config: logp_T * inputs.statistic, step_statistic=lambda parts, config: 2.0)
 '''
 
@@ -60,6 +62,8 @@ def one_file(tmp_path, monkeypatch):
     [
         ("RAISES", r"objective my_objective:RAISES: AttributeError: .*nothing.* \(my_objective.py, line \d+\)$"),
         ("TAKES_ONE", "objective my_objective:TAKES_ONE: TypeError: .*takes 1 positional argument"),
+        ("NUMBER", r"my_objective:NUMBER: loss: expected one loss per token, of shape \[2\], got 1.5$"),
+        ("NO_STATISTIC", "objective my_objective:NO_STATISTIC: AttributeError: .*nothing"),
         ("DETACHED", "my_objective:DETACHED: its loss has no gradient"),
         ("TOUCHED", "my_objective:TOUCHED: touched: expected one boolean per token, .* got a tensor of .* torch.float32"),
     ],

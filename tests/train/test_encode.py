@@ -264,7 +264,8 @@ def test_gae_is_given_rewards_by_token():
 
 def test_copies_are_one_attempt_with_their_mean():
     # centred: 1/3 twice and -2/3, times weights 1 and 0.5: mean 0.25
-    first, second = encode(group(["aa", "aa", "b"], [1.0, 1.0, 0.0], [1.0, 0.5, 1.0]))[0][0].attempts
+    first, second = encode(group(["aa", "aa", "b"], [1.0, 1.0, 0.0], [1.0, 0.5, 1.0], behavior_logp=-2.0))[0][0].attempts
+    assert first.behavior == -2.0, "all else is that of the first copy"
     assert first.advantages_R.tolist() == pytest.approx([0.25, 0.25]) and first.advantages_R.dtype == np.float32
     assert (first.count, second.count) == (2, 1)
     # r - V of rewards 1 and 0.5 and 0: 0.75 - V and 0 - V
@@ -336,6 +337,13 @@ def test_what_the_author_gave_an_attempt(attempt, answers, behavior):
     assert (found.sampler_logps_R is not None) == (behavior == -0.75)
     assert found.sampler_logps_R is None or found.sampler_logps_R.dtype == np.float32
     assert found.advantages_R.tolist() == np.float32([0.1, 0.1]).tolist() and found.advantages_R.dtype == np.float32
+
+
+def test_a_log_probability_of_an_answer_counts_where_answers_are_trained_on(monkeypatch):
+    one = group(["aa", "b"], [1.0, 0.0], behavior_logp=-3.0, answer="so: aa")
+    assert np.isnan(encode(one)[0][0].attempts[0].behavior)
+    monkeypatch.setattr(Letters, "answers", True)
+    assert encode(one)[0][0].attempts[0].behavior == -3.0
 
 
 @pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.FAILED, None])

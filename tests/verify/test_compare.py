@@ -71,6 +71,7 @@ def test_forged_records_equal_nothing(forged):
     [
         ({1: 2}, {3: 2}, False),
         ({1: 2}, {1: 3}, False),
+        (1 + 2j, 1 + 2j, True),
         (1 + 2j, 3 + 2j, False),
         (1 + 2j, 1 + 3j, False),
         (1 + 0j, 1, True),
