@@ -36,22 +36,7 @@ STAGED = {
 """The control of methods whose tasks or stages are others."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
-GAINS = (
-    ("SQL", "sql", "imitation of stored attempts that passed", "sft", "base"),
-    ("SQL, schemas new to the model", "sql", "imitation of its own judged samples, two rounds", "own rft twice", "sft half"),
-    ("SQL, schemas new to the model", "sql", "online GRPO, for about as many minutes as one round", "grpo", "sft half"),
-    ("SQL, schemas new to the model", "sql", "imitation of stored attempts, for as many minutes", "sft more", "sft half"),
-    ("SQL, schemas new to the model", "sql", "the same for a tenth of them", "sft more, a tenth", "sft half"),
-    ("robot", "robot", "imitation of stored attempts that passed", "sft", "base"),
-    (
-        "easy Python tasks",
-        "python",
-        "imitation of stored attempts that passed, most of them by the model itself",
-        "sft",
-        "base",
-    ),
-    ("MBPP", "mbpp", "imitation of the base model's samples that passed", "rft, own samples", "base"),
-)
+GAINS = (("text to SQL", "sql", "imitation of stored attempts that passed", "sft", "base"),)
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
 LEVELS = ("easy", "medium", "hard")
 BESIDE = {
@@ -148,23 +133,15 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{sentences(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | control | best - ssd | steps | k tokens trained + sampled | minutes | conclusion |\n"
-        text += "|" + "---|" * 14 + "\n"
+        text += f"\n## {domain}\n\n{sentences(domain)}| method | best temperature | best - base | best - start | best - shuffled | conclusion |\n"
+        text += "|" + "---|" * 6 + "\n"
         for row in rows:
-            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled", "control", "best - ssd")
+            columns = ("best", "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
             cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
-            cells.append(spread(row.get("steps", [])))
-            tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
+            name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
             end = ", ".join(sorted(set(row.get("conclusions", []))))
-            text += (
-                f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
-            )
+            text += f"| {name} | {' | '.join(cells)} | {end} |\n"
     return text
-
-
-def spread(numbers):
-    """Return the least and the greatest of some numbers as text."""
-    return "" if not numbers else f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
 def sentences(domain):

@@ -300,11 +300,7 @@ def tables(result, level):
 def page():
     """Return docs/performance.md with the tables of all results."""
     text = PAGE.read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n\n"
-    found = {precision: json.loads(file.read_text(encoding="utf-8")) for precision, file in RESULTS.items() if file.exists()}
-    text += tables(found["bfloat16"], "##")
-    if "float32" in found:
-        text += f"\n## In float32\n\n{tables(found['float32'], '###')}"
-    return text
+    return text + tables(json.loads(RESULTS["bfloat16"].read_text(encoding="utf-8")), "##")
 
 
 def short(number):

@@ -1,4 +1,4 @@
-"""docs/overview.md names the file at every step."""
+"""docs/overview.md names the folder at every step."""
 
 import ast
 import re
@@ -7,9 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_file_that_the_overview_names_exists():
+def test_every_path_that_the_overview_names_exists():
     named = re.findall(r"`((?:src|tests)/[\w/.]+)`", (ROOT / "docs" / "overview.md").read_text())
-    assert len(named) > 20 and not [name for name in named if not (ROOT / name).exists()]
+    assert len(named) > 10 and not [name for name in named if not (ROOT / name).exists()]
 
 
 def test_the_loop_has_one_short_method_for_each_verb_in_order():

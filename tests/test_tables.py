@@ -21,18 +21,22 @@ def plain(line):
     return "".join(line.replace("*", "").replace("`", "").split())
 
 
-@pytest.mark.parametrize(
-    "part", ["demo", "demo_python_hot", "agreement", "mbpp", "throughput", "honest", "languages", "bars", "drift"]
-)
-def test_tables_are_in_the_results(tables, part):
-    shown = {
-        plain(line) for name in ("results", "languages") for line in (ROOT / f"docs/{name}.md").read_text("utf-8").splitlines()
-    }
-    lines = [line for line in getattr(tables, part)().splitlines() if line.startswith("|") and "---" not in line]
-    assert len(lines) > 2
-    assert [line for line in lines if plain(line) not in shown] == []
+def tables_in(text):
+    """Yield the tables of a text as lists of plain lines, without the line below the head."""
+    for block in text.split("\n\n"):
+        if lines := [plain(line) for line in block.splitlines() if line.startswith("|") and "---" not in line]:
+            yield lines
 
 
-@pytest.mark.parametrize("part", ["arms", "training_step"])
+@pytest.mark.parametrize("part", ["demo", "demo_python_hot", "agreement", "mbpp", "throughput", "honest", "bars", "drift"])
+def test_tables_of_the_results_have_rows_of_the_result_files(tables, part):
+    """A page may show some rows of a table; none may differ from the table of the result file."""
+    printed = {lines[0]: {*lines} for lines in tables_in(getattr(tables, part)())}
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs").glob("results*.md")]
+    shown = [lines for text in pages for lines in tables_in(text) if lines[0] in printed]
+    assert shown and all({*lines} <= printed[lines[0]] for lines in shown)
+
+
+@pytest.mark.parametrize("part", ["arms", "training_step", "languages"])
 def test_other_tables_are_printed(tables, part):
-    assert getattr(tables, part)().count("\n|") > 10
+    assert getattr(tables, part)().count("\n|") > 5

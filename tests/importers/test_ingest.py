@@ -279,23 +279,23 @@ def test_the_simulator_is_a_source_like_the_others(archive):
     assert ingest(archive, "simulator", "robot").added["tasks"] > 10
 
 
-DOCS = Path(__file__).parents[2] / "docs" / "importing.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def block(kind):
-    """Return the first block of a kind in the text of docs/importing.md."""
-    return DOCS.read_text().partition(f"```{kind}\n")[2].partition("```")[0]
+def block(page, kind):
+    """Return the first block of a kind in the text of a page."""
+    return (DOCS / page).read_text().partition(f"```{kind}\n")[2].partition("```")[0]
 
 
 def test_the_documented_jsonl_is_read_as_it_stands(archive, tmp_path):
-    (tmp_path / "in.jsonl").write_text(block("jsonl"))
+    (tmp_path / "in.jsonl").write_text(block("jsonl.md", "jsonl"))
     report = ingest(archive, "jsonl", tmp_path / "in.jsonl")
     assert (report.bad, report.added["tasks"], report.added["attempts"], report.added["verdicts"]) == (0, 1, 2, 2)
     assert [verdict.status for verdict in archive.groups()[0].verdicts] == [Status.PASSED, Status.FAILED]
 
 
 def test_the_documented_map_is_read_as_it_stands(archive, tmp_path):
-    (tmp_path / "map.yaml").write_text(block("yaml"))
+    (tmp_path / "map.yaml").write_text(block("tables.md", "yaml"))
     (tmp_path / "log.csv").write_text("question,answer,verdict,user\nAdd.,print(1),Gelöst,me\n")
     assert ingest(archive, "table", tmp_path / "log.csv", map=str(tmp_path / "map.yaml")).bad == 0
     assert archive.verdicts()[0].status is Status.PASSED and archive.attempts()[0].author == "me"
