@@ -31,10 +31,9 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.config.reward import PRESETS
 from upsolve.evaluate.benchmarks import evaluate_model
-from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.evaluate.scores import error_mix, lint_profile, outcome_mix, task_pass_at_k, weighted_mean
 from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
 from upsolve.types import Attempt

@@ -21,8 +21,8 @@ from upsolve.config import MonitorConfig
 from upsolve.errors import CollapseError
 from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.intervals import mean_interval, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.train.loop import train
 from upsolve.train.run.monitor import check_health
 

@@ -16,8 +16,8 @@ from machine import machine
 
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_sweep
+from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.report.plots import pass_by_difficulty
 from upsolve.train.run.folder import load_trained
 

@@ -13,9 +13,8 @@ from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
 from rounding import percent
 
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.evaluate.power import detectable
+from upsolve.evaluate.intervals import detectable, mean_interval, over_seeds, paired_difference
+from upsolve.evaluate.scores import task_pass_at_k
 
 PLACEBO = {
     "imitate": "sft, verdicts shuffled",

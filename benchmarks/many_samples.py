@@ -19,8 +19,8 @@ from upsolve.archive.store import open_archive
 from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.capability import solved
 from upsolve.evaluate.intervals import mean_interval, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.evaluate.scores import task_pass_at_k
 
 START = "sft half"
 SAMPLES = 64

@@ -18,10 +18,9 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.evaluate.benchmarks import evaluate_model
-from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.evaluate.scores import task_pass_at_k, weighted_mean
 from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train

@@ -19,7 +19,7 @@ from leaderboard_page import cells_of, contrast
 from machine import machine
 
 from upsolve.archive.store import Archive, copy_archive, open_archive
-from upsolve.plan.advice import RULES, worth_it
+from upsolve.plan.findings import RULES, worth_it
 from upsolve.plan.planning import plan_archive
 
 ARMS = ("sft", "rloo", "exp_advantage", "topr", "ssd", "own rft", "own rloo", "own topr", "sft, verdicts shuffled")

@@ -22,9 +22,8 @@ import torch
 from upsolve import Group, Status, Task, open_archive, split_archive, verify_attempts
 from upsolve.advantage.group import asymre
 from upsolve.config import DataConfig, ObjectiveConfig, RewardConfig, SampleConfig
-from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.evaluate.intervals import mean_interval
-from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.scores import score_tasks, task_pass_at_k
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.tokens import Codec

@@ -19,8 +19,8 @@ from upsolve.cli.progress import line_reporter
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe, recipe_names
 from upsolve.errors import ConfigError
-from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
+from upsolve.evaluate.scores import Evaluation, TaskScore
 
 TASK = {
     "kind": "task",

@@ -10,8 +10,8 @@ import pytest
 
 from upsolve.config import load_recipe
 from upsolve.errors import MissingExtraError
-from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.experiment import run_recipe
 from upsolve.extras import EXTRAS, missing, needs_extras, require
 

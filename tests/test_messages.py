@@ -16,8 +16,8 @@ from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config.recipe import dump_recipe, load_recipe
 from upsolve.errors import ConfigError, one_line, several
-from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.importers.ingest import ingest
 from upsolve.types import Status, Verdict
 from upsolve.verify.doctor import layers

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, held_out, sweep_model
     from upsolve.evaluate.capability import Capability, capability
     from upsolve.evaluate.comparison import Comparison, compare
-    from upsolve.evaluate.records import Evaluation, TaskScore
     from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
+    from upsolve.evaluate.scores import Evaluation, TaskScore
     from upsolve.evaluate.sweep import Sweep
     from upsolve.experiment import run_recipe
     from upsolve.exports.exporting import export_archive
@@ -118,7 +118,7 @@ SOURCES = {
     "upsolve.evaluate.benchmarks": ("HeldOut", "evaluate_model", "held_out", "sweep_model"),
     "upsolve.evaluate.capability": ("Capability", "capability"),
     "upsolve.evaluate.comparison": ("Comparison", "compare"),
-    "upsolve.evaluate.records": ("Evaluation", "TaskScore"),
+    "upsolve.evaluate.scores": ("Evaluation", "TaskScore"),
     "upsolve.evaluate.runs": ("load_evaluation", "load_sweep", "save_evaluation", "save_sweep"),
     "upsolve.evaluate.sweep": ("Sweep",),
     "upsolve.experiment": ("run_recipe",),

@@ -49,13 +49,13 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "advantage": Kind("upsolve.advantage.table:ADVANTAGES", "upsolve.advantage.table:Advantage"),
-    "check": Kind("upsolve.clean.table:CHECKS", "upsolve.clean.check:Check"),
+    "check": Kind("upsolve.clean.doctor:CHECKS", "upsolve.clean.check:Check"),
     "component": Kind("upsolve.reward.components:COMPONENTS", "upsolve.reward.components:Component"),
     "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
     "evidence": Kind("upsolve.solve.choose:EVIDENCE", "upsolve.solve.choose:Evidence"),
-    "export": Kind("upsolve.exports.table:EXPORTS", "upsolve.exports.record:Export"),
+    "export": Kind("upsolve.exports.exporting:EXPORTS", "upsolve.exports.record:Export"),
     "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
     "source": Kind("upsolve.importers.registry:SOURCES", "upsolve.importers.source:Source"),

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from upsolve.adapters.scoring import Scorer, scorer_from_environment
-from upsolve.adapters.tasks import task_of, text_of_answer
+from upsolve.adapters.scoring import Scorer, scorer_from_environment, task_of, text_of_answer
 from upsolve.archive.store import Archive
 from upsolve.errors import JudgeError, SourceError
 from upsolve.importers.known import known_tasks

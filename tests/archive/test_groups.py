@@ -316,7 +316,7 @@ def test_plain_records_are_told_by_the_classes_of_their_values(record):
 
 def test_a_process_that_queried_an_archive_ends_quietly():
     """Annotations that hold DuckDB's classes made its bindings report leaks at exit."""
-    code = "import upsolve.archive.unjudged, upsolve.importers.ingest, upsolve.clean.contents\n"
+    code = "import upsolve.archive.unjudged, upsolve.importers.ingest, upsolve.clean.check\n"
     code += "from upsolve.archive.store import open_archive\nopen_archive('embedded').query('select 1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from upsolve.archive.store import Archive
-from upsolve.clean.filling import fill_expected
+from upsolve.clean.fixing import fill_expected
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.judge.references import expected_answers

@@ -11,8 +11,7 @@ from upsolve.archive.store import open_archive
 from upsolve.config import EvalConfig, Recipe, VerifyConfig
 from upsolve.errors import MissingExtraError
 from upsolve.evaluate import samples
-from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, sweep_model
-from upsolve.evaluate.likelihood import heldout_likelihood
+from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, heldout_likelihood, sweep_model
 from upsolve.evaluate.samples import SampledModel
 from upsolve.policy import model as model_module
 from upsolve.policy.engines import sampler

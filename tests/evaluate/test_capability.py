@@ -6,7 +6,7 @@ import pytest
 
 from upsolve.evaluate.capability import capability, conclude, solved
 from upsolve.evaluate.comparison import compare
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, best_temperature, defined_ks, pooled, single
 
 

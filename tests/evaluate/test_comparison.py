@@ -3,7 +3,7 @@ import math
 import pytest
 
 from upsolve.evaluate.comparison import compare
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 
 
 def evaluation(name, passed, samples=8, temperature=0.2):

@@ -5,10 +5,9 @@ import pytest
 from upsolve.cli.recipes import seeded
 from upsolve.config import load_recipe
 from upsolve.evaluate.gains import RunResult, gains, worth_of_verdicts
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
-from upsolve.report.seeds import without_seeds
-from upsolve.report.several import runs_table, seeds_table, worth_table
+from upsolve.report.several import runs_table, seeds_table, without_seeds, worth_table
 
 
 def sweep(passed, first=0, temperature=1.0):

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from upsolve.evaluate.intervals import mcnemar, mean_interval, paired_difference
-from upsolve.evaluate.power import answer_deviation, detectable, tasks_needed
+from upsolve.evaluate.intervals import answer_deviation, detectable, mcnemar, mean_interval, paired_difference, tasks_needed
 
 
 def test_power_by_hand():

@@ -6,11 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.errors import ArchiveError
-from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, score_tasks, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import all_pass_at_k, pass_at_k, task_pass_at_k
-from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
+from upsolve.evaluate.scores import (
+    Evaluation,
+    TaskScore,
+    all_pass_at_k,
+    error_mix,
+    lint_profile,
+    outcome_mix,
+    pass_at_k,
+    score_tasks,
+    task_pass_at_k,
+    weighted_mean,
+)
 from upsolve.evaluate.sweep import Sweep
 from upsolve.types import Attempt, Finding, Status, Task, Verdict
 

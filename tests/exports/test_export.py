@@ -16,11 +16,9 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.exports.columns import TEXT, WHOLE, Form
-from upsolve.exports.exporting import export_archive
+from upsolve.exports.exporting import EXPORTS, export_archive
 from upsolve.exports.formats.samples import benchmark_id
-from upsolve.exports.record import Column, Export, LeftOut
-from upsolve.exports.table import EXPORTS
+from upsolve.exports.record import TEXT, WHOLE, Column, Export, Form, LeftOut
 from upsolve.importers.ingest import ingest
 from upsolve.importers.rows import rows_of_file
 from upsolve.policy.prompt import messages, plain_prompt

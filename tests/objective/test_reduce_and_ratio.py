@@ -4,8 +4,19 @@ from functools import partial
 import pytest
 import torch
 
-from upsolve.objective.ratio import effective_sample_size, k1, k2, k3, mean_by_attempt, second_moment, sum_by_attempt
-from upsolve.objective.reduce import constant_length, sequence_mean, sequence_sum, token_mean
+from upsolve.objective.ratio import (
+    constant_length,
+    effective_sample_size,
+    k1,
+    k2,
+    k3,
+    mean_by_attempt,
+    second_moment,
+    sequence_mean,
+    sequence_sum,
+    sum_by_attempt,
+    token_mean,
+)
 
 LOGP = torch.tensor([-1.0, -2.0, -0.5])
 ATTEMPT = torch.tensor([0, 0, 1])

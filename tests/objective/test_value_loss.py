@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from upsolve.objective.value import clipped_value_loss
+from upsolve.objective.clipped import clipped_value_loss
 
 OLD = torch.tensor([0.0, 0.0, 0.0, 1.0])
 RETURNS = torch.tensor([1.0, 1.0, -1.0, 1.0])

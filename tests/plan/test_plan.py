@@ -16,11 +16,9 @@ from upsolve.cli.main import main
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.evaluate.intervals import Estimate
-from upsolve.plan.advice import FEW_GROUPS, advice_of
-from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
-from upsolve.plan.planning import imitates, plan_archive
+from upsolve.plan.findings import FEW_GROUPS, BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, advice_of, share
+from upsolve.plan.planning import imitates, leaks_of, outcomes_of, plan_archive, quiet_split
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
-from upsolve.plan.stored import leaks_of, outcomes_of, quiet_split
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)

@@ -11,9 +11,9 @@ from upsolve.policy.answers import program_in
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.prompt import fenced_answer
+from upsolve.reward.code import in_code
 from upsolve.reward.credit import token_rewards
 from upsolve.reward.judged import Judged, Part
-from upsolve.reward.spans import in_code
 from upsolve.types import Attempt, Finding, Status, Task, Verdict
 
 TASK = Task("t", "Double a number.", entry_point="f")

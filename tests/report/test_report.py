@@ -5,19 +5,18 @@ from pytest import approx
 
 from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.report.content import ReportContent
-from upsolve.report.cost import cost_table
-from upsolve.report.curves import stopped_at, training_curves
 from upsolve.report.examples import Example, diff_lines, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
-from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
+from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
 from upsolve.report.run import rewarded_of
 from upsolve.report.tables import (
     capability_table,
     change_table,
+    cost_table,
     pass_table,
     profile_table,
     reward_tables,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from upsolve.config import RewardConfig
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import completion_text
+from upsolve.reward.code import characters, line_starts, tokens
 from upsolve.reward.components import COMPONENTS
 from upsolve.reward.credit import CREDITS, Credit, distribute, error_findings, executed, last, signed, token_rewards
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import Judged, Part
-from upsolve.reward.spans import characters, line_starts, tokens
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import syntax as find_syntax

@@ -15,10 +15,9 @@ from upsolve.errors import ConfigError
 from upsolve.plugins import RecordError
 from upsolve.reward.components import Component
 from upsolve.reward.credit import Credit, token_rewards
-from upsolve.reward.formula import analyses_needed, baseline_seconds, check_rewards, reward
+from upsolve.reward.formula import analyses_needed, baseline_seconds, check_rewards, reference_seconds, reward
 from upsolve.reward.hacks import Detector
 from upsolve.reward.judged import Judged, Part
-from upsolve.reward.reference import reference_seconds
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 TASK = Task(

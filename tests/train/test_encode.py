@@ -31,7 +31,7 @@ from upsolve.train.run.monitor import warn_of_drift
 from upsolve.train.run.steps import heldout_batches
 from upsolve.train.update.step import Tally, denominators, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Turn, Verdict
-from upsolve.view.drawn import Recorded
+from upsolve.view.scores import Recorded
 
 
 class Letters:

@@ -16,8 +16,8 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import DataConfig, Recipe, dump_recipe
 from upsolve.errors import ConfigError, TrainingError
-from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.experiment import UNMEASURED, is_unmeasured, run_folds, run_recipe
 from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import train

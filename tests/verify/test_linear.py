@@ -12,10 +12,10 @@ from upsolve.config import RewardConfig
 from upsolve.languages import languages
 from upsolve.policy.answers import code_spans, program_in
 from upsolve.policy.served import before_fence
+from upsolve.reward.code import line_starts
 from upsolve.reward.components import COMPONENTS
 from upsolve.reward.hacks import DETECTORS, hacks
 from upsolve.reward.judged import Judged
-from upsolve.reward.spans import line_starts
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.analysis.source import column_of, source_of
 from upsolve.verify.judge.outputs import difference, output_matches

@@ -11,7 +11,7 @@ from browser import open_page
 
 from upsolve.cli.comparing import write_runs
 from upsolve.evaluate.gains import RunResult
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
 from upsolve.report.content import ReportContent
 from upsolve.report.examples import Example

@@ -17,8 +17,8 @@ from upsolve.train.data.groups import TrainGroup, with_advantages
 from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import train
 from upsolve.types import Attempt, Group, Status, Task, Verdict
-from upsolve.view.drawn import Drawn, Recorded
 from upsolve.view.opening import open_path
+from upsolve.view.scores import Drawn, Recorded
 
 
 def group_of(name, codes):

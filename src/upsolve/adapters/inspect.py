@@ -13,8 +13,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, accuracy, scorer, stderr
 from inspect_ai.util import ExecResult, OutputLimitExceededError, SandboxEnvironment, sandboxenv
 
-from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of
+from upsolve.adapters.scoring import Scorer, task_of
 from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import messages
 from upsolve.records import to_row

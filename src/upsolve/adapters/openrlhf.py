@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scored import Scored, attempt_of, rewards_of
-from upsolve.adapters.scoring import scorer_from_environment
-from upsolve.adapters.tasks import task_of
+from upsolve.adapters.scoring import Scored, attempt_of, rewards_of, scorer_from_environment, task_of
 from upsolve.config import RewardConfig
 from upsolve.errors import JudgeError, SourceError
 from upsolve.importers.known import KnownTasks, known_tasks

@@ -1,22 +1,221 @@
-"""Answers -> verdicts and rewards: what every adapter asks."""
+"""Shared by the adapters: rows of a tool -> tasks, answers -> verdicts and rewards."""
 
+import json
 import os
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
-from upsolve.adapters.scored import Scored, attempt_of, rewards_of
 from upsolve.archive.store import read_tasks
 from upsolve.config import Recipe, RewardConfig, load_recipe
+from upsolve.errors import JudgeError, SourceError
 from upsolve.importers.known import KnownTasks, known_tasks
-from upsolve.reward.formula import analyses_needed
-from upsolve.types import Task
+from upsolve.importers.tables.reader import FIELDS, Reader
+from upsolve.policy.answers import is_only_code, names_of, program_in
+from upsolve.records import from_row
+from upsolve.reward.formula import analyses_needed, reward
+from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify, worker_count
 from upsolve.verify.service.client import remote
 
-__all__ = ["Scorer", "scorer_from_environment", "with_analyses"]
+__all__ = [
+    "Scored",
+    "Scorer",
+    "attempt_of",
+    "rewards_of",
+    "scorer_from_environment",
+    "shown",
+    "task_of",
+    "task_of_truth",
+    "text_of_answer",
+    "with_analyses",
+]
+
+CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
+"""Columns of a row that describe its task."""
+
+
+def text_of_answer(completion: Any) -> str:
+    """Return the text of a completion: text, or the last message of the assistant in a list of messages.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(completion, str):
+        return completion
+    messages = [one for one in completion or () if isinstance(one, Mapping) and one.get("role", "assistant") == "assistant"]
+    if not messages:
+        raise ValueError(f"a completion must be text or messages with one of the assistant, not {str(completion)[:80]!r}")
+    content = messages[-1].get("content") or ""
+    parts = [content] if isinstance(content, str) else [str(part.get("text", "")) for part in content]
+    return "".join(parts)
+
+
+def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
+    """Return the task of a row of a data set.
+
+    Args:
+        row: a record of upsolve as JSON in ``task``; or ``task_id`` of a known task; or ``tests`` (asserts, ``{"inputs", "outputs"[, "fn_name"]}`` or
+            tests as in upsolve's JSONL) with further fields of a task such as ``entry_point``, ``language`` and ``setup``.
+        known: tasks by id.
+
+    Raises:
+        SourceError: the row has none of these; names its columns, or the id that is not known.
+    """
+    record = row.get("task")
+    if isinstance(record, Mapping) or (isinstance(record, str) and record.lstrip().startswith("{")):
+        return task_of_json(record if isinstance(record, str) else json.dumps(record))
+    name, tests = str(row.get("task_id") or ""), row.get("tests")
+    if name and known and known.tasks:
+        try:
+            found = known.named(name)
+        except ValueError as error:
+            raise SourceError(str(error)) from error
+        if found or tests is None:
+            return found or refuse(f"no task {name!r} among the {len(known.tasks)} given, such as {known.tasks[0].task_id!r}")
+    if tests is None:
+        refuse(
+            f"a row needs a column task, tests, or task_id of a known task; its columns are {', '.join(sorted(row)) or 'none'}"
+        )
+    cells = {key: value for key, value in row.items() if key in CELLS and value is not None}
+    cells.setdefault("prompt", "")
+    return task_of_cells(json.dumps(cells, sort_keys=True))
+
+
+def task_of_truth(ground_truth: Any, about: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
+    """Return the task of a row with ``ground_truth``, as verl and SkyRL have it.
+
+    Args:
+        ground_truth: the tests, JSON or not: ``{"inputs", "outputs"[, "fn_name"]}``, ``{"assert_case"}`` or ``{"tests"}``.
+        about: other columns; ``task``, or ``task_id`` of a known task, decides if it is there.
+        known: tasks by id.
+
+    Raises:
+        SourceError: as ``task_of``, or the ground truth is not JSON.
+    """
+    if about.get("task") or (about.get("task_id") and known and known.tasks):
+        return task_of(about, known)
+    try:
+        tests = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    except ValueError as error:
+        raise SourceError(f"ground_truth: is not JSON: {ground_truth[:80]!r}") from error
+    if isinstance(tests, Mapping):
+        tests = tests.get("assert_case", tests.get("tests", tests))
+    fields = {name: about[name] for name in ("entry_point", "language") if about.get(name)}
+    return task_of({**fields, "tests": tests})
+
+
+def refuse(problem: str) -> NoReturn:
+    """Raise SourceError."""
+    raise SourceError(problem)
+
+
+@lru_cache(maxsize=65536)
+def task_of_json(text: str) -> Task:
+    """Return the task of a record as JSON."""
+    try:
+        return from_row(Task, cast("dict[str, Any]", json.loads(text)))
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"column task: is not a task as JSON: {error}: {text[:80]!r}") from error
+
+
+@lru_cache(maxsize=65536)
+def task_of_cells(text: str) -> Task:
+    """Return the task of the fields of a row."""
+    cells: dict[str, Any] = json.loads(text)
+    try:
+        return Reader({name: name for name in cells}, "row", {}).task(cells)
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"column tests: {error}: {str(cells['tests'])[:80]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """An answer with its verdict and reward."""
+
+    task: Task
+    """The task."""
+    attempt: Attempt
+    """The program of the answer."""
+    verdict: Verdict
+    """Its verdict."""
+    reward: float | None
+    """Its reward; None if it could not be judged, or if a rule of the recipe leaves it out."""
+    reason: str = ""
+    """Why it has no reward; empty if it has one."""
+
+    @property
+    def passed(self) -> bool:
+        """True if all tests passed."""
+        return self.verdict.status is Status.PASSED
+
+    @property
+    def share(self) -> float:
+        """Share of the tests that passed, in [0, 1]."""
+        return self.verdict.passed / self.verdict.total if self.verdict.total else float(self.passed)
+
+    def number(self) -> float:
+        """Return the reward, for tools that take a number only.
+
+        Raises:
+            JudgeError: there is none; names the task and the reason.
+        """
+        if self.reward is None:
+            raise JudgeError(f"task {self.task.task_id}: the attempt has no reward: {self.reason}")
+        return self.reward
+
+
+def rewards_of(pairs: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], config: RewardConfig) -> list[Scored]:
+    """Return judged attempts with their rewards, in order; attempts at one task are a group."""
+    groups: dict[Task, list[int]] = {}
+    for index, (task, _) in enumerate(pairs):
+        groups.setdefault(task, []).append(index)
+    scored: dict[int, Scored] = {}
+    for task, places in groups.items():
+        group = Group(task, tuple(pairs[i][1] for i in places), tuple(verdicts[i] for i in places))
+        scored.update(zip(places, rewards_of_group(group, config), strict=True))
+    return [scored[index] for index in range(len(pairs))]
+
+
+def rewards_of_group(group: Group, config: RewardConfig) -> list[Scored]:
+    """Return the attempts of a group with their rewards."""
+    given = reward(group, config)
+    kept = {id(attempt): float(value) for attempt, value in zip(given.group.attempts, given.rewards_G, strict=True)}
+    out: list[Scored] = []
+    for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
+        assert verdict is not None
+        value, reason = kept.get(id(attempt)), ""
+        if value is None:
+            broken = verdict.status is Status.UNSCORED
+            reason = verdict.error_message or "unscored" if broken else "; ".join(given.left_out)
+        out.append(Scored(group.task, attempt, verdict, value, reason))
+    return out
+
+
+def attempt_of(task: Task, answer: str, prompt: str = "") -> Attempt:
+    """Return the attempt of an answer; ``prompt``: its prompt, whose end may open a fence or a thought."""
+    language = task.language or "python"
+    code = program_in(answer, language, names_of(task), prompt=prompt)
+    return Attempt(task.task_id, code, language, answer="" if is_only_code(answer, code) else answer)
+
+
+def shown(scored: Scored) -> str:
+    """Return what a model may know of a verdict: the outcomes of visible tests, and an error that one of these raised."""
+    verdict = scored.verdict
+    if verdict.status is Status.UNSCORED:
+        return f"could not be judged: {scored.reason}"
+    passed = [outcome is Status.PASSED for outcome in verdict.outcomes]
+    visible = [good for good, test in zip(passed, scored.task.tests, strict=False) if not test.hidden]
+    if passed and not visible:
+        return "the tests are hidden"
+    first = passed.index(False) if False in passed else 0
+    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message)))
+    said = f"; {error}" if error and not (passed and scored.task.tests[first].hidden) else ""
+    return f"{sum(visible)} of {len(visible)} visible tests passed{said}" if passed else f"{verdict.status}{said}"
 
 
 class Scorer:

@@ -8,9 +8,7 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from upsolve.adapters.scored import Scored, shown
-from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of_truth
+from upsolve.adapters.scoring import Scored, Scorer, shown, task_of_truth
 
 __all__ = ["UpsolveEnv"]
 

@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upsolve.adapters.scored import Scored, shown
-from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of, text_of_answer
+from upsolve.adapters.scoring import Scored, Scorer, shown, task_of, text_of_answer
 from upsolve.importers.logs.rollouts import text_of
 from upsolve.types import Task
 
@@ -23,7 +21,7 @@ def reward_function(tasks: Any = "", *, columns: Mapping[str, str] | None = None
     the batch) and ``upsolve/<status>``.
 
     Args:
-        tasks: tasks that the column ``task_id`` names; empty: each row has its own ``tests`` (``upsolve.adapters.tasks.task_of``).
+        tasks: tasks that the column ``task_id`` names; empty: each row has its own ``tests`` (``upsolve.adapters.scoring.task_of``).
         columns: field of a task -> column of the data set with another name, such as ``{"tests": "test_list"}``.
         options: of ``upsolve.adapters.scoring.Scorer``.
 

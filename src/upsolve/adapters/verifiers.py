@@ -12,8 +12,7 @@ import verifiers.v1 as vf
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.utils.trace_store import write_episode
 
-from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of
+from upsolve.adapters.scoring import Scorer, task_of
 from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import fenced_answer, messages
 from upsolve.records import to_row

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of_truth
+from upsolve.adapters.scoring import Scorer, task_of_truth
 
 __all__ = ["compute_score"]
 

@@ -1,4 +1,4 @@
-"""The parts of an archive as views of DuckDB, which reads the files block by block: memory does not grow with the archive."""
+"""The parts of an archive as views of DuckDB and as a stream of records, in memory that does not grow with the archive."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager

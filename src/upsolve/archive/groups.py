@@ -1,7 +1,7 @@
 """Groups of an archive, read one at a time from a table of its attempts with their verdicts, sorted by task.
 
-The table is built once for every state of the archive. That of a large archive is a file in the cache folder (Arrow IPC, compressed in
-blocks of rows), which is mapped into memory; that of a small one is held in memory, and so are its groups once they have been read.
+The table is built once for every state of the archive. For a large archive it is a file in the cache folder (Arrow IPC, compressed in
+blocks of rows), mapped into memory; for a small one it is held in memory, together with the groups.
 """
 
 import json

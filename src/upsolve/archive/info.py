@@ -1,4 +1,4 @@
-"""Statistics of an archive."""
+"""Statistics of an archive, and the agreement of its judges."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
-"""Outlines of large tasks: outcome, count, author and language of each attempt, so that groups are drawn before any program is read.
+"""Outlines of large tasks (outcome, count, author and language of each attempt), and the longest texts of groups.
 
-The outline of an archive is a file in the cache folder, beside its table of groups: 13 bytes an attempt, mapped into memory.
+Groups are drawn from outlines before any program is read. The outline of an archive is a file in the cache folder, beside its table of
+groups: 13 bytes an attempt, mapped into memory. The memory of a run is planned by the longest texts.
 """
 
 import os

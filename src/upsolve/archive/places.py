@@ -1,7 +1,9 @@
-"""Folders of archives and paths of sources: local ones, and URLs of object stores and other file systems (fsspec).
+"""Folders of archives and paths of sources: local, in the package, on the Hugging Face Hub, and URLs of other file systems (fsspec).
 
 Object stores have neither renames nor locks. A file written in one piece is visible when it is complete, and parts are never changed, so
-readers need neither. Of several writers to the same archive at once, the last one wins in ``archive.json``: let one write at a time.
+readers need neither. If several processes write to the same archive at once, the last one wins in ``archive.json``: let one write at a time.
+
+``hf://ORG/NAME[@REVISION][/CONFIG][:SPLIT]`` is a data set, read by the library ``datasets``; ``hf://datasets/...`` is a path of fsspec.
 """
 
 import fcntl

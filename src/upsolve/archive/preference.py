@@ -1,4 +1,4 @@
-"""Choice among several verdicts on one attempt."""
+"""Choice among several verdicts on one attempt, and labels that contradict each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

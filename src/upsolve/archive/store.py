@@ -4,7 +4,7 @@
     tasks/00000001-<content>.parquet     attempts/...     verdicts/...
 
 A part is written to a temporary file, flushed, and renamed, so a reader never sees an incomplete one. Reading merges the parts: an attempt
-stored k times is one attempt with count k; of several verdicts by one judge on one attempt, the last scored one is used.
+stored k times is one attempt with count k. Of several verdicts by one judge on one attempt, the last scored one is used.
 """
 
 import json

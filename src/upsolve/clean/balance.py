@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from upsolve.archive.info import missing_signal
-from upsolve.clean.check import Action, Check, Fault
-from upsolve.clean.contents import Contents
+from upsolve.clean.check import Action, Check, Contents, Fault
 
 __all__ = ["BALANCE", "LANGUAGES", "SIGNAL"]
 

@@ -11,9 +11,8 @@ from typing import Any
 from upsolve.archive.leaks import features_of, find_leaks, shingles
 from upsolve.archive.places import SHIPPED
 from upsolve.archive.store import read_tasks
-from upsolve.clean.check import Check, Fault
+from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import token_runs
-from upsolve.clean.contents import Contents
 from upsolve.errors import ConfigError
 from upsolve.importers.rows import BadRow, json_lines
 from upsolve.types import Task, TestCase, TestKind

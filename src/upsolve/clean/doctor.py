@@ -9,14 +9,14 @@ from typing import Any
 import yaml
 
 from upsolve.archive.store import Archive
-from upsolve.clean.check import Action, Check, Fault
-from upsolve.clean.contents import Contents, open_contents
+from upsolve.clean import balance, contamination, duplicates, labels, language, secrets
+from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 
-__all__ = ["NOTHING", "Examination", "Found", "examine", "parse_settings"]
+__all__ = ["CHECKS", "NOTHING", "Examination", "Found", "examine", "parse_settings"]
 
 EXAMPLES = 3
 """Number of examples of each row of the report."""
@@ -108,8 +108,6 @@ def examine(
 
 def ordered(chosen: Sequence[str]) -> list[str]:
     """Return the names of the chosen checks, all if none is, in the order of the table; those of other packages last."""
-    from upsolve.clean.table import CHECKS
-
     known = [*CHECKS, *(name for name in names("check") if name not in CHECKS)]
     return [name for name in known if not chosen or name in chosen] + [name for name in chosen if name not in known]
 
@@ -179,3 +177,20 @@ def convert(word: str, text: str, default: Any) -> Any:
     if type(value) is not type(default) and not (isinstance(default, float) and type(value) is int):
         raise ConfigError(f"--set {word}: {text!r} is not of type {type(default).__name__}")
     return type(default)(value)
+
+
+CHECKS: Mapping[str, Check] = {
+    "secrets": secrets.SECRETS,
+    "language": language.LANGUAGE,
+    "contradictions": labels.CONTRADICTIONS,
+    "flaky": labels.FLAKY,
+    "licences": secrets.LICENCES,
+    "provenance": secrets.PROVENANCE,
+    "contamination": contamination.CONTAMINATION,
+    "duplicate_tasks": duplicates.TASKS,
+    "duplicates": duplicates.ATTEMPTS,
+    "balance": balance.BALANCE,
+    "signal": balance.SIGNAL,
+    "languages": balance.LANGUAGES,
+}
+"""Name -> check."""

@@ -11,9 +11,8 @@ from operator import itemgetter
 from typing import Any
 
 from upsolve.archive.leaks import features_of
-from upsolve.clean.check import Check, Fault
+from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import token_runs
-from upsolve.clean.contents import Contents
 
 __all__ = ["ATTEMPTS", "TASKS", "find_near"]
 

@@ -7,9 +7,8 @@ from operator import itemgetter
 from typing import Any
 
 from upsolve.archive.preference import OWN, select_contradictions
-from upsolve.clean.check import Check, Fault
+from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import normalise
-from upsolve.clean.contents import Contents
 
 __all__ = ["CONTRADICTIONS", "FLAKY"]
 

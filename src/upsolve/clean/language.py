@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from upsolve.archive.preference import OWN
-from upsolve.clean.check import Check, Fault
+from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import is_valid, python_tree, tree_of
-from upsolve.clean.contents import Contents
 from upsolve.languages import PYTHON, languages
 
 __all__ = ["LANGUAGE", "language_of"]

@@ -1,5 +1,6 @@
 """Commands over finished evaluations: report, compare, power."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upsolve.cli.app import AsJson, app, print_json, show, show_results
-from upsolve.cli.report_files import destination, publish
 from upsolve.errors import ConfigError
 from upsolve.extras import require
+from upsolve.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +189,7 @@ def run_result(folder: Path) -> "RunResult":
     """
     from upsolve.evaluate.gains import RunResult
     from upsolve.evaluate.runs import load_run
-    from upsolve.report.seeds import seeds_of, without_seeds
+    from upsolve.report.several import seeds_of, without_seeds
 
     recipe, before, after = load_run(folder)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
@@ -221,7 +222,7 @@ def power(
     as_json: AsJson = False,
 ) -> None:
     """Compute the difference that a number of tasks can show, and the number of tasks that a difference needs."""
-    from upsolve.evaluate.power import CORRELATION, answer_deviation, detectable, tasks_needed
+    from upsolve.evaluate.intervals import CORRELATION, answer_deviation, detectable, tasks_needed
 
     try:
         assumed = answer_deviation(rate, CORRELATION if correlation is None else correlation)
@@ -253,3 +254,64 @@ def observed_deviation(folder: Path) -> float:
     if deviation < 1e-9:
         raise ConfigError(f"{folder}: no task differs between base and trained model, so the deviation is unknown; give --rate")
     return deviation
+
+
+def destination(out: Path | None, name: str, *, markdown: bool, as_json: bool) -> tuple[Path | None, bool]:
+    """Return the file that a report is written to, and whether it is Markdown.
+
+    Args:
+        out: a file; a folder, or a name without an ending, in which the report gets its name; None: the report is printed.
+        name: the report's name in a folder, without its ending.
+        markdown: whether Markdown is asked for; a file that ends with ``.md`` is Markdown, too.
+        as_json: whether JSON is printed.
+
+    Raises:
+        ConfigError: the file has another ending than those of pages and Markdown, or JSON and Markdown would both be printed.
+    """
+    if out is None and markdown and as_json:
+        raise ConfigError("--json and --markdown both print: leave one out, or give the Markdown a file (--out report.md)")
+    markdown = markdown or (out is not None and out.suffix == ".md")
+    if out is None:
+        return None, markdown
+    if out.is_dir() or not out.suffix:
+        return out / f"{name}.{'md' if markdown else 'html'}", markdown
+    if out.suffix not in (".md", ".html", ".htm"):
+        raise ConfigError(f"--out {out}: reports are pages (.html) or Markdown (.md); give it one of these endings")
+    return out, markdown
+
+
+def publish(
+    file: Path | None,
+    *,
+    markdown: Callable[[], str] | None,
+    page: Callable[[Path], None],
+    tables: Callable[[], None],
+    figures: Callable[[], dict[str, Any]] | None,
+) -> None:
+    """Write a report to a file, if there is one; then print JSON, Markdown without a file, or tables and the name of the file.
+
+    Args:
+        file: what to write; None: only print.
+        markdown: returns the report as Markdown; None: it is a page.
+        page: writes the page.
+        tables: prints the tables.
+        figures: returns the figures that are printed as JSON; None: they are not.
+
+    Raises:
+        ConfigError: the evaluations cannot be compared, such as those of different tasks.
+    """
+    try:
+        if file and markdown:
+            write_text(file, markdown())
+        elif file:
+            page(file)
+        if figures:
+            print_json(figures())
+        elif markdown and not file:
+            typer.echo(markdown(), nl=False)
+        elif not markdown:
+            tables()
+    except ValueError as error:
+        raise ConfigError(f"cannot be compared: {error}") from error
+    if file and not figures:
+        typer.echo(f"report: {file}")

@@ -7,10 +7,8 @@ from typing import Any
 from upsolve.errors import ConfigError
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import Comparison
-from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval
-from upsolve.evaluate.passk import task_all_pass_at_k, task_pass_at_k
-from upsolve.evaluate.records import Evaluation
+from upsolve.evaluate.scores import Evaluation, task_all_pass_at_k, task_pass_at_k, weighted_mean
 from upsolve.evaluate.sweep import Sweep, defined_ks
 
 __all__ = ["change_figures", "results_figures"]

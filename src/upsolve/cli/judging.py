@@ -1,9 +1,13 @@
-"""Commands around the judge: verify, doctor."""
+"""Commands around the judge: verify (also over HTTP), doctor, packages."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +16,9 @@ from upsolve.cli.app import AsJson, Settings, app, print_json, show
 from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
-from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
+from upsolve.languages.packages import install_command, packages_folder
+from upsolve.languages.prepare import is_prepared, preparable, prepare
 from upsolve.types import Status, Verdict
 from upsolve.verify.contest import Imports
 from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
@@ -21,8 +26,9 @@ from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_set
 if TYPE_CHECKING:
     from upsolve.archive.store import Archive
     from upsolve.archive.unjudged import Programs
+    from upsolve.config import RewardConfig
 
-__all__ = ["doctor", "verify"]
+__all__ = ["doctor", "packages", "verify"]
 
 BATCH = 1000
 """Number of verdicts per write."""
@@ -36,6 +42,12 @@ Provided = Annotated[Imports | None, typer.Option(help="What Python attempts fin
 Packages = Annotated[
     str | None,
     typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
+]
+Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
+Host = Annotated[str, typer.Option(help="--serve: address to listen on; an address other than localhost needs a token.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="--serve: port to listen on; 0: any free port.")]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="--serve: file with the token that requests must send; default: $UPSOLVE_TOKEN.")
 ]
 
 
@@ -271,3 +283,66 @@ def doctor(
         typer.echo(f"\n{len(done)} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
     if failed:
         raise typer.Exit(code=1)
+
+
+NAMES = typer.Argument(help="Packages to install, as for pip: numpy, scikit-learn==1.7.")
+PREPARE = typer.Option(
+    "--prepare", "--headers", help="Build precompiled headers, class data and similar files, which speed up compilation."
+)
+
+
+@app.command()
+def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotated[bool, PREPARE] = False) -> None:
+    """Install packages that tasks name in ``requires``, for attempts alone; without a name, list what is installed and prepared."""
+    folder = packages_folder()
+    if prepared:
+        prepare_all()
+    if names and subprocess.run(install_command(names), check=False).returncode:
+        raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; see its output above")
+    if not names and not prepared:
+        typer.echo(str(folder))
+        subprocess.run([sys.executable, "-P", "-m", "pip", "list", "--path", str(folder)], check=False)
+        for language in preparable():
+            typer.echo(
+                f"language {language.name}: {'prepared' if is_prepared(language) else 'slow, run `upsolve packages --prepare`'}"
+            )
+
+
+def prepare_all() -> None:
+    """Prepare every language that is installed here; one that fails does not keep others from it.
+
+    Raises:
+        ConfigError: some failed; names them and says what their tools printed.
+    """
+    failed: list[str] = []
+    for language in preparable():
+        try:
+            typer.echo(str(prepare(language)))
+        except ConfigError as error:
+            failed.append(str(error))
+    if failed:
+        raise ConfigError("\n".join(failed))
+
+
+def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None, *, rewards: "RewardConfig") -> None:
+    """Serve until stopped; the options of the command line are the defaults of requests, ``rewards`` is for trainers."""
+    from upsolve.adapters.openrlhf import reward_route
+    from upsolve.adapters.scoring import with_analyses
+    from upsolve.verify.service.app import serve
+    from upsolve.verify.service.scheduler import Service
+
+    service = Service(with_analyses(settings, rewards), token=token_of(token_file))
+    serve(service, host, port, routes={"/openrlhf": reward_route(rewards)}, say=typer.echo)
+
+
+def token_of(file: Path | None) -> str:
+    """Return the token, empty if there is none."""
+    if file is None:
+        return os.environ.get("UPSOLVE_TOKEN", "").strip()
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--token-file {file}: cannot be read: {error}") from error
+    if not token:
+        raise ConfigError(f"--token-file {file}: the file is empty; create a token, for example with `openssl rand -hex 32`")
+    return token

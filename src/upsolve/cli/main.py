@@ -17,14 +17,11 @@ from upsolve.cli import (
     cleaning,
     comparing,
     judging,
-    memory,
-    packages,
     plan,
     publishing,
     recipes,
     rewriting,
     solving,
-    starting,
     training,
     viewing,
 )
@@ -43,11 +40,8 @@ COMMANDS = (
     rewriting,
     viewing,
     cleaning,
-    memory,
-    packages,
     plan,
     publishing,
-    starting,
     recipes,
 )
 """Modules that add their commands to the application when imported."""

@@ -1,4 +1,4 @@
-"""Recipes on the command line: loading one with the usual options, `recipes`, `explain`."""
+"""Commands about recipes: init, recipes, explain; loading a recipe with the options that commands share."""
 
 import re
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upsolve.cli import completing
-from upsolve.cli.app import app
+from upsolve.cli.app import ArchivePath, AsJson, app, print_json
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from upsolve.archive.store import Archive
     from upsolve.config import Recipe
 
-__all__ = ["explain", "load", "load_evaluated", "open_trained_on", "recipes"]
+__all__ = ["explain", "init", "load", "load_evaluated", "open_trained_on", "recipes"]
 
 
 @app.command()
@@ -107,3 +107,35 @@ def seeded(recipe: "Recipe", seed: int) -> "Recipe":
         "source": recipe.source.model_copy(update={"rollout": rollout}),
     }
     return recipe.model_copy(update={**new, **stages})
+
+
+@app.command()
+def init(
+    archive: ArchivePath,
+    model: Annotated[str, typer.Option("--model", "-m", help="Folder, .gguf file or Hub name (model.name).")] = "smollm2-135m",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("recipe.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented recipe for an archive and a model, and print the commands that come next."""
+    if out.exists() and not force:
+        raise ConfigError(f"{out}: exists; choose another file with --out, or replace it with --force")
+    from upsolve.archive.store import open_filled
+    from upsolve.config import load_recipe
+    from upsolve.plan.starting import counts, first_recipe, look_at
+
+    found = look_at(open_filled(archive))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(first_recipe(out.stem, archive, model, found), encoding="utf-8")
+    load_recipe(str(out))
+    steps = {
+        f"upsolve plan {archive} --recipe {out}": "will it help, and what will it cost?",
+        f"upsolve run {out} --out runs/{out.stem}": "measure, train, measure again, report",
+    }
+    if as_json:
+        info = found.info
+        print_json({"recipe": str(out), "tasks": info.tasks, "attempts": info.attempts, "next": [*steps]})
+        return
+    typer.echo(f"{out}: {counts(found)}. Next:")
+    for command, purpose in steps.items():
+        typer.echo(f"  {command:<50} # {purpose}")

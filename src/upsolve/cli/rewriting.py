@@ -59,7 +59,7 @@ def fill(
 ) -> None:
     """Fill in the expected answers of tests that have none, by running the tasks' references in the sandbox; writes a new archive."""
     from upsolve.archive.store import open_archive
-    from upsolve.clean.filling import fill_expected
+    from upsolve.clean.fixing import fill_expected
 
     with bars() as progress:
         filled = fill_expected(

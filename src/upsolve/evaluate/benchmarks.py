@@ -1,4 +1,7 @@
-"""Evaluate a model on tasks: at one temperature, or at several, the best of which is chosen on dev tasks."""
+"""Evaluate a model on tasks: pass@k at one or several temperatures, and the likelihood of held-out passed programs.
+
+The best temperature is chosen on dev tasks. The likelihood does not depend on a temperature.
+"""
 
 import json
 import shutil
@@ -9,21 +12,27 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, SampleConfig, VerifyConfig
 from upsolve.errors import ConfigError
-from upsolve.evaluate.diagnostics import score_tasks
-from upsolve.evaluate.likelihood import heldout_likelihood
-from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
+from upsolve.evaluate.scores import Evaluation, score_tasks
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
 from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
+from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
 from upsolve.progress import OnProgress, no_progress
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.groups import passed
+from upsolve.train.data.pack import pack
+from upsolve.train.update.reference_scorer import padded_scores
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["HeldOut", "evaluate_model", "held_out", "labelled", "sweep_model"]
+__all__ = ["HeldOut", "evaluate_model", "held_out", "heldout_likelihood", "labelled", "sweep_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +272,44 @@ def at_temperature(sample: SampleConfig, temperature: float, samples: int) -> Sa
 def labelled(progress: OnProgress, label: str) -> OnProgress:
     """Return a progress callback that prefixes the stage with a label."""
     return lambda what, done, total: progress(f"{label}: {what}", done, total)
+
+
+LONGEST = 2048
+"""Largest number of tokens of prompt and program together; longer ones are left out."""
+
+
+def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_tasks: int) -> tuple[float | None, int]:
+    """Return the mean over tasks q of log pi(o | q) / |o| at temperature 1, nats per token, for one stored passed attempt o per task.
+
+    Args:
+        groups: judged attempts at held-out tasks; the first passed attempt of each group is scored.
+        sampled: the model; where it is loaded already, it is not loaded again.
+        max_tasks: largest number of tasks; 0: none.
+
+    Returns:
+        The mean (None if no attempt passed, or the model is not in this process), and the number of tasks it is over.
+
+    Raises:
+        ModelError: the model or its tokenizer cannot be loaded.
+    """
+    passing = ((group.task, attempt) for group in groups if (attempt := first_passed(group)) is not None)
+    programs = [*islice(passing, max_tasks)]
+    if not programs:
+        return None, 0
+    local = sampled.sampler
+    if not isinstance(local, LocalModel):
+        return None, 0
+    policy, codec = local.model.eval(), local.codec
+    means: list[float] = []
+    for task, attempt in programs:
+        prompt, ids = codec.prompt(task).ids_P, codec.ids_of(attempt)
+        if ids and len(prompt) + len(ids) <= LONGEST:
+            encoded = EncodedGroup(prompt, (EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)),))
+            with torch.inference_mode():
+                means.append(float(padded_scores(policy, pack([[encoded]])).logp_T.mean()))
+    return (float(np.mean(means)) if means else None), len(means)
+
+
+def first_passed(group: Group) -> Attempt | None:
+    """Return the first attempt of a group that passed; None if none did."""
+    return next((attempt for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)

@@ -10,8 +10,7 @@ from typing import Literal
 
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
 from upsolve.evaluate.intervals import mcnemar
-from upsolve.evaluate.passk import pass_at_k, task_pass_at_k
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore, pass_at_k, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
 
 __all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]

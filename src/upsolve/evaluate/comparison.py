@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from upsolve.evaluate.intervals import Estimate, Paired, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.evaluate.power import detectable
-from upsolve.evaluate.records import Evaluation
+from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
+from upsolve.evaluate.scores import Evaluation, task_pass_at_k
 from upsolve.evaluate.sweep import temperature_name
 
 __all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text", "points"]

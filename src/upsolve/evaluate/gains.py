@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import product
 
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep
 
 __all__ = ["Method", "RunResult", "Worth", "gains", "methods_of", "worth_of_verdicts"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.files import write_text
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.evaluate.records import Evaluation
+from upsolve.evaluate.scores import Evaluation, task_pass_at_k
 
 __all__ = ["Sweep", "best_temperature", "by_task_set", "defined_ks", "pooled", "single", "temperature_name"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import yaml
 
-from upsolve.exports.columns import licence_of
 from upsolve.exports.forming import Part
-from upsolve.exports.record import Column
+from upsolve.exports.record import Column, licence_of
 
 __all__ = ["Card", "card_text", "judges_of", "licences_of"]
 

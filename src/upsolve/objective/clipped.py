@@ -1,12 +1,11 @@
-"""Losses weighted by the ratio pi/pi_old, with the clips and masks that bound them. One loss per token, not summed.
+"""Losses weighted by the ratio pi/pi_old, with the clips and masks that bound them, and the clipped loss of a value head. One loss per token.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts; attempt_T [T] maps a token to its attempt;
 logratio_T [T] = log pi(o_t) - log pi_old(o_t); r = pi/pi_old; sg = stop gradient. Log-ratios are ``bounded`` before exp.
 
-pi_old is the policy that sampled the attempts or, where that is unknown, the policy before its first step on them (then all
-ratios start at 1). With a pi_old that did not write the attempts, ratios leave the clip within a few updates, and tokens outside
-it have no gradient: training stalls, and the loss does not show it. ``losses.clipped_tokens`` returns these tokens; their share
-is logged as ``clipped``.
+pi_old is the policy that sampled the attempts or, where that is unknown, the policy before its first step on them (then all ratios start
+at 1). If pi_old did not write the attempts, ratios leave the clip within a few updates, and tokens outside the clip have no gradient:
+training stalls, and the loss does not show it. ``losses.clipped_tokens`` returns these tokens; their share is logged as ``clipped``.
 """
 
 import torch
@@ -14,7 +13,18 @@ from torch import Tensor
 
 from upsolve.objective.ratio import bounded, mean_by_attempt
 
-__all__ = ["cispo", "gspo", "m2po", "m2po_bound", "m2po_mask", "opsm_mask", "outside", "ppo_clip", "sequence_logratio"]
+__all__ = [
+    "cispo",
+    "clipped_value_loss",
+    "gspo",
+    "m2po",
+    "m2po_bound",
+    "m2po_mask",
+    "opsm_mask",
+    "outside",
+    "ppo_clip",
+    "sequence_logratio",
+]
 
 ROUNDING = 1e-5
 """Difference of two |log r|, nats, that rounding in float32 may cause between equal tokens of attempts with a common beginning."""
@@ -86,3 +96,19 @@ def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: f
     A failed attempt whose likelihood has already fallen is not pushed down further.
     """
     return (advantages_T >= 0) | (-sequence_logratio_T.detach() <= threshold)
+
+
+def clipped_value_loss(values_T: Tensor, old_values_T: Tensor, returns_T: Tensor, *, clip: float) -> Tensor:
+    """loss_t = max((V - R)^2, (clip(V, V_old - clip, V_old + clip) - R)^2) / 2 (the value clipping of PPO, 2005.12729).
+
+    A value that has moved by more than ``clip`` towards its return has no gradient until the next batch. ``clip`` is in units of
+    the return: 0.2 is usual, 2605.21180 uses 0.3.
+
+    Args:
+        values_T: [T] with gradient.
+        old_values_T: [T], values of the head at the start of the round.
+        returns_T: [T], regression targets, from ``advantage.gae``.
+        clip: > 0.
+    """
+    near_T = torch.clamp(values_T, old_values_T - clip, old_values_T + clip)
+    return torch.maximum((values_T - returns_T).square(), (near_T - returns_T).square()) / 2

@@ -1,16 +1,34 @@
-"""Log-ratios between the policy and a reference, and KL estimates from them.
+"""Log-ratios between the policy and a reference, KL estimates from them, and the reduction of token losses to one number.
 
-Legend: T tokens of all attempts in a batch, one after the other; S attempts; attempt_T maps a token to its attempt.
+Legend: T tokens of all attempts in a micro-batch, one after the other; S attempts; attempt_T maps a token to its attempt. ``attempts`` and
+``tokens`` are counts over the whole optimiser step: denominators are arguments, so that micro-batches add up to one batch.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from upsolve.advantage.tokens import LOGRATIO_LIMIT
+from upsolve.config import ObjectiveConfig
 
-__all__ = ["KL", "bounded", "effective_sample_size", "k1", "k2", "k3", "mean_by_attempt", "second_moment", "sum_by_attempt"]
+__all__ = [
+    "KL",
+    "REDUCTIONS",
+    "bounded",
+    "constant_length",
+    "effective_sample_size",
+    "k1",
+    "k2",
+    "k3",
+    "mean_by_attempt",
+    "second_moment",
+    "sequence_mean",
+    "sequence_sum",
+    "sum_by_attempt",
+    "token_mean",
+]
 
 
 def bounded(logratio: Tensor) -> Tensor:
@@ -64,3 +82,41 @@ def effective_sample_size(logratio_S: Tensor) -> Tensor:
     """(sum w)^2 / (S sum w^2) with w = exp(log-ratio of an attempt), in (0, 1]: 1 when all attempts weigh the same."""
     log_w = logratio_S.double()
     return torch.exp(2 * log_w.logsumexp(0) - (2 * log_w).logsumexp(0)) / log_w.numel()
+
+
+def sequence_sum(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_t loss_t / attempts: the log-probability of a whole attempt; long attempts weigh more. ``tokens`` is unused."""
+    del tokens
+    return loss_T.sum() / attempts
+
+
+def token_mean(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_t loss_t / tokens: every token of the step weighs the same (DAPO, 2503.14476). ``attempts`` is unused."""
+    del attempts
+    return loss_T.sum() / tokens
+
+
+def sequence_mean(loss_T: Tensor, attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_s (1/|o_s|) sum_t loss_t / attempts: every attempt weighs the same (GRPO, 2402.03300). ``tokens`` is unused."""
+    del tokens
+    count = int(attempt_T.max()) + 1 if attempt_T.numel() else 0
+    length_S = sum_by_attempt(torch.ones_like(loss_T), attempt_T, count)
+    return (loss_T / length_S[attempt_T]).sum() / attempts
+
+
+def constant_length(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int, length: int) -> Tensor:
+    """sum_t loss_t / (attempts length): every token has the same weight in every batch (Dr. GRPO, 2503.20783).
+
+    ``length`` is fixed for the run, such as the longest completion, in tokens. ``tokens`` is unused.
+    """
+    del tokens
+    return loss_T.sum() / (attempts * length)
+
+
+REDUCTIONS: Mapping[str, Callable[[ObjectiveConfig], Callable[..., Tensor]]] = {
+    "constant_length": lambda c: partial(constant_length, length=c.length),
+    "sequence_mean": lambda _: sequence_mean,
+    "sequence_sum": lambda _: sequence_sum,
+    "token_mean": lambda _: token_mean,
+}
+"""A recipe's name -> reduction with its settings."""

@@ -1,12 +1,32 @@
-"""The records of a plan, one for each question that it answers."""
+"""The records of a plan, one for each question that it answers, and the sentence of advice that follows from them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from upsolve.evaluate.intervals import Estimate, share_interval
 
-__all__ = ["BasePass", "Cost", "Groups", "Leaks", "Likelihood", "Noise", "Plan", "Share", "Tests", "share"]
+__all__ = [
+    "FEW_GROUPS",
+    "GAP",
+    "HELD",
+    "LEAKED",
+    "RULES",
+    "SOLVED",
+    "STRANGE",
+    "BasePass",
+    "Cost",
+    "Groups",
+    "Leaks",
+    "Likelihood",
+    "Noise",
+    "Plan",
+    "Share",
+    "Tests",
+    "advice_of",
+    "share",
+    "worth_it",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +207,150 @@ class Plan:
     def needed(self) -> str:
         """What a group needs to be trained on, in words."""
         return "a passed attempt" if self.imitates else "a passed and a failed attempt"
+
+
+HELD = 0.95
+"""Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
+FEW_GROUPS = 30
+"""Smallest number of groups with a passed and a failed attempt (for imitation: with a passed one) for offline training."""
+SUFFICE = ("all passed", "fewer than")
+"""Beginnings of the reasons of tasks that have a passed attempt, all that imitation needs."""
+LEAKED = 0.02
+"""Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
+SOLVED = 0.9
+"""Greedy pass rate above which there is little left to learn."""
+STRANGE = 0.5
+"""Attempts are unlike the model's samples if the mean log-probability per token of passed ones is this far below theirs, nats."""
+GAP = 0.1
+"""Difference of the pass rates of greedy decoding and of temperature 1 above which a sharper distribution alone would be a gain."""
+REMEDIES = {
+    "no attempt": "sample some (`upsolve sample`) and judge them (`upsolve verify`)",
+    "no scored attempt": "judge the archive (`upsolve verify`)",
+    "no tests": "attempts cannot be judged without tests, so add some, or ingest the attempts with recorded outcomes",
+    "one attempt": "sample more attempts per task (`upsolve sample`)",
+    "all passed": "add harder tasks or stricter tests",
+    "all failed": "add easier tasks, or attempts by a stronger author",
+}
+
+
+def advice_of(plan: Plan) -> str:
+    """Return the sentence of the first rule that applies."""
+    return next((sentence for rule in RULES if (sentence := rule(plan))), worth_it(plan))
+
+
+def noisy(plan: Plan) -> str:
+    """Return the advice if recorded verdicts disagree with fresh ones."""
+    agreement = plan.noise.agreement
+    if not agreement.of or agreement.high >= HELD:
+        return ""
+    return (
+        f"Judge the archive anew before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
+        f"{agreement.count} of {agreement.of} recorded verdicts hold, where {HELD:.0%} should."
+    )
+
+
+def scarce(plan: Plan) -> str:
+    """Return the advice if there are too few groups for offline training."""
+    groups = plan.groups
+    if plan.online or plan.usable >= FEW_GROUPS:
+        return ""
+    reason = next((name for name in groups.others if not (plan.imitates and name.startswith(SUFFICE))), "")
+    remedy = REMEDIES.get(reason, "add tasks and attempts")
+    most_often = f" (most often: {reason})" if reason else ""
+    return (
+        f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}, "
+        f"and {FEW_GROUPS} are needed; {remedy}."
+    )
+
+
+def leaking(plan: Plan) -> str:
+    """Return the advice if test tasks have near-duplicates among the training tasks."""
+    leaks = plan.leaks
+    worst = max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
+    if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
+        return ""
+    return (
+        f"Remove near-duplicates before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
+        f"training task (at most {LEAKED:.0%} may be), so a gain there would be partly memorisation."
+    )
+
+
+def too_large(plan: Plan) -> str:
+    """Return the advice if the run does not fit into memory."""
+    cost = plan.cost
+    if cost is None or cost.peak_bytes <= cost.available_bytes:
+        return ""
+    return (
+        f"It does not fit: {cost.peak_bytes / 2**30:.1f} GiB are needed and {cost.available_bytes / 2**30:.1f} are free; lower "
+        "optim.tokens_per_batch, set model.lora_rank, or shard the run (model.shard)."
+    )
+
+
+def solved(plan: Plan) -> str:
+    """Return the advice if the model already passes nearly all tasks."""
+    if not plan.base or not plan.base[-1].greedy.value >= SOLVED:
+        return ""
+    greedy = plan.base[-1].greedy
+    return f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily ({SOLVED:.0%} or more), so there is little left to learn."
+
+
+def unable(plan: Plan) -> str:
+    """Return the advice if the model passes nothing and the recipe does not imitate."""
+    if plan.imitates or not plan.base:
+        return ""
+    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
+    if greedy.count or sampled.count or not (greedy.of and sampled.of):
+        return ""
+    return (
+        f"Imitate first (`--recipe sft`): the model passes none of {greedy.of} tasks, greedily or in {sampled.of} samples, and has to see "
+        "programs that pass before it can gain from the difference between passed and failed ones."
+    )
+
+
+def is_strange(plan: Plan) -> bool:
+    """Return whether passed attempts are much less likely under the model than the model's own samples."""
+    likelihood = plan.likelihood
+    return bool(likelihood and likelihood.passed and likelihood.own and likelihood.own.mean - likelihood.passed.mean > STRANGE)
+
+
+def surer(plan: Plan) -> str:
+    """Return the advice if attempts are like the model's own samples, and greedy decoding passes much more often than sampling."""
+    if not plan.base or is_strange(plan) or plan.likelihood is None or plan.likelihood.passed is None:
+        return ""
+    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
+    if not greedy.value - sampled.value >= GAP:
+        return ""
+    return (
+        "Train beside the control without verdicts (`upsolve run ssd`): the attempts are as likely as the model's own samples, and greedy "
+        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%}, so the model may become surer, not more capable."
+    )
+
+
+def strange(plan: Plan) -> str:
+    """Return the advice if attempts are unlike the model's own samples and the recipe does not imitate."""
+    if not is_strange(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
+        return ""
+    own = plan.likelihood.own
+    return (
+        f"Imitate first (`--recipe sft`): passed attempts have {plan.likelihood.passed.mean:.2f} nats per token under the model and its "
+        f"own samples {own.mean if own else 0:.2f}, so they differ from its samples and can teach it something new."
+    )
+
+
+def worth_it(plan: Plan) -> str:
+    """Return the advice if no other rule applies: train."""
+    groups = f"{plan.usable} groups with {plan.needed}"
+    measured = "" if plan.tests.most else " None of its tasks has tests, so measure on others (evaluate.archives)."
+    if plan.cost is None:
+        return (
+            f"Nothing in the archive speaks against training: {groups}; name a --model to see whether it can learn from them."
+            f"{measured}"
+        )
+    seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
+    minutes = 0 if math.isnan(seconds) else max(1, round(seconds / 60))
+    time = "a time not known" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
+    return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
+
+
+RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, surer, strange)
+"""The rules in their order; if none applies, ``worth_it``."""

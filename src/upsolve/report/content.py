@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops
 from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks
-from upsolve.report.cost import cost_table
 from upsolve.report.examples import Example
-from upsolve.report.tables import Table, result_tables, reward_tables
+from upsolve.report.tables import Table, cost_table, result_tables, reward_tables
 from upsolve.reward.formula import Rewarded
 
 __all__ = ["Change", "ReportContent", "changes_of", "tables_of"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upsolve.evaluate.records import Evaluation
+from upsolve.evaluate.scores import Evaluation
 from upsolve.evaluate.sweep import Sweep
 from upsolve.types import Task
 

@@ -8,9 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
 from upsolve.report.content import Change, ReportContent, changes_of, tables_of
-from upsolve.report.curves import stopped_at, training_curves
 from upsolve.report.examples import diff_lines
-from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature
+from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
 from upsolve.report.tables import Table
 
 __all__ = ["write_page", "write_report"]

@@ -21,7 +21,7 @@ from upsolve.files import write_text
 from upsolve.report.content import ReportContent
 from upsolve.report.examples import pick_examples
 from upsolve.report.markdown import markdown_of
-from upsolve.report.seeds import seeds_of
+from upsolve.report.several import seeds_of
 from upsolve.reward.formula import Rewarded
 from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys
 from upsolve.train.data.groups import rewards_of, select

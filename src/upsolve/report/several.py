@@ -1,16 +1,30 @@
-"""Tables of several runs: pass@1 of each, gains over seeds, and gains beyond controls."""
+"""Comparison of several runs: pass@1 of each, gains over seeds, and gains beyond controls."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.comparison import interval_text, points
 from upsolve.evaluate.gains import Method, RunResult, methods_of, worth_of_verdicts
-from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
 from upsolve.report.content import Change
 from upsolve.report.tables import Table, percent
+from upsolve.train.run.folder import flat
+from upsolve.types import content_id
 
-__all__ = ["changes_of_runs", "facts_of_runs", "pictures_of_runs", "runs_table", "seeds_table", "tables_of_runs", "worth_table"]
+__all__ = [
+    "changes_of_runs",
+    "facts_of_runs",
+    "pictures_of_runs",
+    "runs_table",
+    "seeds_of",
+    "seeds_table",
+    "tables_of_runs",
+    "without_seeds",
+    "worth_table",
+]
 
 
 def tables_of_runs(runs: Sequence[RunResult]) -> list[Table]:
@@ -101,3 +115,22 @@ def worth_table(runs: Sequence[RunResult]) -> Table:
     header = ("run", "control", "gain beyond the control, points", "p")
     title = "Gain beyond controls: pass@1, each model at its best temperature"
     return Table(title, header, tuple(rows) or (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),))
+
+
+def without_seeds(settings: Mapping[str, Any]) -> str:
+    """Return a content id of a recipe without its name and its seeds, except that of the split: equal in runs of one method with other seeds."""
+    kept = {
+        key: value for key, value in flat(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
+    }
+    return content_id(json.dumps(kept, sort_keys=True))
+
+
+def seeds_of(settings: Mapping[str, Any]) -> str:
+    """Return the seeds of a recipe, by key."""
+    return ", ".join(f"{key} {value}" for key, value in flat(settings).items() if is_seed(key))
+
+
+def is_seed(key: str) -> bool:
+    """Return whether a key of a recipe is a seed, such as ``source.rollout.seed``."""
+    last = key.rpartition(".")[2]
+    return last == "seed" or last.endswith("_seed")

@@ -9,11 +9,10 @@ from itertools import pairwise
 from upsolve.config import RewardConfig
 from upsolve.config.reward import Severity
 from upsolve.languages import PYTHON
+from upsolve.reward.code import line_starts, lines_of, parse, valid_characters
 from upsolve.reward.credit import EACH, FINDINGS, LAST, LINES, PREFIX, UNIFORM, Credit
 from upsolve.reward.dataflow import dataflow_similarity
 from upsolve.reward.judged import Judged
-from upsolve.reward.spans import line_starts, lines_of, valid_characters
-from upsolve.reward.tree import parse
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
 

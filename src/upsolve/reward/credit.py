@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from upsolve.config import RewardConfig
 from upsolve.languages import PYTHON
 from upsolve.plugins import RecordError, blame, find
+from upsolve.reward.code import Bools, Function, Offsets, characters, in_code, names_read, parse, tokens, valid_characters
 from upsolve.reward.judged import Judged, Part
-from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
-from upsolve.reward.tree import Function, names_read, parse
 from upsolve.types import Finding, Status, Task, Verdict
 from upsolve.verify.analysis.findings import findings_of, lint_cost
 from upsolve.verify.analysis.source import Source

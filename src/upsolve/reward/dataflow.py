@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from upsolve.reward.tree import names_read, parse
+from upsolve.reward.code import names_read, parse
 
 __all__ = ["dataflow_similarity", "edges"]
 

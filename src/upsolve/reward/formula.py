@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,18 @@ from upsolve.reward.controls import controlled
 from upsolve.reward.credit import RULES
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part, group_of
-from upsolve.types import Group, Status
+from upsolve.types import Attempt, Group, Status, Task, Verdict
 
-__all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "judged_of", "reward"]
+__all__ = [
+    "Judge",
+    "Rewarded",
+    "analyses_needed",
+    "baseline_seconds",
+    "check_rewards",
+    "judged_of",
+    "reference_seconds",
+    "reward",
+]
 
 IN_PROCESS = "in_process"
 """Label of a verdict that the attempt's own process could have forged (docs/threat-model.md)."""
@@ -203,3 +212,44 @@ def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple
             raise RecordError(f"component {name}: value {value} is outside of its range [{component.low}, {component.high}]")
         parts.append(Part(name, value, weight))
     return tuple(parts)
+
+
+Judge = Callable[[Sequence[tuple[Task, Attempt]]], Sequence[Verdict]]
+"""The judge of a run: (task, attempt) pairs -> their verdicts, in order."""
+
+
+def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judge) -> Mapping[str, float]:
+    """Return the processor time of each task's reference by its code, seconds; {} if the recipe's rewards do not read it.
+
+    The time of a reference is the median over the group's passed attempts with the same code. References without such attempts are judged,
+    once each. A task without a reference, or whose reference does not pass, is missing in the result.
+
+    Args:
+        groups: judged groups, or tasks without attempts.
+        config: components of the reward.
+        judge: runs the references that have no recorded time.
+    """
+    if config.efficiency != "reference" or "efficiency" not in config.components:
+        return {}
+    recorded = {group.task.reference: times for group in groups if (times := recorded_seconds(group))}
+    tasks = {task.reference: task for group in groups if (task := group.task).reference.strip()}
+    pairs = [
+        (task, Attempt(task.task_id, code, task.language or "python", "reference"))
+        for code, task in tasks.items()
+        if code not in recorded
+    ]
+    verdicts = judge(pairs) if pairs else ()
+    for (task, _), verdict in zip(pairs, verdicts, strict=True):
+        if verdict.status is Status.PASSED and verdict.cpu_seconds is not None:
+            recorded[task.reference] = [verdict.cpu_seconds]
+    return {code: max(CLOCK_SECONDS, float(np.median(seconds))) for code, seconds in recorded.items()}
+
+
+def recorded_seconds(group: Group) -> list[float]:
+    """Return the processor times of the passed attempts that equal the reference."""
+    return [
+        verdict.cpu_seconds
+        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+        if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
+        if attempt.code.strip() == group.task.reference.strip()
+    ]

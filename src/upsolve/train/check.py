@@ -14,8 +14,7 @@ from upsolve.config.strict import Rule, broken
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.extras import require
 from upsolve.languages.names import language_in
-from upsolve.reward.formula import Rewarded, check_rewards, reward
-from upsolve.reward.reference import reference_seconds
+from upsolve.reward.formula import Rewarded, check_rewards, reference_seconds, reward
 from upsolve.train.data.groups import passed, select
 from upsolve.train.data.sources import parts_of_epoch, rated_tasks, shares
 from upsolve.train.run.processes import Processes

@@ -1,7 +1,6 @@
 """Write the programs in capitals."""
 
-from upsolve.exports.columns import TEXT
-from upsolve.exports.record import Column, Export
+from upsolve.exports.record import TEXT, Column, Export
 
 
 def rows(group, _place):

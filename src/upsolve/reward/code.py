@@ -1,20 +1,38 @@
-"""Spans of findings: lines and columns -> characters -> tokens.
+"""Positions in the code of an attempt (lines and columns -> characters -> tokens), and its syntax tree.
 
-Legend: N characters of the code without trailing blanks, as in a completion; R tokens of the completion; marked_N, marked_R bool. Offsets
-are the spans (start, end) of tokens in characters from the start of the code; text before it (a whole answer, ``model.completion``), which has
-negative positions, and text after it, such as the closing fence, belong to no line. Lines end at a line feed, a carriage return or both, and include their end. Lines and columns count
-from 1, columns in characters.
+Legend: N characters of the code without trailing blanks, as in a completion; R tokens of the completion; marked_N, marked_R bool.
+
+Offsets are the spans (start, end) of tokens in characters from the start of the code. Text before the code (a whole answer,
+``model.completion``) has negative positions; it and text after the code, such as the closing fence, belong to no line. A line ends at a line
+feed, a carriage return or both, and includes its end. Lines and columns count from 1, columns in characters.
 """
 
+import ast
 import re
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.types import Finding, Status, Verdict
 
-__all__ = ["Bools", "Offsets", "characters", "in_code", "line_starts", "lines_of", "tokens", "valid_characters"]
+__all__ = [
+    "Bools",
+    "Function",
+    "Offsets",
+    "characters",
+    "functions",
+    "in_code",
+    "line_starts",
+    "lines_of",
+    "literal",
+    "names_read",
+    "parse",
+    "tokens",
+    "valid_characters",
+]
 
 Bools = NDArray[np.bool_]
 Offsets = Sequence[tuple[int, int]]
@@ -93,3 +111,36 @@ def valid_characters(code: str, verdict: Verdict) -> int:
     measured = [error for error in errors if error.value is not None] or errors
     positions = [min(position(starts, part.line, part.column), max(0, starts[-1] - 1)) for part in measured]
     return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@lru_cache(maxsize=1024)
+def parse(code: str) -> ast.Module | None:
+    """Return the tree of a program, None if it does not parse. The tree is cached: do not change it."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def literal(node: ast.expr | None) -> str | None:
+    """Return the text of a literal's value, None for any other expression. 7 and "7" have the same text, as in input and output."""
+    try:
+        return None if node is None else str(ast.literal_eval(node)).strip()
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def functions(tree: ast.Module) -> dict[str, Function]:
+    """Return the top-level functions by name; the last one of each name."""
+    return {node.name: node for node in tree.body if isinstance(node, Function)}
+
+
+def names_read(node: ast.AST) -> Iterator[ast.Name]:
+    """Yield every name that is read (not assigned)."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            yield inner

@@ -1,0 +1,192 @@
+"""Results of an evaluation: one score per task, pass@k and pass^k, and averages over samples."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from upsolve.languages import PYTHON
+from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.verify.analysis.findings import analysed, findings_of, severity, unreadable
+
+__all__ = [
+    "Evaluation",
+    "TaskScore",
+    "all_pass_at_k",
+    "error_mix",
+    "lint_profile",
+    "outcome_mix",
+    "pass_at_k",
+    "score_tasks",
+    "task_all_pass_at_k",
+    "task_pass_at_k",
+    "weighted_mean",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """Results of one task in an evaluation."""
+
+    task_id: str
+    """The task."""
+    difficulty: str
+    """Its label."""
+    samples: int
+    """n, scored samples, >= 0 (unscored ones are left out and counted in ``statuses``)."""
+    passed: int
+    """c, samples that passed every test, 0..n."""
+    statuses: Mapping[str, int]
+    """Number of samples by status, unscored included."""
+    mean_tokens: float | None = None
+    """Mean completion length, tokens."""
+    mean_entropy: float | None = None
+    """Mean over samples of their mean token entropy, nats."""
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of samples by exception name."""
+    truncated: int = 0
+    """Samples truncated at the token limit."""
+    linted: int = 0
+    """Samples that Ruff could read: Python that parses."""
+    findings: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of lint and security findings in these, by kind and rule: ``lint:F401``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Evaluation of a model on a set of tasks, with the settings that reproduce it."""
+
+    name: str
+    """Label in tables and pictures, such as ``base``."""
+    model: str
+    """Model name or folder."""
+    tasks: str
+    """Name of the task set, such as ``embedded:test``."""
+    temperature: float | None
+    """Sampling temperature, >= 0; None where folds with different ones are pooled."""
+    top_p: float
+    """Nucleus mass, (0, 1]."""
+    seed: int
+    """Seed of the sampler."""
+    max_tokens: int
+    """Completion limit, tokens."""
+    scores: tuple[TaskScore, ...]
+    """One score per task, in a fixed order."""
+    wall_seconds: float = 0.0
+    """Time for sampling and judging."""
+    prompts: str = ""
+    """Version of the prompt and content id of the prompts of all tasks; empty in files of earlier versions."""
+
+    def __repr__(self) -> str:
+        at = "" if self.temperature is None else f", temperature={self.temperature:g}"
+        return f"Evaluation({self.name!r}, model={self.model!r}, tasks={self.tasks!r}{at}, {len(self.scores)} scores)"
+
+
+def pass_at_k(n: int, c: int, k: int) -> float | None:
+    """Return 1 - C(n - c, k) / C(n, k), the probability that k samples, taken from n without replacement, contain one of the c passed ones.
+
+    The unbiased estimator of pass@k (2107.03374), in [0, 1]. Returns None for n < k, where it is undefined.
+
+    Raises:
+        ValueError: not 0 <= c <= n, or k < 1.
+    """
+    if not 0 <= c <= n or k < 1:
+        raise ValueError(f"pass@k needs 0 <= c <= n and k >= 1, got n={n}, c={c}, k={k}")
+    if n < k:
+        return None
+    return 1.0 if n - c < k else float(1.0 - np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))
+
+
+def all_pass_at_k(n: int, c: int, k: int) -> float | None:
+    """Return C(c, k) / C(n, k), the probability that k samples, taken from n without replacement, are all among the c passed ones.
+
+    The unbiased estimator of pass^k (2406.12045), in [0, 1]; for k = 1 it is pass@1. Returns None for n < k, where it is undefined.
+
+    Raises:
+        ValueError: not 0 <= c <= n, or k < 1.
+    """
+    missed = pass_at_k(n, n - c, k) if c <= n else pass_at_k(n, c, k)
+    return None if missed is None else 1.0 - missed
+
+
+def task_pass_at_k(scores: Sequence[TaskScore], k: int) -> dict[str, float]:
+    """Return pass@k of every task for which it is defined, by task id."""
+    values = {score.task_id: pass_at_k(score.samples, score.passed, k) for score in scores}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def task_all_pass_at_k(scores: Sequence[TaskScore], k: int) -> dict[str, float]:
+    """Return pass^k of every task for which it is defined, by task id."""
+    values = {score.task_id: all_pass_at_k(score.samples, score.passed, k) for score in scores}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def score_tasks(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> tuple[TaskScore, ...]:
+    """Return one score per task, in the order of the tasks; unscored samples are counted separately, never as failures."""
+    by_task: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
+    for attempt, verdict in zip(attempts, verdicts, strict=True):
+        by_task[attempt.task_id].append((attempt, verdict))
+    return tuple(score(task, by_task[task.task_id]) for task in tasks)
+
+
+def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
+    """Score one task."""
+    statuses = Counter(verdict.status.value for _, verdict in judged)
+    tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
+    entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
+    linted = [verdict for attempt, verdict in judged if attempt.language in PYTHON and read_by_ruff(verdict)]
+    findings = [finding for verdict in linted for finding in findings_of(verdict, "lint", "security")]
+    return TaskScore(
+        task_id=task.task_id,
+        difficulty=task.difficulty,
+        samples=len(judged) - statuses[Status.UNSCORED],
+        passed=statuses[Status.PASSED],
+        statuses=dict(statuses),
+        mean_tokens=float(np.mean(tokens)) if tokens else None,
+        mean_entropy=float(np.mean(entropies)) if entropies else None,
+        errors=dict(Counter(verdict.error_type for _, verdict in judged if verdict.error_type)),
+        truncated=sum(attempt.truncated for attempt, _ in judged),
+        linted=len(linted),
+        findings=dict(Counter(f"{finding.kind}:{finding.rule}" for finding in findings)),
+    )
+
+
+def read_by_ruff(verdict: Verdict) -> bool:
+    """Return whether Ruff was run on the sample and could parse all of it."""
+    return analysed(verdict, "lint") and not unreadable(verdict, "lint")
+
+
+def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the share of samples by status, most frequent first."""
+    total: Counter[str] = Counter()
+    for item in scores:
+        total.update(item.statuses)
+    return {name: count / total.total() for name, count in total.most_common()}
+
+
+def error_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the share of samples by exception name, most frequent first."""
+    total: Counter[str] = Counter()
+    for item in scores:
+        total.update(item.errors)
+    samples = sum(sum(item.statuses.values()) for item in scores)
+    return {name: count / samples for name, count in total.most_common()}
+
+
+def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the mean number of Ruff's findings per linted sample that parses, by severity, most frequent first; {} if none was linted."""
+    linted = sum(item.linted for item in scores)
+    total = Counter[str](dict.fromkeys(("error", "security", "warning", "convention"), 0))
+    for item in scores:
+        for name, count in item.findings.items():
+            kind, _, rule = name.partition(":")
+            total["security" if kind == "security" else severity(rule)] += count
+    return {name: count / linted for name, count in total.most_common()} if linted else {}
+
+
+def weighted_mean(scores: Sequence[TaskScore], field: str) -> float | None:
+    """Return the mean over samples of the field ``mean_tokens`` or ``mean_entropy``; None if it was not measured."""
+    pairs = [(getattr(item, field), sum(item.statuses.values())) for item in scores if getattr(item, field) is not None]
+    weight = sum(n for _, n in pairs)
+    return sum(value * n for value, n in pairs) / weight if weight else None
