@@ -1,5 +1,5 @@
 # make demo   teach a small model to write SQL: measured before and after, with a report
-# make demo-python   the same on the embedded archive of Python tasks, where the model becomes surer, not more capable
+# make demo-python   the same on the embedded archive of Python tasks, where the model becomes sharper, not more capable
 # make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
 # make docs   the documentation as a site in site/, with a reference from docstrings
 # make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json

@@ -2,7 +2,7 @@
 
 WORK is the folder of leaderboard.py. Each model samples 64 attempts at temperature 1 at the domain's first test tasks (its start model `sft half` first).
 The table has pass@k, and beside `sft half` the paired difference in pass@1, pass@8 and pass@64 and the tasks that one model solves and the other does
-not, with McNemar's exact test: a method that only makes the policy surer raises pass@1 and not pass@64. Results of a model are kept in WORK,
+not, with McNemar's exact test: a method that only makes the policy sharper raises pass@1 and not pass@64. Results of a model are kept in WORK,
 the table in results/many_samples.json, by domain, seed and number of tasks.
 """
 

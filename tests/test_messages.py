@@ -126,7 +126,7 @@ RECIPES = [
     mistake("train -s advantage.kind=gae rloo", "advantage.kind gae", "set source.rounds"),
     mistake("train -s data.train=0.9 -s data.dev=0.2 rloo", "data", "below 1"),
     mistake("train rloo --seed -1", "--seed", "`upsolve train -h` lists arguments"),
-    mistake("eval --name ../other --archive embedded", "--name '../other'", "one word without a slash"),
+    mistake("eval --name ../other --archive embedded", "--name '../other'", "without a slash"),
     mistake("train -s monitor.heldout=0 -s monitor.keep=best rloo", "monitor.keep", "set monitor.heldout"),
     mistake("eval -s evaluate.temperatures=[-1]", "evaluate.temperatures.0", "greater than or equal to 0"),
     mistake("eval -s evaluate.temperatures=[]", "temperatures", "such as [0]"),

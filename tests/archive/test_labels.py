@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from upsolve.archive.labels import Coins, estimate, label_rows, missed_by, read_labels
+from upsolve.archive.labels import Accuracies, estimate, label_rows, missed_by, read_labels
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
@@ -23,9 +23,9 @@ from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
 P, F = Status.PASSED, Status.FAILED
 
 
-def coins(right, wrong, tasks=1):
+def accuracies(right, wrong, tasks=1):
     nothing = np.zeros((len(right), tasks))
-    return Coins(np.array(right), np.array(wrong), nothing, nothing)
+    return Accuracies(np.array(right), np.array(wrong), nothing, nothing)
 
 
 def parts(archive):
@@ -46,7 +46,7 @@ def stored(folder, programs, verdicts):
 
 def test_one_judge_by_hand():
     """6 of 10 passed, a = 0.9, b = 0.8: pi = (0.6 - 0.2) / 0.7 = 4/7, so P(right | passed) = 4/7 * 0.9 / 0.6 = 6/7 (Rogan and Gladen)."""
-    rights = estimate(np.array([[1.0], [0.0]]), np.array([6e6, 4e6]), np.zeros(2, np.int64), coins([0.9], [0.8]))
+    rights = estimate(np.array([[1.0], [0.0]]), np.array([6e6, 4e6]), np.zeros(2, np.int64), accuracies([0.9], [0.8]))
     assert rights == pytest.approx([6 / 7, 4 / 7 * 0.1 / 0.4], abs=1e-4)
 
 
@@ -86,7 +86,7 @@ def test_weak_tests_are_known_by_what_they_barely_catch(tmp_path, tests, fails, 
     assert (row.passed, row.passed_right) == (passed.sum(), pytest.approx(rights[passed].mean(), abs=1e-6))
 
 
-def test_coins_of_three_judges_are_learned_from_their_votes(tmp_path):
+def test_accuracies_of_three_judges_are_learned_from_their_votes(tmp_path):
     """One judge passes 40 % of wrong programs: its pass against two others is worth little, and the bins are calibrated."""
     random = np.random.default_rng(5)
     programs = [Attempt("t", f"x = {number}") for number in range(3000)]

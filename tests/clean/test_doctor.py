@@ -489,7 +489,10 @@ REFERENCE = (
             Task("t", f"You are a careful programmer who explains every step. {SORT} Think first, then answer."),
             "contains the prompt of 3",
         ),
-        (Task("t", "sorts the words of a sentence by their lengths, and equally long"), "its prompt is a part of that of 3"),
+        (
+            Task("t", "sorts the words of a sentence by their lengths, and equally long"),
+            "its prompt is part of the prompt of 3",
+        ),
         (Task("t", "Order words.", reference=REFERENCE), "same reference as 3"),
         (
             Task("t", "Order words.", reference=f"import re\n\n{REFERENCE}\n\nprint(by_length(input()))\n"),

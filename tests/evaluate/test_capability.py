@@ -35,7 +35,7 @@ BASE = sweep("base", greedy=HALF, hot=COLD)
     [
         (MORE, WARM, "more capable"),
         (MORE, COLD, "more capable"),
-        (HALF, WARM, "surer only"),
+        (HALF, WARM, "sharper only"),
         (HALF, COLD, "no change"),
         (LESS, WARM, "worse"),
     ],
@@ -47,8 +47,8 @@ def test_the_conclusion_is_about_each_models_best_temperature(greedy, hot, concl
 def test_a_gain_is_vetoed_by_a_fall_of_greedy_decoding_alone():
     up, down, same = (compare(evaluation(HALF, samples=1), evaluation(x, samples=1)) for x in (MORE, LESS, HALF))
     assert conclude(up, same, same) == conclude(up, None, down) == "more capable"
-    assert conclude(up, down, up) == "no change", "neither more capable nor surer alone"
-    assert conclude(same, down, up) == "surer only" and conclude(same, up, down) == "no change"
+    assert conclude(up, down, up) == "no change", "neither more capable nor sharper alone"
+    assert conclude(same, down, up) == "sharper only" and conclude(same, up, down) == "no change"
     assert conclude(down, up, up) == "worse"
     few = compare(evaluation([0] * 5), evaluation([8] * 5))
     assert conclude(few, up, up) == "too few tasks"
@@ -60,8 +60,8 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     same = capability(unlucky, sweep("trained", greedy=HALF, hot=COLD))
     assert (same.best.outcome, same.strongest.outcome, same.conclusion) == ("gain", "undecided", "no change")
     assert "(greedy, 50.0 %), beside which +0.0 [-8.2, +8.2]" in same.sentence
-    surer = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
-    assert surer.conclusion == "surer only" and "beside which +0.0" in surer.sentence
+    sharper = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
+    assert sharper.conclusion == "sharper only" and "beside which +0.0" in sharper.sentence
     better = capability(unlucky, sweep("trained", greedy=MORE, hot=COLD))
     assert better.conclusion == "more capable" and better.strongest.temperatures == (0.0, 0.0)
     assert "beside which" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
@@ -86,11 +86,11 @@ def test_the_sentence_has_the_figures_that_decide():
     assert better.sentence.startswith(
         "More capable: pass@1 at each model's own best temperature goes from 50.0 % (greedy) to 80.0 % (greedy), +30.0 [+"
     )
-    surer = capability(BASE, sweep("trained", greedy=HALF, hot=WARM)).sentence
-    assert surer.startswith(
-        "Surer only, not more capable: at T 1 pass@1 goes from 25.0 to 62.5 %, +37.5 [+26.1, +43.6] points, but"
+    sharper = capability(BASE, sweep("trained", greedy=HALF, hot=WARM)).sentence
+    assert sharper.startswith(
+        "Sharper only, not more capable: at T 1 pass@1 goes from 25.0 to 62.5 %, +37.5 [+26.1, +43.6] points, but"
     )
-    assert surer.endswith("goes from 50.0 % (greedy) to 50.0 % (greedy), +0.0 [-8.2, +8.2] points.")
+    assert sharper.endswith("goes from 50.0 % (greedy) to 50.0 % (greedy), +0.0 [-8.2, +8.2] points.")
     # one task up, one down: so t(42) sqrt((2 + 3) / 43 / 42) + 0.84 sqrt(2 / 39 / 40) = 10.6 + 3.0 points
     swapped = [1] * 19 + [0] + [1] + [0] * 19
     none = capability(BASE, sweep("trained", greedy=swapped, hot=COLD)).sentence

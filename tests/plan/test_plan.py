@@ -199,20 +199,20 @@ GOOD = Plan(
     ("change", "said"),
     [
         ({}, "Train: 60 groups with a passed and a failed attempt, about 10 minutes"),
-        ({"noise": Noise(share(30, 40), 10, 0, 0)}, "Judge the archive anew before training .`upsolve verify here --all`"),
+        ({"noise": Noise(share(30, 40), 10, 0, 0)}, "Judge the archive again before training .`upsolve verify here --all`"),
         ({"noise": Noise(share(38, 40), 2, 0, 0)}, "Train:"),  # within chance of 95 %
         ({"groups": Groups(100, 400, 65, FEW_GROUPS - 1, {"all failed": 36}, {})}, "Do not train on it yet: 29 of 65 .*all failed.* 30 are needed.*stronger author"),
         ({"groups": Groups(100, 0, 65, 0, {"no attempt": 65}, {})}, "upsolve sample"),
         ({"leaks": Leaks({"test split": 0, "bench": 9}, {"test split": 25, "bench": 164}, ())}, "9 of 164 tasks of bench"),
         ({"cost": replace(GOOD.cost, peak_bytes=2**34)}, "does not fit: 16.0 GiB are needed and 8.0 are free"),
         ({"base": (BasePass("all", 12, share(11, 12), share(20, 24)),)}, "Add harder tasks"),
-        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "may become surer, not more capable"),
+        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "may become sharper, not more capable"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "Imitate first"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12)), "imitates": True}, "Train:"),
         ({"base": (BasePass("all", 12, share(0, 12), share(0, 48)),)}, "Imitate first .*passes none of 12 tasks, greedily or in 48 samples"),
         ({"base": (BasePass("all", 12, share(0, 12), share(0, 48)),), "imitates": True}, "Train:"),
         ({"base": (BasePass("all", 12, share(0, 12), share(1, 48)),)}, "Train:"),
-        ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),
+        ({"likelihood": None, "base": (), "cost": None, "model": ""}, "The archive passes all checks: 60 groups"),
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 65}, {}, 65), "imitates": True}, "Train: 65 groups with a passed attempt,"),
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 60, "all failed": 5}, {}, 29), "imitates": True}, "29 of 65 training tasks have a passed attempt .most often: all failed"),
         ({"groups": Groups(100, 400, 65, 0, {"no tests": 65}, {})}, "attempts cannot be judged without tests"),
@@ -226,7 +226,7 @@ def test_advice_is_the_first_rule_that_applies(change, said):
 
 def test_rules_come_in_the_order_of_what_must_be_mended_first():
     noisy = replace(GOOD, noise=Noise(share(20, 40), 20, 0, 0), groups=Groups(100, 400, 65, 0, {}, {}))
-    assert advice_of(noisy).startswith("Judge the archive anew")
+    assert advice_of(noisy).startswith("Judge the archive again")
     alone = replace(noisy, noise=GOOD.noise)
     assert advice_of(alone).startswith("Do not train on it yet")
     assert advice_of(replace(alone, online=True)).startswith("Train"), "online training makes its own attempts"

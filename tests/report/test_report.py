@@ -183,8 +183,8 @@ def test_the_colour_is_that_of_the_conclusion(tmp_path):
         return re.search(r'class="verdict ([a-z-]+)"><b>([A-Z][a-z]+)', (tmp_path / "r.html").read_text()).groups()
 
     assert first_box(MANY, WARM) == ("more-capable", "More")
-    assert first_box([0] * 20, WARM) == ("surer-only", "Surer"), "five tasks down are not enough of a loss"
-    assert first_box(FEW, WARM) == ("surer-only", "Surer") and first_box(FEW, COLD) == ("no-change", "No")
+    assert first_box([0] * 20, WARM) == ("sharper-only", "Sharper"), "five tasks down are not enough of a loss"
+    assert first_box(FEW, WARM) == ("sharper-only", "Sharper") and first_box(FEW, COLD) == ("no-change", "No")
     content = ReportContent("t", (chosen("base", MANY, WARM), chosen("trained", [0] * 20, WARM)))
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()

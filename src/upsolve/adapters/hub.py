@@ -25,7 +25,7 @@ CODE = ["code", "upsolve"]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What is pushed."""
+    """Files and card of a push."""
 
     kind: str
     """``model`` or ``dataset``."""
@@ -36,14 +36,14 @@ class Upload:
 
 
 def plan_upload(path: str | Path, title: str) -> Upload:
-    """Return the files and the card of a push; changes nothing and asks nobody.
+    """Return the files and the card of a push, without contacting the Hub.
 
     Args:
         path: the folder of a run, of a model or of adapters; a .gguf file; an archive, or the name of one of the package; or an exported data set, which has its card.
         title: title of a new card.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the path is none of these.
     """
     folder = SHIPPED.get(str(path), Path(path))
     if folder.suffix == ".gguf" and folder.is_file():

@@ -122,8 +122,8 @@ class UpsolveSandbox(SandboxEnvironment):
         settings = replace(self.settings, limits=limits)
         seconds = SPARE_SECONDS + LONGEST_JUDGED * limits.wall_seconds
         result = Batch(settings).call(run_program, program, settings, seconds=seconds)
-        kept = {name: data for name, data in self.files.items() if name in OWN}
-        return result.noted, {name: data for name, data in result.files.items() if name not in OWN} | kept
+        own = {name: data for name, data in self.files.items() if name in OWN}
+        return result.noted, {name: data for name, data in result.files.items() if name not in OWN} | own
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file of the sample."""
@@ -140,7 +140,7 @@ class UpsolveSandbox(SandboxEnvironment):
 
 
 def relative(file: str) -> str:
-    """Return a path below the folder of the sample; PermissionError for others."""
+    """Return a path below the folder of the sample; PermissionError for other paths."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts:
         raise PermissionError(f"{file}: is not below the folder of the sample")

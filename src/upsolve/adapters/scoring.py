@@ -64,7 +64,7 @@ def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
         known: tasks by id.
 
     Raises:
-        SourceError: the row has none of these; names its columns, or the id that is not known.
+        SourceError: the row has no task; names its columns, or the unknown id.
     """
     record = row.get("task")
     if isinstance(record, Mapping) or (isinstance(record, str) and record.lstrip().startswith("{")):
@@ -144,7 +144,7 @@ class Scored:
     verdict: Verdict
     """Its verdict."""
     reward: float | None
-    """Its reward; None if it could not be judged, or if a rule of the recipe leaves it out."""
+    """Reward of the answer; None if it could not be judged, or if a rule of the recipe leaves it out."""
     reason: str = ""
     """Why it has no reward; empty if it has one."""
 
@@ -184,11 +184,11 @@ def rewards_of(pairs: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict
 def rewards_of_group(group: Group, config: RewardConfig) -> list[Scored]:
     """Return the attempts of a group with their rewards."""
     given = reward(group, config)
-    kept = {id(attempt): float(value) for attempt, value in zip(given.group.attempts, given.rewards_G, strict=True)}
+    rewards = {id(attempt): float(value) for attempt, value in zip(given.group.attempts, given.rewards_G, strict=True)}
     out: list[Scored] = []
     for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
         assert verdict is not None
-        value, reason = kept.get(id(attempt)), ""
+        value, reason = rewards.get(id(attempt)), ""
         if value is None:
             broken = verdict.status is Status.UNSCORED
             reason = verdict.error_message or "unscored" if broken else "; ".join(given.left_out)

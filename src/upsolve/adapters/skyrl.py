@@ -39,7 +39,7 @@ class UpsolveEnv(BaseTextEnv):
         self.last: Scored | None = None
 
     def step(self, action: str) -> Any:
-        """Judge an answer; the reward is that of the last answer, earlier ones have 0.
+        """Judge an answer; the last answer gets its reward, earlier answers get 0.
 
         Raises:
             JudgeError: it could not be judged: SkyRL takes a number only.

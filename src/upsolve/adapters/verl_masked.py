@@ -43,7 +43,7 @@ def scored_or_nan(compute_score: Callable[..., dict[str, float]], **row: Any) ->
 def scored_alone(
     estimator: Callable[..., Advantages], rewards_BR: torch.Tensor, mask_BR: torch.Tensor, index: Any, **rest: Any
 ) -> Advantages:
-    """Return advantages and returns [B, R] of an estimator over the attempts with a score; those of the others are 0.
+    """Return advantages and returns [B, R] of an estimator over the attempts with a score; attempts without one get 0.
 
     Args:
         estimator: of verl, over groups of equal ``index``.

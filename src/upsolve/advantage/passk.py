@@ -99,7 +99,9 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
     """
     rewards = check(rewards_G)
     if k < 2:
-        raise ValueError(f"max_at_k compares an attempt with the best of k - 1 others, so k is at least 2, not {k}")
+        raise ValueError(
+            f"max_at_k compares an attempt with the best of k - 1 other attempts, so k must be at least 2, not {k}"
+        )
     others = rewards.size - 1
     if others == 0:
         return np.zeros(1)

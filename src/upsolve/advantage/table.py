@@ -45,13 +45,13 @@ class Advantage:
     selects: bool = False
     """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
     failed: Literal["negative", "zero", "any"] = "any"
-    """What the advantage of an attempt that failed is, where the sign says whether an attempt passed: ``negative`` beside one that passed, and
-    0 in groups without one of either; or ``zero``, and positive for all that passed. ``any``: the sign depends on the group's rewards."""
+    """Advantage of a failed attempt. ``negative``: below 0 in a group with a passed attempt, 0 in a group of one outcome; ``zero``: 0, and
+    positive for passed attempts; ``any``: the sign depends on the group's rewards."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
 
     def __post_init__(self) -> None:
-        """Refuse words that training would not understand (ValueError)."""
+        """Raise ValueError if ``reads`` or ``failed`` has an unknown value."""
         only("reads", (self.reads,), ("rewards", "values"))
         only("failed", (self.failed,), ("negative", "zero", "any"))
 
@@ -111,7 +111,7 @@ def advantage(
     record: Advantage = config.record
     if record.reads == "values":
         raise ValueError(
-            f"advantage.kind {config.kind} reads a value head's values and has none here; it is for online training"
+            f"advantage.kind {config.kind} needs a value head: set source.rounds to train online, or choose another kind"
         )
     rewards = check(rewards_G)
     if np.shape(passed_G) != rewards.shape:
@@ -126,6 +126,6 @@ def advantage(
         raise RecordError(f"advantage.kind {config.kind}: expected {rewards.size} finite advantages, got {advantages_G!r}")
     if record.nonnegative and (advantages_G < 0).any():
         raise RecordError(
-            f"advantage.kind {config.kind}: nonnegative, and yet got {advantages_G!r}; leave out nonnegative=True"
+            f"advantage.kind {config.kind}: declared nonnegative, but got {advantages_G!r}; leave out nonnegative=True"
         )
     return advantages_G

@@ -26,7 +26,7 @@ def subtract_kl(rewards_R: Floats, logratio_R: Floats, *, beta: float) -> Floats
 def gae(rewards_R: Floats, values_R: Floats, *, gamma: float = 1.0, decay: float = 0.95) -> tuple[Floats, Floats]:
     """A_t = d_t + gamma decay A_{t+1}, d_t = r_t + gamma V_{t+1} - V_t, V and A zero after the end (GAE, 1506.02438).
 
-    ``decay`` is lambda: 1 gives the discounted rewards to come less V_t, unbiased; 0 gives d_t, as good as the value head.
+    ``decay`` is lambda: 1 gives the discounted future rewards minus V_t, unbiased; 0 gives d_t, as accurate as the value head.
 
     Returns:
         Advantages [R], and returns A_t + V_t [R], which the value head is to predict.
@@ -50,7 +50,7 @@ def whiten(advantages_T: Floats, weights_T: Floats | None = None, *, epsilon: fl
     Args:
         advantages_T: [T].
         weights_T: [T], >= 0, how much each token counts in mean and deviation: the number of equal attempts it stands for, 0 where it
-            is masked; None: 1. Where all are 0 the advantages are returned unchanged.
+            is masked; None: 1. If all are 0, the advantages are returned unchanged.
         epsilon: added to the deviation.
     """
     advantages = check(advantages_T)

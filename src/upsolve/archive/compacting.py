@@ -1,7 +1,7 @@
 """Compaction: many small parts become few large ones, with the same rows in the same order.
 
 A merged part has an ``m`` in its name. ``merged`` in archive.json says which merged parts count, and which parts they replace; this one file decides
-what readers see (``Archive.parts``). A process that has listed the old parts goes on reading them: they are removed by a later compaction.
+what readers see (``Archive.parts``). A process that has listed the old parts can still read them: a later compaction removes them.
 """
 
 import time
@@ -44,15 +44,15 @@ class Compacted:
 
 
 def compact(archive: Archive, *, target_bytes: int = 1 << 28, keep_hours: float = 24) -> Compacted:
-    """Merge consecutive parts of each table; an interrupted compaction goes on when it is repeated.
+    """Merge consecutive parts of each table; a repeated call resumes an interrupted compaction.
 
     Args:
         archive: the archive. Others may read it and append to it meanwhile; parts of unfinished imports stay as they are.
         target_bytes: largest size of a merged part, bytes on disk.
-        keep_hours: hours for which replaced parts are kept for processes that read them.
+        keep_hours: hours before replaced parts are removed, so that processes can finish reading them.
 
     Raises:
-        ArchiveError: another process compacts this archive, or a merged part has not the rows of those it replaces.
+        ArchiveError: another process compacts this archive, or a merged part has other rows than the parts that it replaces.
     """
     try:
         with locked(archive.path / "compact.lock", wait=False):
@@ -90,12 +90,12 @@ def runs(archive: Archive, name: str, target_bytes: int) -> Iterator[list[Path]]
 
 
 def tag_of(part: Path) -> str:
-    """Return the tag of a part; empty if it has none."""
+    """Return the tag in the name of a part, or an empty text."""
     return "-".join(part.stem.split("-")[2:])
 
 
 def merged_part(run: Sequence[Path]) -> Path:
-    """Return the name of the part that replaces others: it stands at the place of the first one, with the tag that all have."""
+    """Return the name of the part that replaces a run of parts: the number of the first one, and their tag if they share one."""
     number, middle, *_ = run[0].stem.split("-")
     (tag,) = {tag_of(part) for part in run} if len({tag_of(part) for part in run}) == 1 else {""}
     digest = content_id(*(part.name for part in run))[:8]
@@ -103,7 +103,7 @@ def merged_part(run: Sequence[Path]) -> Path:
 
 
 def remove_orphans(archive: Archive, wanted: set[Path]) -> None:
-    """Remove merged parts of interrupted compactions that are not wanted any more."""
+    """Remove merged parts that interrupted compactions left and that this one does not write."""
     known = archive.meta().get("merged", {})
     for name in TABLES:
         for part in (fresh(archive.path) / name).glob("*.parquet"):
@@ -112,10 +112,10 @@ def remove_orphans(archive: Archive, wanted: set[Path]) -> None:
 
 
 def write_merged(run: Sequence[Path]) -> None:
-    """Write the part that replaces others, unless an interrupted compaction has.
+    """Write the part that replaces a run of parts, unless an interrupted compaction has written it.
 
     Raises:
-        ArchiveError: it has not as many rows as they, or a part is damaged.
+        ArchiveError: a part is damaged, or the merged part has another number of rows.
     """
     part = merged_part(run)
     try:
@@ -153,7 +153,7 @@ def stream(run: Sequence[Path], file: Path) -> None:
 
 
 def replace_parts(archive: Archive, name: str, run: Sequence[Path]) -> None:
-    """Let the merged part count instead of those that it replaces."""
+    """Record in archive.json that the merged part replaces a run of parts."""
     with archive.lock():
         entry = {"replaced": [f"{name}/{part.name}" for part in run], "when": time.time()}
         archive.write_meta(merged={**archive.meta().get("merged", {}), f"{name}/{merged_part(run).name}": entry})

@@ -118,13 +118,13 @@ def sorted_rows(connection: "duckdb.DuckDBPyConnection", order: Any) -> Iterator
 
 
 def starts_of(rows: Any) -> list[int]:
-    """Return the first row of each attempt; the rows of an attempt follow one another."""
+    """Return the first row of each attempt; the rows of an attempt are consecutive."""
     places = rows.column("place").to_numpy()
     return [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist()] if len(places) else []
 
 
 def with_lists(table: Any, starts: Sequence[int]) -> Any:
-    """Return a record batch with a row for each attempt and the list of its verdicts; that of an attempt without has a null."""
+    """Return a record batch with a row for each attempt and the list of its verdicts, which is [null] without a verdict."""
     offsets = pa.array([*starts, table.num_rows], pa.int32())
     structs = table.column("verdict").combine_chunks()
     lists = pa.ListArray.from_arrays(offsets, structs.chunk(0) if isinstance(structs, pa.ChunkedArray) else structs)
@@ -139,7 +139,7 @@ S = TypeVar("S")
 
 
 class Lazy(Sequence[T], Generic[S, T]):
-    """A sequence whose items are computed from those of another one whenever they are read."""
+    """A sequence whose items are computed from the items of another sequence whenever they are read."""
 
     def __init__(self, items: Sequence[S], function: Callable[[S], T]) -> None:
         self.items, self.function = items, function
@@ -185,7 +185,7 @@ def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Grou
 
 
 def stored_at(groups: Sequence[Group], index: int) -> "tuple[Groups, int] | None":
-    """Return the groups of the archive that a group is read from, and its number there; None for one that is held in memory."""
+    """Return the archive's groups that a group is read from, and its number there; None if the group is held in memory."""
     while isinstance(groups, Picked):
         item = groups.items[index]
         if not isinstance(item, int):
@@ -249,7 +249,7 @@ class Groups(Sequence[Group]):
         return self.built(self.tasks[index], self.rows(self.starts[index], self.starts[index + 1]))
 
     def some(self, index: int, attempts: Sequence[int]) -> Group:
-        """Read some attempts of a group, by their places in it, from the blocks that hold them."""
+        """Read some attempts of a group by their places in it, from the blocks that hold these attempts."""
         places = [self.starts[index] + place for place in attempts]
         rows = [self.blocks[place // BLOCK_ROWS].slice(place % BLOCK_ROWS, 1) for place in places]
         return self.built(self.tasks[index], pa.Table.from_batches(rows).to_pylist())
@@ -356,8 +356,8 @@ def write_blocks(folder: Path, state: str, blocks: Iterator[Any]) -> None:
 def earlier_turns(attempts: Sequence[Attempt], verdicts: Sequence[Verdict | None], most: int) -> tuple[tuple[Turn, ...], ...]:
     """Return the last ``most`` ancestors of each attempt at a task, oldest first, with their verdicts.
 
-    Ancestors are found by ``parent_id`` among the given attempts; the chain ends where one is missing, or comes round to an attempt that it
-    has already. () for all if no attempt has a parent here.
+    Ancestors are found by ``parent_id`` among the given attempts; the chain ends at a missing parent or at a cycle. () if no attempt has a
+    parent here.
     """
     turns_of = {a.attempt_id: Turn(a, v) for a, v in zip(reversed(attempts), reversed(verdicts), strict=True)}
     found = tuple(ancestors(attempt, turns_of, most) for attempt in attempts)

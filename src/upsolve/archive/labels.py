@@ -2,14 +2,14 @@
 
 Legend: j judge, t task, i program; a program that is right at its task passes for an ideal judge.
 
-A judge has two coins (Dawid and Skene 1979, Applied Statistics 28): it passes a right program with probability a_j and fails a wrong one
-with probability b_jt. Given a program, judges err independently. The share pi_t of right programs at a task, and
+A judge passes a right program with probability a_j and fails a wrong one with probability b_jt (Dawid and Skene 1979, Applied Statistics 28).
+Given a program, judges err independently. The share pi_t of right programs at a task, and
 
     P(right | votes) = pi_t prod_j P(vote_j | right) / (pi_t prod_j P(vote_j | right) + (1 - pi_t) prod_j P(vote_j | wrong)),
 
 are computed by expectation maximisation. With one judge this is pi_t = (p_t - 1 + b_jt) / (a_j + b_jt - 1), where p_t is the share that passed
-(Rogan and Gladen 1978, American Journal of Epidemiology 107). Coins cannot be learned from the votes of fewer than three judges, so they begin with
-what each judge shows by itself, and only programs with three votes change them:
+(Rogan and Gladen 1978, American Journal of Epidemiology 107). a_j and b_jt cannot be learned from the votes of fewer than
+three judges. They start at the values below, and only programs with three votes change them:
 
 * Flips: two verdicts of one judge on one program differ with probability d = 2 e (1 - e), so e = (1 - sqrt(1 - 2 d)) / 2.
 * Missed programs: of wrong programs, of which f1 fail exactly one of m tests and f2 exactly two, the tests miss at least
@@ -31,14 +31,14 @@ from numpy.typing import NDArray
 from upsolve.archive.database import connect
 from upsolve.types import Status, Verdict
 
-__all__ = ["Coins", "JudgeLabels", "Labels", "estimate", "label_rows", "read_labels", "register_labels"]
+__all__ = ["Accuracies", "JudgeLabels", "Labels", "estimate", "label_rows", "read_labels", "register_labels"]
 
 FLIPS, MISSED = 0.01, 0.05
 """Assumed probabilities that a verdict differs from the judge's usual one, and that a judge's tests pass a wrong program."""
 STRENGTH, FEW = 10.0, 2.0
 """Programs by which assumptions about judges, and about the share of right programs at a task, are weighed."""
 LEARNING = 3
-"""Votes on a program from which the coins are learned."""
+"""Votes on a program from which the accuracies are learned."""
 MOST_JUDGES = 62
 """Judges whose votes count, those with the most programs: a vote is a bit of an integer."""
 ROUNDS, PRECISION = 300, 1e-6
@@ -87,8 +87,8 @@ RIGHT = "select attempt_id, passes, fails, p_right from programs join rights usi
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
-    """What is known of the judges before their votes are compared. J judges, T tasks."""
+class Accuracies:
+    """Estimated accuracy of each judge before the votes are compared: P(pass given right), P(fail given wrong). J judges, T tasks."""
 
     right_J: Floats
     """a_j, probability that a right program passes, (0, 1)."""
@@ -128,7 +128,7 @@ class Labels:
         self.keys, self.rights = keys[order], np.asarray(p_right, np.float32)[order]
 
     def label_right(self, verdict: Verdict | None) -> float | None:
-        """Return the probability that a label is right, [0, 1]; None for an unscored one, and for a program without a vote in the archive."""
+        """Return the probability that a label is right, [0, 1]; None if the label is unscored or the archive has no vote on the program."""
         if verdict is None or verdict.status is Status.UNSCORED:
             return None
         key = np.uint64(int(verdict.attempt_id[:16], 16))
@@ -139,23 +139,25 @@ class Labels:
         return right if verdict.status is Status.PASSED else 1.0 - right
 
 
-def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], coins: Coins) -> Floats:
+def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], accuracies: Accuracies) -> Floats:
     """Return P(right | votes) of each row, float64 [R], (0, 1); see the module.
 
     Args:
         votes_RJ: 1 passed, 0 failed, nan no vote; R rows of programs with the same task and votes.
         counts_R: number of programs of a row, > 0.
         tasks_R: number of the task, 0..T-1.
-        coins: what the judges show by themselves.
+        accuracies: estimates for each judge by itself.
     """
     passed, failed = votes_RJ == 1, votes_RJ == 0
     learns = ((passed | failed).sum(axis=1) >= LEARNING) * counts_R
-    right_J, wrong_J = coins.right_J, coins.wrong_J
+    right_J, wrong_J = accuracies.right_J, accuracies.wrong_J
     size_T = np.bincount(tasks_R, counts_R)
     share, rights_R = 0.5, np.full(len(counts_R), 0.5)
     share_T = np.full(len(size_T), share)
     for _ in range(ROUNDS):
-        passes_wrong = (coins.missed_JT + STRENGTH * (1 - wrong_J)[:, None]) / (coins.missed_JT + coins.caught_JT + STRENGTH)
+        passes_wrong = (accuracies.missed_JT + STRENGTH * (1 - wrong_J)[:, None]) / (
+            accuracies.missed_JT + accuracies.caught_JT + STRENGTH
+        )
         passes_wrong_RJ = passes_wrong.T[tasks_R]
         odds_R = np.log(share_T / (1 - share_T))[tasks_R]
         odds_R = odds_R + np.where(passed, np.log(right_J / passes_wrong_RJ), 0).sum(axis=1)
@@ -163,8 +165,8 @@ def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], coi
         before, rights_R = rights_R, 1 / (1 + np.exp(-odds_R))
         share = float(np.average(rights_R, weights=counts_R))
         share_T = (np.bincount(tasks_R, counts_R * rights_R) + FEW * share) / (size_T + FEW)
-        right_J = learned(learns * rights_R, passed, failed, coins.right_J)
-        wrong_J = learned(learns * (1 - rights_R), failed, passed, coins.wrong_J)
+        right_J = learned(learns * rights_R, passed, failed, accuracies.right_J)
+        wrong_J = learned(learns * (1 - rights_R), failed, passed, accuracies.wrong_J)
         if np.abs(rights_R - before).max() < PRECISION:
             break
     return rights_R
@@ -180,8 +182,8 @@ def missed_by(tests: Any, once: Any, twice: Any) -> Any:
     return (tests - 1) / tests * once * (once - 1.0) / (2 * (twice + 1))
 
 
-def coins_of(connection: Any, judges: int, passes_JT: Floats) -> Coins:
-    """Return what judges show by themselves: flips, and programs that tests have missed, at most as many as have passed (``passes_JT``)."""
+def accuracies_of(connection: Any, judges: int, passes_JT: Floats) -> Accuracies:
+    """Return the accuracies of each judge by itself, from flips and from missed programs, at most as many as have passed (``passes_JT``)."""
     flips_J = np.full(judges, FLIPS)
     for number, differ, programs in connection.sql(REPEATS).fetchall():
         share = (differ + STRENGTH * 2 * FLIPS * (1 - FLIPS)) / (programs + STRENGTH)
@@ -195,7 +197,7 @@ def coins_of(connection: Any, judges: int, passes_JT: Floats) -> Coins:
     all_missed_J = missed_by(np.maximum(tests_J / np.maximum(found_J, 1), 1), once_J, twice_J)
     missed_J = (all_missed_J + STRENGTH * MISSED) / (all_missed_J + found_J + STRENGTH)
     passes_wrong_J = missed_J + flips_J - 2 * missed_J * flips_J
-    return Coins(1 - flips_J, 1 - passes_wrong_J, missed_JT, caught_JT)
+    return Accuracies(1 - flips_J, 1 - passes_wrong_J, missed_JT, caught_JT)
 
 
 def fit(connection: Any) -> tuple[list[str], dict[str, Any], Floats]:
@@ -211,11 +213,11 @@ def fit(connection: Any) -> tuple[list[str], dict[str, Any], Floats]:
     for number in range(len(judges)):
         np.add.at(passes_JT[number], task, patterns["n"] * passed[:, number])
     counts_R = patterns["n"].astype(np.float64)
-    coins = coins_of(connection, len(judges), passes_JT)
-    rights_R = estimate(votes_RJ, counts_R, task, coins) if len(task) else counts_R
+    accuracies = accuracies_of(connection, len(judges), passes_JT)
+    rights_R = estimate(votes_RJ, counts_R, task, accuracies) if len(task) else counts_R
     columns = {name: patterns[name] for name in ("task", "passes", "fails")} | {"p_right": rights_R}
     connection.register("rights", pa.table(columns))
-    return judges, {"passed": passed, "failed": failed, "n": counts_R, "caught_J": coins.caught_JT.sum(axis=1)}, rights_R
+    return judges, {"passed": passed, "failed": failed, "n": counts_R, "caught_J": accuracies.caught_JT.sum(axis=1)}, rights_R
 
 
 def register_labels(connection: Any) -> None:

@@ -23,7 +23,7 @@ class Leak:
     right: str
     """Task id."""
     reason: str
-    """What they share."""
+    """What the two tasks share."""
 
 
 def shingles(text: str, size: int = 3) -> set[Run]:
@@ -33,10 +33,10 @@ def shingles(text: str, size: int = 3) -> set[Run]:
 
 
 def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
-    """Return the pairs across two splits with the same reference but for white space, or prompts whose word trigrams overlap too much.
+    """Return the pairs across two splits with the same reference, white space aside, or with prompts whose word trigrams overlap too much.
 
-    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
-    compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
+    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations are not compared, because they share
+    the description of their domain. Above ``MOST_PAIRS`` pairs only equal prompts are found.
     """
     few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
@@ -51,8 +51,8 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
             holders.setdefault(run, []).append(index)
     for task in left:
         runs = features_of(task, few=few)
-        twins = by_reference.get(" ".join(task.reference.split()), []) if task.reference.strip() else []
-        found = {twin.task_id: "same reference" for twin in twins}
+        equal = by_reference.get(" ".join(task.reference.split()), []) if task.reference.strip() else []
+        found = {other.task_id: "same reference" for other in equal}
         if not few:
             alike, reason = by_prompt.get(runs, []) if runs else [], "the same prompt"
         else:
@@ -65,22 +65,24 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
 def similar_prompts(
     runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
 ) -> list[tuple[Task, frozenset[Run]]]:
-    """Return the prompts that may overlap enough: those that share one of the k + 1 rarest runs, where k = (1 - threshold) * len(runs) is the
-    number of runs that may be missing in the other prompt."""
+    """Return the prompts that may overlap enough: they share one of the k + 1 rarest runs.
+
+    k = (1 - threshold) * len(runs) is the number of runs that may be missing in the other prompt.
+    """
     most_missing = int((1 - threshold) * len(runs) + 1e-9)
     rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
     return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
 
 
 def features_of(task: Task, *, few: bool) -> frozenset[Run]:
-    """Return the features by which a prompt is compared: its word trigrams, or all of its words if it is shorter."""
+    """Return the features by which a prompt is compared: its word trigrams, or all of its words if there are fewer than three."""
     if any(test.kind is TestKind.SIMULATION for test in task.tests):
         return frozenset()
     return frozenset(shingles(task.prompt) if few else {tuple(task.prompt.lower().split())})
 
 
 def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
-    """Warn if training tasks are nearly identical to test tasks: the evaluation then partly measures memorisation."""
+    """Warn if training or dev tasks are nearly identical to test tasks: the evaluation then partly measures memorisation."""
     leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
     if leaks:
         shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])

@@ -69,7 +69,7 @@ def chosen_in(names: Any, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
 
 
 def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
-    """Return the outline of a task of an archive; None for one with few attempts, or of an archive that is held in memory."""
+    """Return the outline of a task of an archive; None if the task has few attempts or the archive is held in memory."""
     found = stored_at(groups, index)
     if found is None:
         return None
@@ -94,7 +94,7 @@ def opened(groups: Groups, path: Path) -> Any:
 
 
 def write(groups: Groups, file: Path) -> None:
-    """Write the outlines of all tasks; those of small ones, which nobody reads, are without outcomes."""
+    """Write the outlines of all tasks; small tasks, whose outlines are not read, get no outcomes."""
     sizes = np.diff(groups.starts)
     tasks = np.repeat(np.arange(len(sizes)), sizes)
     outcomes = np.zeros(len(tasks), np.uint8)
@@ -142,7 +142,7 @@ def outcomes_of(block: Any, tasks: Sequence[Task], judge: str) -> list[int]:
 
 
 def longest_prompts(groups: Sequence[Group], count: int) -> list[tuple[Task, Sequence[Turn]]]:
-    """Return the tasks with the longest prompts, each with the earlier turns that are part of its prompt; at most ``count``."""
+    """Return at most ``count`` tasks with the longest prompts, each with the earlier turns in its prompt."""
     chats = (chat for index in range(len(groups)) for chat in chats_of(groups, index))
     return nlargest(count, chats, key=lambda chat: len(chat[0].prompt) + sum(len(turn.attempt.code) for turn in chat[1]))
 
@@ -156,7 +156,7 @@ def chats_of(groups: Sequence[Group], index: int) -> list[tuple[Task, Sequence[T
 
 
 def longest_attempts(groups: Sequence[Group], count: int) -> list[Attempt]:
-    """Return the attempts with the longest programs, in characters, at most ``count``."""
+    """Return at most ``count`` attempts with the longest programs, in characters."""
     places = [stored_at(groups, index) for index in range(len(groups))]
     held = [groups[index] for index, place in enumerate(places) if place is None]
     numbers = [place[1] for place in places if place]

@@ -1,4 +1,4 @@
-"""Files of an archive: each is written under another name, flushed and renamed, so that a reader sees it complete or not at all."""
+"""Parts of an archive. A part is written under a temporary name, flushed and renamed, so that readers see complete parts only."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def rewrite_part(part: Path, table: Any) -> None:
 
 
 def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
-    """Return all columns of a part as an Arrow table, or some; those that parts of an earlier schema lack are null.
+    """Return all or some columns of a part as an Arrow table; columns that an earlier schema lacks are null.
 
     Raises:
         ArchiveError: the part is damaged: names it and the fix.

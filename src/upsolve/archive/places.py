@@ -41,7 +41,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(name: str | Path) -> bool:
-    """Return whether this is a URL, such as ``s3://bucket/archive``; ``humaneval:s3://...`` is none."""
+    """Return whether a text is a URL, such as ``s3://bucket/archive``; ``humaneval:s3://...`` is not."""
     return bool(URL.match(str(name)))
 
 

@@ -49,7 +49,7 @@ def by_judge(name: str) -> str:
 
 
 def preferred(verdicts: Sequence[Verdict], task: Task, judge: str = "") -> Verdict | None:
-    """Return the preferred verdict, of a judge if it is given (``is_judge``); None if there is none.
+    """Return the preferred verdict, of one judge if ``judge`` is given (``is_judge``); None without a verdict.
 
     A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many
     tests: the task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many.
@@ -85,7 +85,7 @@ def choice(total: str = "{}.total") -> str:
 
 
 def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
-    """Return a verdict, with the analyses of another one if it has none."""
+    """Return a verdict; a verdict without analyses gets those of the last analysed one."""
     analysed = next((other for other in reversed(others) if other.analyses), None)
     if verdict.analyses or analysed is None:
         return verdict
@@ -135,8 +135,8 @@ from compared join (select distinct attempt_id, task_id from attempts) using (at
     left join (select task_id, bool_or(official) as official from tasks group by task_id) using (task_id)
 where itself or passes and fails and (official or recorded_pass or own_failure or failed_tests <= tests)
 """  # noqa: S608  a condition of ours
-"""Of recorded judges all outcomes count, because each may be of another submission; of upsolve's the last one. What upsolve passes on fewer
-tests than a recorded judge that fails it is no contradiction (``archive.preference``)."""
+"""All outcomes of a recorded judge count, because each may belong to another submission; of upsolve's judges the last one counts. A program
+that upsolve passes on fewer tests than the recorded judge that fails it is no contradiction."""
 
 
 def select_contradictions(verdicts: str = "verdicts") -> str:

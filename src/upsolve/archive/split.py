@@ -29,7 +29,7 @@ class Split:
     tasks: dict[str, list[Task]]
     """Tasks of ``train``, ``dev`` and ``test``."""
     groups: dict[str, Sequence[Group]]
-    """The same tasks with all their attempts; tasks without attempts only if requested. Those of a large archive are read when accessed."""
+    """The same tasks with all their attempts; tasks without attempts only if requested. The groups of a large archive are read when accessed."""
 
 
 def split_tasks(
@@ -44,7 +44,7 @@ def split_tasks(
         ranked: take exact shares within each difficulty, in the order of the hash, instead of shares in expectation; an added task can
             then move others across a border, so this is for archives that do not grow.
         by: field of ``Task.extra``. Its value is hashed instead of the task id, so that tasks that share it share their split; with
-            ``ranked``, exact shares of the values, whatever their difficulties. Where the values name splits they are taken as they are
+            ``ranked``, exact shares of the values, whatever their difficulties. Values that name splits decide them
             (``recorded_split``).
 
     Raises:
@@ -92,7 +92,7 @@ def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
 
 
 def recorded_name(task: Task) -> str | None:
-    """Return the split that a task names in ``split`` of its ``extra``; None if it names none."""
+    """Return the split that a task names in ``split`` of its ``extra``, or None."""
     return RECORDED.get(str(json.loads(task.extra or "{}").get("split")))
 
 
@@ -176,10 +176,10 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
 
 
 def tasks_in(archive: Archive, tasks: Sequence[Task], language: str) -> list[Task]:
-    """Return those of the tasks of an archive that are in a language, and those of any language, which then ask for it; all tasks without one.
+    """Return the tasks of an archive in a language, and the tasks of any language, which then ask for it; all tasks if ``language`` is empty.
 
     Raises:
-        ConfigError: there is none; names the languages of the tasks.
+        ConfigError: no task fits; names the languages of the tasks.
     """
     chosen = [
         asking_for(task, language) for task in tasks if not language or same_language(task.language or language, language)
@@ -199,7 +199,7 @@ from attempts join tasks using (task_id) group by all order by attempts desc
 
 
 def report_languages(archive: Archive, language: str) -> None:
-    """Warn of attempts that are in another language than their task asks for: they are not used."""
+    """Warn of attempts in another language than their task asks for, which are not used."""
     left: Counter[str] = Counter()
     for row in archive.query(IN_LANGUAGES).to_pylist():
         if not same_language(row["asked"] or language, row["language"]):
@@ -216,7 +216,7 @@ def report_languages(archive: Archive, language: str) -> None:
 def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[str, list[Task]]:
     """Return the tasks of each split: by shares or, with ``data.folds``, one fold as the test split.
 
-    Every task is in the test split of exactly one fold. ``dev`` is taken from the others by a hash of another seed.
+    Every task is in the test split of exactly one fold. ``dev`` is taken from the other tasks by a hash of another seed.
 
     Raises:
         ConfigError: no test task is left, or the tasks record their split themselves.
@@ -241,7 +241,7 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
 
 
 def judged_groups(archive: Archive, tasks: Sequence[Task], data: DataConfig, *, labels: bool) -> Sequence[Group]:
-    """Return the groups of an archive, all of whose tasks have been read, with the verdicts of a judge; ConfigError if it has none."""
+    """Return the groups of an archive with the verdicts of a judge, given its tasks; ConfigError if the judge has no verdict there."""
     judge = data.judge
     parts = {name: archive.parts(name) for name in TABLES}
     groups = open_groups(parts, lambda: tasks, judge=judge, labels=labels, turns=data.turns, language=data.language)

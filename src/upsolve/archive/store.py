@@ -181,7 +181,7 @@ class Archive:
                     part.unlink()
 
     def parts(self, name: str) -> list[Path]:
-        """Return the finished parts of a table, oldest first, without those that a compaction has replaced."""
+        """Return the finished parts of a table, oldest first, without parts that a compaction has replaced."""
         merged: dict[str, Any] = self.meta().get("merged", {})  # before the files: what it names exists
         replaced = {old for entry in merged.values() for old in entry["replaced"]}
         files = {f"{name}/{part.name}": part for part in (fresh(self.path) / name).glob("*.parquet")}
@@ -212,8 +212,7 @@ class Archive:
     def attempts(self) -> list[Attempt]:
         """Return the attempts in the order of import; attempts equal in every field are merged, and their counts added.
 
-        Equal code by another author, at another time, after another attempt or sampled with other tokens is another attempt of the
-        same ``attempt_id``, and shares its verdicts.
+        Equal code with another author, time, parent or tokens is another attempt with the same ``attempt_id``, and shares its verdicts.
         """
         counts: Counter[Attempt] = Counter()
         for row in rows_of(self.parts("attempts")):
@@ -231,7 +230,7 @@ class Archive:
         return list(last.values())
 
     def groups(self, *, judge: str = "", labels: bool = False, turns: int = 0, language: str = "") -> Sequence[Group]:
-        """Return every task that has attempts, with its attempts and their verdicts; those of a large archive are read when accessed.
+        """Return every task that has attempts, with its attempts and their verdicts; a large archive's groups are read when accessed.
 
         Args:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
@@ -259,7 +258,7 @@ class Archive:
             try:
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
-            except duckdb.DatabaseError as error:  # of a kind: others are of a damaged part
+            except duckdb.DatabaseError as error:  # other kinds of duckdb.Error come from a damaged part
                 name_damaged(parts, error)
                 raise ArchiveError(f"query: {one_line(error)}") from error
 
@@ -268,7 +267,7 @@ class Archive:
         return list(self.meta().get("ingested", []))
 
     def incomplete(self, where: str) -> str:
-        """Return the tag of an import of a source and path that was stopped or set too many rows aside; empty if there is none."""
+        """Return the tag of an import of a source and path that was stopped or rejected too many rows, or an empty text."""
         return str(self.meta().get("incomplete", {}).get(where, ""))
 
     def begin_locked(self, where: str, tag: str) -> None:
@@ -320,7 +319,7 @@ def open_filled(name: str | Path) -> Archive:
 
 
 def copy_archive(archive: Archive, folder: str | Path) -> Archive:
-    """Copy an archive into a new folder or to a URL, from either; ArchiveError if it is not empty or cannot be written."""
+    """Copy an archive into a new folder or to a URL; ArchiveError if the target is not empty or cannot be written."""
     target = place_of(folder)
     if target.exists() and any(target.iterdir()):
         raise ArchiveError(f"{target}: the folder is not empty; copy the archive into a new folder")
@@ -330,7 +329,9 @@ def copy_archive(archive: Archive, folder: str | Path) -> Archive:
             for file in archive.path.rglob("*")
             if file.is_file() and file.suffix not in (".tmp", ".lock") and file.name != "lock"
         ]
-        for file in sorted(files, key=lambda file: file.name == META):  # what an interrupt leaves is no archive
+        for file in sorted(
+            files, key=lambda file: file.name == META
+        ):  # archive.json last: an interrupted copy is not an archive
             copy_file(file, target.joinpath(*file.relative_to(archive.path).parts))
     except OSError as error:
         raise ArchiveError(f"{target}: cannot be written: {error}") from error
@@ -349,8 +350,7 @@ def copy_file(file: Path, copy: Path) -> None:
 def archive_for_import(path: str | Path) -> Generator[Archive]:
     """Open the archive in a folder, or create one, for the time of an import.
 
-    If the import raises and has stored nothing, an archive that was created here is removed, and so is its folder, unless there are other
-    files in it or it was there before.
+    If the import raises and has stored nothing, a new archive is removed. A folder that was created for it is removed if it is empty.
     """
     folder = place_of(path)
     made = [] if is_remote(folder) else [place for place in (folder, *folder.parents) if not place.exists()]
@@ -377,7 +377,7 @@ def remove_empty(archive: Archive) -> None:
 
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
-    """Remove folders in turn, up to the first that has files."""
+    """Remove folders one by one, up to the first that has files."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()

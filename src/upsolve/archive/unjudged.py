@@ -54,7 +54,7 @@ with again as (
 select coalesce(reason, ''), count(*) from again join latest using (attempt_id) where again.place > latest.place group by 1 order by 2 desc, 1
 """  # noqa: S608  names of ours
 """Number of stale verdicts that an unscored one follows, by the reason of the last of these."""
-KEPT = "select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null) from latest semi join stale using (attempt_id)"
+STALE_DATA = "select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null) from latest semi join stale using (attempt_id)"
 COLUMNS = ", ".join(f'"{name}"' for name in TABLES["attempts"].names if name != "count")
 PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order by task_id, place"  # noqa: S608  names of ours
 
@@ -86,7 +86,7 @@ class Programs:
 def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, everything: bool = False) -> Generator[Programs]:
     """Yield the programs to which a judge has given no scored verdict.
 
-    ``done`` is the number of programs that it has judged, ``orphans`` that of programs without a task.
+    ``done`` counts the programs that the judge has judged, ``orphans`` the programs without a task.
 
     Args:
         archive: the archive.
@@ -114,7 +114,7 @@ class Stale(Programs):
                 found += [row["attempt_id"]] if numbers else []
         connection.register("stale", pa.table({"attempt_id": pa.array(found, pa.string())}))
         connection.execute(OF_STALE)
-        analyses, lines = connection.sql(KEPT).fetchall()[0]
+        analyses, lines = connection.sql(STALE_DATA).fetchall()[0]
         self.analyses: tuple[str, ...] = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))
         self.lines = bool(lines)
         self.unscored = Counter[str](dict(connection.sql(UNSCORED).fetchall()))
@@ -133,8 +133,8 @@ def versioned(row: dict[str, Any]) -> tuple[Attempt, Verdict]:
 def stale(archive: Archive, changes: Changes) -> Generator[Stale]:
     """Yield the programs whose last scored verdict of upsolve is stale.
 
-    ``done`` is the number of programs whose verdict is valid, ``reasons`` that of stale ones by change, ``unscored`` that of stale ones which
-    could not be judged again, by the reason; ``analyses`` and ``lines`` say what the stale verdicts hold beside outcomes.
+    ``done`` counts the programs whose verdict is valid, ``reasons`` the stale ones by change, and ``unscored`` the stale ones that could not be
+    judged again by reason. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.execute(LATEST)

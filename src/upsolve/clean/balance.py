@@ -41,7 +41,7 @@ def find_silent(contents: Contents, options: Mapping[str, Any]) -> Iterator[Faul
 
 
 def find_unbalanced(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the attempts beyond the caps; without a cap, those of tasks with many attempts and of an author of most of them."""
+    """Yield the attempts beyond the caps; without a cap, attempts of crowded tasks and of an author of most attempts."""
     removed = set[int]()
     for fault in beyond(contents, "task_id", options["per_task"]):
         removed.add(fault.place)

@@ -50,7 +50,7 @@ class Contents:
 
     @cached_property
     def stored_tasks(self) -> dict[str, Task]:
-        """All tasks of the archive by id, those that an earlier check has removed included."""
+        """All tasks of the archive by id, including tasks that an earlier check has removed."""
         return {task.task_id: task for task in self.archive.tasks()}
 
     def tasks(self) -> Iterator[tuple[int, Task]]:
@@ -68,10 +68,10 @@ def add_views(connection: "duckdb.DuckDBPyConnection", name: str, parts: Sequenc
     """Create ``all_NAME``, a view of a table with the places of its rows, and NAME, without the removed rows."""
     register_parts(connection, f"all_{name}", parts, table=name, places=True)
     connection.execute(f"create table removed_{name} (place bigint)")
-    kept = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
+    left = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
     if name != "verdicts":
-        kept += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
-    connection.execute(f"create view {name} as {kept}")
+        left += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
+    connection.execute(f"create view {name} as {left}")
 
 
 @contextmanager
@@ -89,16 +89,16 @@ class Action(StrEnum):
     """What ``--fix`` does with a record."""
 
     REPORT = "report"
-    """It is kept as it is."""
+    """The record stays unchanged."""
     REMOVE = "remove"
-    """It is removed: an attempt with its verdicts, a task with its attempts."""
+    """The record is removed: an attempt with its verdicts, a task with its attempts."""
     REDACT = "redact"
     """Texts in it are replaced by placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a check found in one record."""
+    """A finding of a check in one record."""
 
     table: str
     """``tasks`` or ``attempts``."""
@@ -107,7 +107,7 @@ class Fault:
     record: str
     """Task id or attempt id, for the report."""
     reason: str
-    """One line, without any secret."""
+    """Reason in one line, without any secret."""
     kind: str
     """Row of the report that counts it, such as ``e-mail address``."""
     action: Action = Action.REMOVE
@@ -125,9 +125,9 @@ class Check:
     find: Callable[[Contents, Mapping[str, Any]], Iterable[Fault]]
     """``find(contents, options)`` yields what it found."""
     help: str
-    """What it finds, in one line."""
+    """Faults that the check finds, in one line."""
     cost: str
-    """What it costs a run, in one line."""
+    """Cost of these faults for a run, in one line."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Option -> default: a number, or a tuple of texts; ``--set check.option=value`` sets it."""
     needs: str = ""

@@ -24,7 +24,7 @@ def token_runs(code: str, size: int = RUN) -> frozenset[str]:
 
 
 def python_tree(code: str) -> ast.Module | None:
-    """Return the syntax tree of a Python 3 program; None if it has none."""
+    """Return the syntax tree of a Python 3 program; None if it does not parse."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ast.parse(code)

@@ -37,7 +37,7 @@ def read_benchmark(name: str) -> list[Task]:
     """Return the tasks of a benchmark: an archive, ``source:path``, or a .jsonl file with any of the fields ``PROMPT`` and ``REFERENCE``.
 
     Raises:
-        ConfigError: there is no such archive or file, or a line has none of these fields.
+        ConfigError: no such archive or file, or a line without any of these fields.
         SourceError: the source is unknown, or the file cannot be read.
     """
     path = Path(name)
@@ -90,7 +90,7 @@ def overlaps(tasks: Sequence[Task], benchmark: Sequence[Task], share: float) -> 
         for number, index in find_contained(ours, theirs, share=share, fewest=fewest):
             yield tasks[number].task_id, f"contains the {name} of {benchmark[index].task_id}"
         for index, number in find_contained(theirs, ours, share=share, fewest=fewest):
-            yield tasks[number].task_id, f"its {name} is a part of that of {benchmark[index].task_id}"
+            yield tasks[number].task_id, f"its {name} is part of the {name} of {benchmark[index].task_id}"
 
 
 def prompt_runs(task: Task) -> Runs:

@@ -26,18 +26,18 @@ NOTHING = "nothing"
 
 @dataclass(slots=True)
 class Found:
-    """What a check found, one row of the report."""
+    """Findings of a check, one row of the report."""
 
     check: str
     """Name of the check."""
     kind: str
-    """What it found."""
+    """Kind of the findings."""
     table: str
     """``tasks`` or ``attempts``; empty if nothing was found."""
     of: int
     """Records of that table that the check examined; 0 if nothing was found."""
     cost: str
-    """What it costs a run."""
+    """Cost of these faults for a run."""
     actions: dict[str, int] = field(default_factory=dict[str, int])
     """Records by what ``--fix`` does with them: ``report``, ``remove``, ``redact``."""
     examples: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(slots=True)
 class Examination:
-    """What the checks found in an archive."""
+    """Findings of the checks in an archive."""
 
     found: list[Found] = field(default_factory=list[Found])
     """Rows of the report, in the order of the checks."""
@@ -72,7 +72,7 @@ def examine(
     complete: bool = False,
     progress: OnProgress = no_progress,
 ) -> Examination:
-    """Run checks, one after the other. What one of them would remove, the next ones do not see, so that no record is removed twice.
+    """Run checks in order. Later checks do not see records that an earlier one would remove, so that no record is removed twice.
 
     Args:
         archive: the archive, which is only read.
@@ -107,13 +107,13 @@ def examine(
 
 
 def ordered(chosen: Sequence[str]) -> list[str]:
-    """Return the names of the chosen checks, all if none is, in the order of the table; those of other packages last."""
+    """Return the names of the chosen checks, all if none is, in the order of the table; checks of other packages last."""
     known = [*CHECKS, *(name for name in names("check") if name not in CHECKS)]
     return [name for name in known if not chosen or name in chosen] + [name for name in chosen if name not in known]
 
 
 def check_named(name: str) -> Check:
-    """Return a check by name; ConfigError if there is none."""
+    """Return a check by name; ConfigError for an unknown name."""
     try:
         return find("check", name)
     except ValueError as error:

@@ -28,7 +28,7 @@ Sets = tuple[frozenset[Any], ...]
 
 
 def find_near(sets: Sequence[Sets], threshold: float) -> Iterator[tuple[int, int]]:
-    """Yield (index, index of an earlier one that is kept) of the items that are nearly equal to an item that is kept.
+    """Yield (index, index of an earlier item that stays) of the items that are nearly equal to an item that stays.
 
     Args:
         sets: one or several sets of each item, all of which must be similar; an empty set is similar to any.
@@ -39,15 +39,15 @@ def find_near(sets: Sequence[Sets], threshold: float) -> Iterator[tuple[int, int
     hashes = rensa.RMinHash.from_token_sets([[*map(str, first)] for first, *_ in sets], HASHES, 1)
     for number, minhash in enumerate(hashes):
         near = (other for other in sorted(index.query(minhash)) if are_near(sets[number], sets[other], threshold))
-        kept = next(near, None)
-        if kept is None:
+        first = next(near, None)
+        if first is None:
             index.insert(number, minhash)
         else:
-            yield number, kept
+            yield number, first
 
 
 def are_near(left: Sets, right: Sets, threshold: float) -> bool:
-    """Return whether each set of the one is similar to that of the other."""
+    """Return whether each pair of corresponding sets is similar."""
     pairs = zip(left, right, strict=True)
     return all(not a or not b or len(a & b) >= threshold * len(a | b) for a, b in pairs)
 
@@ -67,24 +67,24 @@ def find_attempts(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fa
 def repeated(group: Sequence[tuple[Any, ...]], given: frozenset[str], threshold: float) -> Iterator[Fault]:
     """Yield the attempts of a group that repeat an earlier one; runs that the prompt gives, such as its docstring, are not compared."""
     runs = [token_runs(row[4]) for row in group]
-    for number, kept in find_near([(found - given or found,) for found in runs], threshold):
+    for number, first in find_near([(found - given or found,) for found in runs], threshold):
         task_id, _, attempt_id, _, _, places = group[number]
-        same = "equal" if group[kept][4] == group[number][4] else "nearly equal"
-        reason = f"{same} to {group[kept][2]} at {task_id}, with the same outcome"
+        same = "equal" if group[first][4] == group[number][4] else "nearly equal"
+        reason = f"{same} to {group[first][2]} at {task_id}, with the same outcome"
         yield from (Fault("attempts", place, attempt_id, reason, f"{same} attempts") for place in places)
 
 
 def find_tasks(contents: Contents, options: Mapping[str, Any]) -> Iterable[Fault]:
-    """Yield tasks whose prompt, and reference where both have one, are nearly those of an earlier task.
+    """Yield tasks whose prompt nearly equals that of an earlier task, and whose reference does too if both have one.
 
     Prompts of simulations share their domain's description and are not compared.
     """
     tasks = [(place, task, features_of(task, few=True)) for place, task in contents.tasks()]
     tasks = [item for item in tasks if item[2]]
     sets = [(words, token_runs(task.reference) if task.reference else frozenset[str]()) for _, task, words in tasks]
-    for number, kept in find_near(sets, options["threshold"]):
+    for number, first in find_near(sets, options["threshold"]):
         place, task, _ = tasks[number]
-        reason = f"nearly the same prompt as {tasks[kept][1].task_id}"
+        reason = f"nearly the same prompt as {tasks[first][1].task_id}"
         yield Fault("tasks", place, task.task_id, reason, "nearly equal tasks")
 
 

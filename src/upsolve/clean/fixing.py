@@ -44,7 +44,7 @@ Faults = list[tuple[str, Fault]]
 
 @dataclass(slots=True)
 class Cleaned:
-    """Rows of a cleaned archive: read = kept + removed; the redacted ones are among the kept."""
+    """Rows of a cleaned archive: read = kept + removed; redacted rows count as kept."""
 
     kept: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
     """Rows written, by table."""
@@ -103,7 +103,7 @@ class Fix:
         tasks, attempts = (self.changes[name].values() for name in ("tasks", "attempts"))
         self.lost_tasks = {faults[0][1].record: reasons_of(faults) for faults in tasks if is_removed(faults)}
         self.lost = {faults[0][1].record for faults in attempts if is_removed(faults)}
-        """Ids of attempts that are removed; without those of which another row is kept."""
+        """Ids of removed attempts, without attempts of which another row stays."""
         self.masks: dict[str, dict[str, str]] = {}
         """Attempt id -> secrets with their placeholders."""
         for faults in attempts:
@@ -124,7 +124,7 @@ class Fix:
                     yield row["attempt_id"], content_id(row["task_id"], row["language"], code)
 
     def write_part(self, name: str, number: int, part: Path, log: TextIO) -> None:
-        """Write the rows of a part that are kept, in their order; those that are removed or changed go to the log, too."""
+        """Write the rows of a part that stay, in their order; removed and changed rows go to the log."""
         with ExitStack() as stack:
             first, out = number << 32, None
             for batch in batches_of(part, ROWS):
@@ -134,7 +134,7 @@ class Fix:
                 first += batch.num_rows
 
     def kept_rows(self, name: str, first: int, table: Any, log: TextIO) -> Any:
-        """Return the rows of a table, the first of which has this place, that are kept; write to the log as ``write_part``."""
+        """Return the rows of a table that stay; ``first`` is the place of its first row. Writes to the log as ``write_part``."""
         order, changed = list[int](), list[dict[str, Any]]()
         keys = zip(*(table.column(column).to_pylist() for column in KEYS[name]), strict=True)
         for index, key in enumerate(keys):

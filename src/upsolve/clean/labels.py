@@ -32,7 +32,7 @@ with programs as (
 select task_id, language, code, attempt_id, places, passed from programs join mixed using (task_id, language, bare)
 order by task_id, language, bare, places[1]
 """  # noqa: S608
-"""Programs of which another one has the same text without comments and white space and the other outcome."""
+"""Programs with the same text without comments and white space as a program with the opposite outcome."""
 REPEATS = f"""
 select attempt_id, place, min(judge) from attempts join (
     select attempt_id, judge from verdicts where list_contains([finding.kind for finding in findings], 'flaky')
@@ -63,7 +63,7 @@ def find_alike(contents: Contents) -> Iterator[Fault]:
             if len({row[5] for row in group}) < 2:
                 continue
             for row in group:
-                other = next(twin[3] for twin in group if twin[5] != row[5])
+                other = next(equal[3] for equal in group if equal[5] != row[5])
                 outcomes = "passed, {} failed" if row[5] else "failed, {} passed"
                 reason = f"{outcomes.format(other)}; at {task_id} they differ only in white space and comments"
                 kind = "equal but for white space and comments"

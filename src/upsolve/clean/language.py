@@ -1,4 +1,4 @@
-"""Attempts whose language is not that of their code; Python 2 is another language than Python 3.
+"""Attempts whose code is in another language than they state; Python 2 is another language than Python 3.
 
 A program that is valid in its language fits it. Of the others, those are found that are valid in another language and contain something that
 is hardly ever written by accident: a definition, an import, an assignment.

@@ -18,7 +18,7 @@ from upsolve.types import Task
 __all__ = ["LICENCE", "LICENCES", "PROVENANCE", "SECRETS", "Secret", "find_secrets"]
 
 LICENCE = ("license", "licence", "License", "Licence", "LICENSE", "license_type", "repo_license", "licenses")
-"""Fields that may name a licence, the first one that is there counts; that of the attempt before that of its task."""
+"""Fields that may name a licence; the first present one counts, the attempt's before its task's."""
 SOURCE = ("source", "Source", "url", "URL", "repo", "repo_name", "repository", "origin")
 """Fields that may say where an attempt or its task comes from."""
 AUTHOR = ("author", "Author", "authors", "user", "username", "user_id")
@@ -88,7 +88,7 @@ LEFT_OUT = frozenset(
 """Detectors that judge by entropy or by names of variables, or whose form is that of words; private keys are found with their bodies."""
 EMAIL = re.compile(r"(?<![\w.+-])[\w+-]+(?:\.[\w+-]+)*@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,24}(?![\w-])")
 RESERVED = re.compile(r"(?:[@.]example\.(?:com|net|org|edu)|[@.](?:example|test|invalid|localhost|local))$", re.IGNORECASE)
-"""E-mail addresses that belong to nobody (RFC 2606)."""
+"""Reserved e-mail addresses (RFC 2606)."""
 FOUR_NUMBERS = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)")
 PLUS_NUMBER = re.compile(r"\+\(?\d")
 CANDIDATE = (
@@ -240,7 +240,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is done about the secrets of a text."""
+    """Changes to a text with secrets."""
 
     action: Action
     """``REDACT`` where the placeholders leave the syntax intact, ``REMOVE`` where they do not, ``REPORT`` where nothing is done."""
@@ -262,7 +262,7 @@ def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: d
 
 
 def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
-    """Return what is done about the secrets of a text; the verdicts of a program are kept if only comments and docstrings change."""
+    """Return what is done about the secrets of a text; the verdicts of a program stay if only comments and docstrings change."""
     if text.part != "code" or not placeholders:
         return Redaction(Action.REDACT, placeholders)
     code, after = text.text, mask(text.text, placeholders)

@@ -43,13 +43,13 @@ __all__ = [
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but tab and newline."""
 NARROW = 16
-"""Characters of a line of a cell that a table has room for, or its rows are printed as lists."""
+"""Smallest width of a column, characters; a table without room for it is printed as lists."""
 USAGE: Any = typer.BadParameter.__mro__[1]
-"""The class of all errors in the words of a command; typer exports this subclass alone."""
+"""The class of all usage errors; typer exports this subclass alone."""
 
 
 class Commands(TyperGroup):
-    """The application, whose errors in the words of a command are ``ConfigError``: one line, as any other error."""
+    """The application; its usage errors are ``ConfigError``, printed in one line like any other error."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read the options before the command."""
@@ -57,14 +57,14 @@ class Commands(TyperGroup):
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """Read the words of the command, and run it."""
+        """Parse the arguments of the command, and run it."""
         with usage_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
 def usage_errors() -> Generator[None, None, None]:
-    """Turn an error in the words of a command into a ``ConfigError``; a command without words still prints its help."""
+    """Turn a usage error into a ``ConfigError``; a command without arguments still prints its help."""
     try:
         yield
     except USAGE as error:
@@ -96,7 +96,8 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in -
 KeepCheckpoints = Annotated[
     bool,
     typer.Option(
-        "--keep-checkpoints", help="Keep the checkpoint and the best weights of the finished run, to make it longer later."
+        "--keep-checkpoints",
+        help="Keep the checkpoint and the best weights of the finished run, so that more steps can be added later.",
     ),
 ]
 Settings = Annotated[
@@ -144,12 +145,12 @@ def show(table: "Table") -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters as escapes, such as ``\\x1b``, so that programs and names cannot command the terminal."""
+    """Return a text with its control characters as escapes, such as ``\\x1b``, so that programs and names cannot control the terminal."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def show_rows(table: "Table") -> None:
-    """Print the rows of a table; where they are too wide, each as a list of its values, without those that are missing or empty."""
+    """Print the rows of a table; if they are too wide, print each row as a list of its values, without missing and empty ones."""
     from rich.console import Console
 
     lines = [max(max(map(len, cell.split("\n"))) for cell in column) for column in zip(table.header, *table.rows, strict=True)]
@@ -189,7 +190,7 @@ def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
 
 
 def show_tasks(sweeps: "Sequence[Sweep]", ks: "Sequence[int]", *, further: bool = False) -> None:
-    """Print sentences and tables of one task set; of a further one without the table of the tasks where temperatures are chosen."""
+    """Print sentences and tables of one task set; ``further``: without the table of the tasks where temperatures are chosen."""
     from upsolve.errors import ConfigError
     from upsolve.evaluate.capability import capability
     from upsolve.evaluate.comparison import drops

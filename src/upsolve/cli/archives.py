@@ -64,7 +64,7 @@ def ingest(
         int, typer.Option(min=0, help="Processes that read sources of several files; 0: one per usable core.")
     ] = 0,
     executor: Annotated[
-        Literal["local", "ray"], typer.Option(help="Where they run: this machine, or a Ray cluster.")
+        Literal["local", "ray"], typer.Option(help="Where the processes run: this machine, or a Ray cluster.")
     ] = "local",
     sources: Annotated[bool, typer.Option("--sources", help="List the sources; with SOURCE, its options.")] = False,
     as_json: AsJson = False,
@@ -100,7 +100,7 @@ def ingest(
 
 
 def source_first(given: str) -> str:
-    """Return advice for a command line whose first word is a path instead of a source; else ''."""
+    """Return advice for a command whose first argument is a path instead of a source, or an empty text."""
     is_path = given and Path(given).exists()
     return f"; the source comes first, such as `table`: upsolve ingest table {given} ARCHIVE" if is_path else ""
 
@@ -120,7 +120,7 @@ def pairs(words: list[str]) -> dict[str, str]:
 
 def loose_options(words: list[str]) -> dict[str, str]:
     """Return the values of ``--key value`` and ``--key=value`` by key."""
-    spelled: list[str] = []
+    found: list[str] = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("--"):
@@ -128,8 +128,8 @@ def loose_options(words: list[str]) -> dict[str, str]:
         value = "" if "=" in word else next(rest, None)
         if value is None:
             raise typer.BadParameter(f"{word} needs a value")
-        spelled.append(word[2:] if "=" in word else f"{word[2:]}={value}")
-    return pairs(spelled)
+        found.append(word[2:] if "=" in word else f"{word[2:]}={value}")
+    return pairs(found)
 
 
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:
@@ -151,7 +151,7 @@ def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False
 
 
 def record_of(kind: str, name: str) -> Any:
-    """Return a source or export format by its name; a name that is not known is a mistake of the user."""
+    """Return a source or export format by its name; an unknown name is a usage error."""
     from upsolve.plugins import find
 
     try:
@@ -166,7 +166,7 @@ def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
     Args:
         archive: the archive.
         count: the number of its stale verdicts.
-        unscored: the number of those that could not be judged again, by reason.
+        unscored: the number of stale verdicts that could not be judged again, by reason.
     """
     from upsolve.archive.places import SHIPPED
 
@@ -177,7 +177,7 @@ def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
 
 
 def not_judged_again(unscored: Counter[str], command: str) -> str:
-    """Return what to do about stale verdicts that could not be judged again, given their number by reason, and the command that judges them."""
+    """Return what to do about stale verdicts that could not be judged again, given their counts by reason and the command that judges them."""
     (reason, count), *_ = unscored.most_common(1)
     return (
         f"{unscored.total():,} of them could not be judged again: their earlier verdicts stay, and stay stale. Fix the cause "
@@ -259,7 +259,7 @@ def query(
     from upsolve.report.tables import Table
 
     answer = open_archive(archive).query(sql)
-    answer = answer.rename_columns(told_apart(answer.column_names))
+    answer = answer.rename_columns(distinct_names(answer.column_names))
     if as_json:
         print_json({"rows": answer.to_pylist()})
         return
@@ -270,10 +270,10 @@ def query(
         typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")
 
 
-def told_apart(names: list[str]) -> list[str]:
-    """Return the names of columns, each once: of two columns ``code`` the second one is ``code_1``."""
-    apart: list[str] = []
+def distinct_names(names: list[str]) -> list[str]:
+    """Return distinct names of columns: the second of two columns ``code`` is ``code_1``."""
+    distinct: list[str] = []
     for name in names:
         others = (f"{name}_{number}" for number in range(1, 2 + len(names)))
-        apart.append(name if name not in apart else next(other for other in others if other not in (*apart, *names)))
-    return apart
+        distinct.append(name if name not in distinct else next(other for other in others if other not in (*distinct, *names)))
+    return distinct

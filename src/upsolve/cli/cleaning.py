@@ -1,4 +1,4 @@
-"""``upsolve archive doctor``: what is wrong with an archive, and a new archive without it."""
+"""``upsolve archive doctor``: find what is wrong with an archive, and write a new archive without it."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated

@@ -71,7 +71,7 @@ def report_content(paths: "Sequence[Path]") -> "ReportContent":
     """Return the content of a report on the folder of a run, or on evaluations.
 
     Raises:
-        ConfigError: several folders, or one that is not that of a finished run.
+        ConfigError: several folders are given, or the folder is not of a finished run.
     """
     from upsolve.evaluate.runs import load_sweep
     from upsolve.report.content import ReportContent
@@ -266,7 +266,7 @@ def destination(out: Path | None, name: str, *, markdown: bool, as_json: bool) -
         as_json: whether JSON is printed.
 
     Raises:
-        ConfigError: the file has another ending than those of pages and Markdown, or JSON and Markdown would both be printed.
+        ConfigError: the ending is neither of a page nor of Markdown, or JSON and Markdown would both be printed.
     """
     if out is None and markdown and as_json:
         raise ConfigError("--json and --markdown both print: leave one out, or give the Markdown a file (--out report.md)")

@@ -1,17 +1,17 @@
-"""What the shell completes besides commands and options: recipes, their keys, and records by name. Imports are those of the key pressed."""
+"""Shell completion of recipes, their keys, and records by name. Each function imports what it needs, so that completion is fast."""
 
 __all__ = ["exports", "keys", "recipes", "settings", "sources"]
 
 
 def recipes(incomplete: str) -> list[str]:
-    """Return the recipes of the package that begin so; none, and the shell completes files."""
+    """Return the recipes of the package with this prefix; without one, the shell completes files."""
     from upsolve.config.recipe import recipe_names
 
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
 def keys(incomplete: str) -> list[str]:
-    """Return the keys and stages of a recipe that begin so."""
+    """Return the keys and stages of a recipe with this prefix."""
     from upsolve.config import Recipe
     from upsolve.config.keys import all_keys
 
@@ -19,7 +19,7 @@ def keys(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """Return the keys of a recipe that begin so, as ``--set`` takes them: ``optim.lr=``."""
+    """Return the keys of a recipe with this prefix, as ``--set`` takes them: ``optim.lr=``."""
     from upsolve.config import Recipe
     from upsolve.config.keys import all_keys, is_stage
 
@@ -27,17 +27,17 @@ def settings(incomplete: str) -> list[str]:
 
 
 def sources(incomplete: str) -> list[str]:
-    """Return the importers that begin so."""
+    """Return the importers with this prefix."""
     return records("source", incomplete)
 
 
 def exports(incomplete: str) -> list[str]:
-    """Return the formats of exports that begin so."""
+    """Return the export formats with this prefix."""
     return records("export", incomplete)
 
 
 def records(kind: str, incomplete: str) -> list[str]:
-    """Return the names of the records of a kind that begin so."""
+    """Return the names of the records of a kind with this prefix."""
     from upsolve.plugins import names
 
     return [name for name in names(kind) if name.startswith(incomplete)]

@@ -33,8 +33,10 @@ def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any
 
 
 def change_figures(change: Capability) -> dict[str, Any]:
-    """Return the figures of a report's first table: the conclusion as a word and a sentence, the gain in pass@1 at the best temperatures,
-    comparisons at other temperatures, tasks solved by one model alone, and the smallest difference that these tasks show.
+    """Return the figures of a report's first table.
+
+    They are the conclusion as a word and a sentence, the gain in pass@1 at the best temperatures, comparisons at other temperatures, tasks
+    solved by one model alone, and the smallest difference that these tasks show.
     """
     parts = {
         "best": change.best,

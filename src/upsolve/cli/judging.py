@@ -38,7 +38,9 @@ Stale = Annotated[
         "--stale", help="Judge again the attempts whose verdicts may be wrong, since a fix of the judge concerns them."
     ),
 ]
-Provided = Annotated[Imports | None, typer.Option(help="What Python attempts find imported; contest: List, deque, math, ...")]
+Provided = Annotated[
+    Imports | None, typer.Option(help="Modules imported before each Python attempt; contest: List, deque, math, ...")
+]
 Packages = Annotated[
     str | None,
     typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
@@ -164,7 +166,7 @@ def show_changes(reasons: Counter[int]) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a run of the judge over an archive gave."""
+    """Result of a run of the judge over an archive."""
 
     statuses: Counter[str] = field(default_factory=Counter[str])
     """Verdicts by status."""
@@ -198,7 +200,7 @@ class Judged:
             names = [name for name, _ in self.lacking.most_common(5)]
             counts = ", ".join(f"{name} ({count:,})" for name, count in self.lacking.most_common(5))
             typer.echo(
-                f"imported in vain, by attempts that failed for it: {counts}. If their own judge has these packages: `upsolve packages "
+                f"packages that attempts failed to import: {counts}. If their own judge has these packages: `upsolve packages "
                 f"{' '.join(names)}`, and judge them again with `--packages {','.join((*settings.packages, *names))} --all`"
             )
 
@@ -309,10 +311,10 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
 
 
 def prepare_all() -> None:
-    """Prepare every language that is installed here; one that fails does not keep others from it.
+    """Prepare every language that is installed here; a failure does not stop the other languages.
 
     Raises:
-        ConfigError: some failed; names them and says what their tools printed.
+        ConfigError: a language failed; gives the output of its tool.
     """
     failed: list[str] = []
     for language in preparable():
@@ -325,7 +327,7 @@ def prepare_all() -> None:
 
 
 def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None, *, rewards: "RewardConfig") -> None:
-    """Serve until stopped; the options of the command line are the defaults of requests, ``rewards`` is for trainers."""
+    """Serve until stopped; the command's options are the defaults of requests, ``rewards`` those of trainers."""
     from upsolve.adapters.openrlhf import reward_route
     from upsolve.adapters.scoring import with_analyses
     from upsolve.verify.service.app import serve
@@ -336,7 +338,7 @@ def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None
 
 
 def token_of(file: Path | None) -> str:
-    """Return the token, empty if there is none."""
+    """Return the token of a file, else of $UPSOLVE_TOKEN; empty without one."""
     if file is None:
         return os.environ.get("UPSOLVE_TOKEN", "").strip()
     try:

@@ -52,7 +52,7 @@ ALLOCATIONS = 100_000
 PROGRAMS = "128"
 """Programs that oneDNN keeps; by default 1,024, which take 0.3 GB once shapes have varied that often."""
 AS_PYTHON = warnings.formatwarning
-STOPPED = "stopped; finished work is kept, and the same command resumes"
+STOPPED = "stopped; finished work is on disk, and the same command resumes it"
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
@@ -71,7 +71,7 @@ def version() -> None:
 def main() -> None:
     """Run the command line; an expected error is one message, not a traceback.
 
-    SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work is kept, and the same command resumes.
+    SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work stays on disk, and the same command resumes.
     """
     signal.signal(signal.SIGTERM, interrupt)
     warnings.formatwarning = warning_line
@@ -94,14 +94,14 @@ def main() -> None:
 
 
 def warning_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
-    """Return a warning to the user as one line; others, such as those of deprecated functions, as Python prints them."""
+    """Return a warning to the user as one line; other warnings, such as deprecations, as Python prints them."""
     if category is UserWarning:
         return printable(f"warning: {message}\n")
     return AS_PYTHON(message, category, filename, lineno, line)
 
 
 def configure_libraries() -> None:
-    """Set what PyTorch's libraries and started interpreters read from the environment; what the user has set takes precedence.
+    """Set what PyTorch's libraries and started interpreters read from the environment; variables that the user has set take precedence.
 
     Idle threads of OpenMP spin for milliseconds where ``policy.machine`` can shorten that while other work needs the cores; else for a
     short time. oneDNN keeps fewer of the programs that it compiles for every new shape.
@@ -119,7 +119,7 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def stop_message(error: BaseException | None) -> str:
-    """Return the message of the ``KeyboardInterrupt`` that an exception comes from; ``STOPPED`` where it has none."""
+    """Return the message of the ``KeyboardInterrupt`` that an exception comes from; ``STOPPED`` without one."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return str(error or "") or STOPPED

@@ -96,7 +96,7 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about tests, labels and leaks."""
     tests, noise, leaks = plan.tests, plan.noise, plan.leaks
     wrong = f"{noise.false_passes} wrong passes, {noise.false_failures} wrong failures, {noise.unscored} not judged"
-    twins = [
+    near_duplicates = [
         (f"tasks of {name} with a near-duplicate in training", f"{n} of {leaks.sizes[name]}", "")
         for name, n in leaks.counts.items()
     ]
@@ -104,7 +104,7 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
         ("tests per task, median", f"{tests.median:g}", f"{tests.fewest} to {tests.most}"),
         ("tasks whose tests fail an attempt", shown(tests.discerning), ""),
         ("recorded verdicts that hold", shown(noise.agreement), wrong),
-        *twins,
+        *near_duplicates,
         *(("", "", example) for example in leaks.examples),
         *([("recorded splits", "not used", "every task has one: --set data.split_by=split")] if leaks.ignored_split else []),
     ]
@@ -161,7 +161,7 @@ def minutes(seconds: float) -> str:
 
 
 SEEN_GROUPS = 500
-"""Largest number of groups of an archive whose lengths are read."""
+"""Largest number of groups of an archive whose lengths decide the plan of memory."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Progress of a command on standard error: bars on a terminal, otherwise a line at the end of a stage, and now and then before."""
+"""Progress of a command on standard error: bars on a terminal, else a line at the end of each stage and every ``EVERY_SECONDS``."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Commands that hand on what a run made: export, push."""
+"""Commands that publish the result of a run: export, push."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ def push(
     path: Annotated[Path, typer.Argument(help="Run, model, .gguf file, archive, or an exported data set.")],
     repo: Annotated[str, typer.Argument(help="Repository on the Hugging Face Hub: owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Create the repository as private.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files and the card, push nothing, ask nobody.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files and the card without contacting the Hub.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Push a model or an archive with its card to the Hugging Face Hub."""

@@ -1,4 +1,4 @@
-"""Commands that write an archive anew, or as something else: archive copy, compact, fill-expected and export."""
+"""Commands that rewrite or export an archive: archive copy, compact, fill-expected and export."""
 
 import shlex
 from dataclasses import asdict
@@ -29,11 +29,11 @@ def compact(
     archive: ArchivePath,
     target_mb: Annotated[int, typer.Option(min=1, help="Largest size of a merged part, MB.")] = 256,
     keep_hours: Annotated[
-        float, typer.Option(min=0, help="Hours for which replaced parts are kept for processes that read them.")
+        float, typer.Option(min=0, help="Hours before replaced parts are removed, so that processes can finish reading them.")
     ] = 24,
     as_json: AsJson = False,
 ) -> None:
-    """Merge many small parts into few large ones. An interrupt loses nothing; the same command goes on."""
+    """Merge many small parts into few large ones. An interrupt loses nothing; the same command resumes."""
     from upsolve.archive.compacting import compact as merge
     from upsolve.archive.places import refuse_shipped
     from upsolve.archive.store import open_archive
@@ -54,7 +54,7 @@ def compact(
 def fill(
     archive: ArchivePath,
     out: Annotated[str, typer.Argument(help="Folder of the new archive, or a URL.")],
-    overwrite: Annotated[bool, typer.Option(help="Replace expected answers that are there, too.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Also replace existing expected answers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fill in the expected answers of tests that have none, by running the tasks' references in the sandbox; writes a new archive."""

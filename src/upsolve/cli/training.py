@@ -34,8 +34,8 @@ AnyRecipe = Annotated[
 ]
 
 
-def kept(settings: list[str] | None, keep: bool) -> list[str]:
-    """Return the settings with that of ``--keep-checkpoints``."""
+def with_checkpoints(settings: list[str] | None, keep: bool) -> list[str]:
+    """Return the settings, with ``monitor.keep_checkpoints`` if ``--keep-checkpoints`` is given."""
     return [*(settings or []), *(["monitor.keep_checkpoints=true"] if keep else [])]
 
 
@@ -51,14 +51,14 @@ def run(
     folds: Annotated[
         int,
         typer.Option(
-            help="Number of cross-fitting folds, for small archives: each has other test tasks, and the results are pooled."
+            help="Number of cross-fitting folds, for small archives: each fold has other test tasks, and the results are pooled."
         ),
     ] = 0,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
-    loaded = load_evaluated(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
+    loaded = load_evaluated(recipe, with_checkpoints(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     open_trained_on(loaded)
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe
@@ -119,7 +119,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a policy on an archive. Rerun the same command to resume."""
-    loaded = load(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
+    loaded = load(recipe, with_checkpoints(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     stored = open_trained_on(loaded)
     from upsolve.archive.split import split_archive
     from upsolve.train.loop import train as train_policy
@@ -199,7 +199,7 @@ def evaluate(
     from upsolve.evaluate.runs import save_sweep
 
     if not name or Path(name).name != name:
-        raise ConfigError(f"--name {name!r}: it names the files in --out, so it is one word without a slash; such as trained")
+        raise ConfigError(f"--name {name!r}: must be a file name without a slash, such as trained: it names the files in --out")
     split = split_archive(stored, loaded.data)
     out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:

@@ -87,14 +87,14 @@ Judged = tuple[Evaluation, list[Attempt], list[Verdict]]
 
 @dataclass(slots=True)
 class Measurement:
-    """The samples of one model, kept until all of its evaluations are done."""
+    """The samples of one model, stored until all of its evaluations are done."""
 
     model: SampledModel
     """The model."""
     name: str
     """Label of the evaluations."""
     keep: Path | None
-    """JSONL file for the judged samples; those of unfinished evaluations are kept in folders beside it. None: samples are not kept."""
+    """JSONL file for the judged samples; unfinished evaluations have folders beside it. None: samples are not stored."""
     rows: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     """Judged samples, for ``keep``."""
     folders: list[Path] = field(default_factory=list[Path])
@@ -128,7 +128,7 @@ class Measurement:
         return {temperature: evaluation for temperature, (evaluation, _, _) in zip(samples, judged, strict=True)}
 
     def folder_of(self, tasks: Sequence[Task], config: SampleConfig) -> Path | None:
-        """Return the folder for the samples of an unfinished evaluation; None if samples are not kept."""
+        """Return the folder for the samples of an unfinished evaluation; None if samples are not stored."""
         return self.keep and self.keep.with_name(f"{self.keep.stem}.{self.model.fingerprint(tasks, config)}")
 
     def scored(
@@ -221,7 +221,7 @@ def sweep_model(
         verify: limits of the judge.
         evaluate: temperatures, and samples on dev tasks.
         name: label in tables.
-        keep: JSONL file for all judged samples, each with its task set and temperature. None: samples are not kept.
+        keep: JSONL file for all judged samples, each with its task set and temperature. None: samples are not stored.
         progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
@@ -311,5 +311,5 @@ def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_ta
 
 
 def first_passed(group: Group) -> Attempt | None:
-    """Return the first attempt of a group that passed; None if none did."""
+    """Return the first attempt of a group that passed, or None."""
     return next((attempt for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)

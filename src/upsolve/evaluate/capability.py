@@ -1,4 +1,4 @@
-"""Compare two models at several temperatures: is the second model more capable, or only surer (its distribution sharper)?
+"""Compare two models at several temperatures: is the second model more capable, or is only its distribution sharper?
 
 Training on a model's own samples makes its distribution sharper. That raises pass@1 at temperature 1 just as a lower temperature would,
 without any new capability. So each model is measured at the temperature that is best for it.
@@ -15,7 +15,7 @@ from upsolve.evaluate.sweep import Sweep, temperature_name
 
 __all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]
 
-Conclusion = Literal["more capable", "surer only", "no change", "worse", "too few tasks", "one temperature"]
+Conclusion = Literal["more capable", "sharper only", "no change", "worse", "too few tasks", "one temperature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Capability:
 
     @property
     def conclusion(self) -> Conclusion:
-        """What changed, by the rule of ``conclude``."""
+        """The conclusion by the rule of ``conclude``."""
         if self.best.paired is None:
             return "too few tasks"
         if not self.before.dev or not self.after.dev:
@@ -77,7 +77,7 @@ class Capability:
         """The conclusion in one sentence, with the numbers that decide it."""
         return {
             "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}{self.beside}.",
-            "surer only": f"Surer only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}{self.beside}.",
+            "sharper only": f"Sharper only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}{self.beside}.",
             "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {detectable_clause(self.best)}.",
             "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
@@ -136,7 +136,7 @@ def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
 
 
 def strongest(sweep: Sweep) -> Evaluation:
-    """Return the evaluation of the test tasks with the highest pass@1; of equals, that at the temperature chosen on dev tasks."""
+    """Return the evaluation of the test tasks with the highest pass@1; on a tie, the temperature chosen on dev tasks."""
 
     def rate(evaluation: Evaluation) -> float:
         passed = task_pass_at_k(evaluation.scores, 1).values()
@@ -150,12 +150,12 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, stron
 
     1. ``too few tasks``: fewer than 6 tasks have pass@1 in both evaluations.
     2. ``worse``: pass@1 at each model's own best temperature is a loss.
-    3. ``more capable``: pass@1 at each model's own best temperature is a gain, also beside the baseline at the temperature at which it passes
-       most of the test tasks (``strongest``), and greedy decoding is not a loss.
-    4. ``surer only``: it is no such gain, but one at the highest temperature, and greedy decoding does not veto a gain.
+    3. ``more capable``: pass@1 at each model's own best temperature is a gain, and greedy decoding is not a loss. The gain must also hold
+       against the baseline at the temperature where it passes most of the test tasks (``strongest``).
+    4. ``sharper only``: case 3 does not apply, pass@1 at the highest temperature is a gain, and greedy decoding does not block a gain.
     5. ``no change``: all other cases, including a gain with a loss in greedy decoding.
 
-    A temperature chosen on few dev tasks may be a bad one for the baseline, which would look like a gain of the other model: hence ``strongest``.
+    A temperature chosen on few dev tasks may be bad for the baseline, which would look like a gain of the other model: hence ``strongest``.
 
     Greedy decoding blocks a gain only if its own interval lies below zero. One answer per task is so noisy (+-7 points on 104 tasks) that
     requiring proof of no fall would reject every true gain of less than 7 points.
@@ -168,7 +168,7 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, stron
         return "no change"
     if best.outcome == "gain" and (strongest is None or strongest.outcome == "gain"):
         return "more capable"
-    return "surer only" if hot.outcome == "gain" else "no change"
+    return "sharper only" if hot.outcome == "gain" else "no change"
 
 
 def solved(before: Evaluation, after: Evaluation) -> Solved:

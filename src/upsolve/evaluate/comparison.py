@@ -116,7 +116,7 @@ class Comparison:
             return self.doubts
         return (
             *self.doubts,
-            f"Measured at temperature {after:g} only. A model that is surer of what it could do already gains here, too: "
+            f"Measured at temperature {after:g} only. A sharper distribution over what the model could already do gains here, too: "
             "compare at more evaluate.temperatures before calling this a better model.",
         )
 

@@ -75,7 +75,7 @@ def gains(run: RunResult) -> Mapping[str, float]:
 
 
 def methods_of(runs: Sequence[RunResult]) -> tuple[Method, ...]:
-    """Return the runs, those of one recipe with different seeds together; runs of equal seeds stay apart."""
+    """Return methods: runs of one recipe with different seeds together, and runs with equal seeds separately."""
     groups: list[list[RunResult]] = []
     for run in runs:
         for group in groups:

@@ -30,7 +30,7 @@ class SampleRun:
     config: SampleConfig
     """The settings."""
     unfinished: Path | None
-    """Folder in which an interrupted call keeps the samples of finished tasks; None: not kept."""
+    """Folder to which an interrupted call writes the samples of finished tasks; None: they are lost."""
 
 
 class SampledModel:
@@ -64,7 +64,7 @@ class SampledModel:
     def attempts(self, tasks: Sequence[Task], runs: Sequence[SampleRun], report: OnProgress) -> list[list[Attempt]]:
         """Return for each run ``config.samples`` attempts per task, in the order of the tasks.
 
-        If the call is stopped, the samples of finished tasks are kept in the folders ``unfinished``, and these tasks are not sampled again.
+        If the call is stopped, the samples of finished tasks stay in the folders ``unfinished``, and the next call does not sample these tasks.
 
         Args:
             tasks: tasks to sample.

@@ -64,7 +64,7 @@ class Evaluation:
     tasks: str
     """Name of the task set, such as ``embedded:test``."""
     temperature: float | None
-    """Sampling temperature, >= 0; None where folds with different ones are pooled."""
+    """Sampling temperature, >= 0; None for pooled folds with different temperatures."""
     top_p: float
     """Nucleus mass, (0, 1]."""
     seed: int

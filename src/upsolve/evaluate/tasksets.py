@@ -137,14 +137,14 @@ def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) 
 
 def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
     """Return the tasks that have tests, and warn of the others: samples at them cannot be judged."""
-    kept = tuple(task for task in tasks if task.tests)
-    if len(kept) < len(tasks):
+    testable = tuple(task for task in tasks if task.tests)
+    if len(testable) < len(tasks):
         warnings.warn(
-            f"{len(tasks) - len(kept)} of {len(tasks)} tasks of {name} have no tests and are left out, because samples at them have no "
+            f"{len(tasks) - len(testable)} of {len(tasks)} tasks of {name} have no tests and are left out, because samples at them have no "
             "outcome; measure on others (evaluate.archives)",
             stacklevel=3,
         )
-    return kept
+    return testable
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ UNKNOWN = "(not stated by the source)"
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a card says."""
+    """Content of a card."""
 
     title: str
     """Title of the data set."""
@@ -28,7 +28,7 @@ class Card:
     name: str
     """Name of the format."""
     help: str
-    """What a row is."""
+    """Content of a row."""
     files: Mapping[str, str]
     """Split -> file."""
     rows: Mapping[str, int]

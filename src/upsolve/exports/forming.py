@@ -61,12 +61,12 @@ class Part:
     tasks: Sequence[Task]
     """All tasks of the split."""
     groups: Sequence[Group]
-    """Those with attempts, judged or not."""
+    """The tasks with attempts, judged or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What the rows of a split are made of."""
+    """Items from which the rows of a split are made."""
 
     items: Iterable[Any]
     """Items of the format's unit (``Export.unit``), in the order of the rows."""

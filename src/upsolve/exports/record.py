@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row will stand."""
+    """Position of a row in the export."""
 
     split: str
     """``train``, ``dev`` or ``test``."""
@@ -67,10 +67,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Takes the place of a row for something that the format cannot hold; the export counts it by reason."""
+    """Yielded instead of a row for data that the format cannot hold; the export counts it by reason."""
 
     reason: str
-    """What it is and why, such as ``attempts: not passed``."""
+    """What is left out and why, such as ``attempts: not passed``."""
     count: int = 1
     """How many."""
 
@@ -88,7 +88,7 @@ class Export:
     all attempts at a task, judged or not; ``group``: a ``TrainGroup``, attempts with rewards and advantages; ``pair``: a ``TrainGroup`` of
     the chosen and the rejected attempt."""
     help: str
-    """What a row is, in one line."""
+    """Content of a row, in one line."""
     output: Literal["parquet", "jsonl", "file"] = "parquet"
     """``parquet``: a folder with a card and a Parquet file for each split; ``jsonl``: the same with files of JSON lines; ``file``: one file of
     JSON lines, without a card."""
@@ -116,7 +116,7 @@ FORM = Option("form", Form, "conversational (lists of chat messages) or plain (t
 
 
 class Content(StrEnum):
-    """What completions hold, as ``model.completion`` of a recipe says."""
+    """Content of completions, as ``model.completion`` of a recipe says."""
 
     CODE = "code"
     ANSWER = "answer"
@@ -179,7 +179,7 @@ def task_values(task: Task) -> dict[str, Any]:
 
 
 def attempt_values(group: Group, index: int) -> dict[str, Any]:
-    """Return the values of ``OF_ATTEMPT`` of an attempt of a group; those of the outcome are None without a verdict."""
+    """Return the values of ``OF_ATTEMPT`` of an attempt of a group; fields of the outcome are None without a verdict."""
     attempt, verdict = group.attempts[index], group.verdicts[index]
     names = ("attempt_id", "author", "created", "parent_id", "count")
     outcome = verdict and (verdict.status.value, verdict.passed, verdict.total, verdict.judge)

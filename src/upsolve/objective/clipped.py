@@ -64,8 +64,8 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
     """Return a bound of (log r)^2: the largest value whose tokens and all below have a mean <= threshold (M2PO, 2510.01161); -1: none has.
 
-    Values of |log r| within ``ROUNDING`` of each other are kept or dropped together, so that the bound does not depend on how logits are
-    computed; log r = 0 is always kept.
+    Values of |log r| within ``ROUNDING`` of each other are kept or masked together, so that the bound does not depend on how logits are
+    computed. Tokens with log r = 0 are never masked.
 
     Args:
         logratio_T: [T], log pi/pi_old.

@@ -2,7 +2,7 @@
 
 Legend: T tokens of all attempts of a batch. mu is what sampled the attempts (vLLM in bfloat16, the policy of an earlier round, a
 stored author), pi_old the policy at the start of the round under the trainer's own forward pass. k_t = pi_old(o_t)/mu(o_t), with the
-log-ratio ``bounded``. Where log mu is unknown (nan) the weight is 1.
+log-ratio ``bounded``. If log mu is unknown (nan), the weight is 1.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class LossInputs:
     values_S: Tensor
     """float32 [S], r_i - V, V the soft value (OAPL) of the attempt's group; within a group it rises with the reward."""
     reference_T: Tensor | None
-    """float32 [T], nats, log-probabilities under the frozen start; None when the objective needs none."""
+    """float32 [T], nats, log-probabilities under the frozen start; None if the objective does not read them."""
     old_T: Tensor | None
     """float32 [T], nats, log-probabilities under pi_old: the policy that sampled the attempts or, where that is unknown, the policy
     before its first step on them; None when the objective needs none."""

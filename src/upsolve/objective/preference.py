@@ -46,7 +46,7 @@ def kto(
 ) -> Tensor:
     """loss_s = w (1 - sigma(beta (x - z))) for a desirable attempt, else w' (1 - sigma(beta (z - x))) (KTO, 2402.01306).
 
-    Needs no pairs. Where failed attempts far outnumber passed ones, choose weights that make up for it.
+    Needs no pairs. If failed attempts far outnumber passed ones, choose weights that compensate for it.
 
     Args:
         logratio_S: [S], x.

@@ -33,7 +33,7 @@ class Objective:
     keeps_zero: bool = False
     """True if an attempt with advantage 0 has a gradient; otherwise such attempts need no forward pass."""
     unit: Literal["attempt", "pair", "group"] = "attempt"
-    """What one loss is computed on: an attempt; a pair of a chosen and a rejected attempt (advantages 1 and -1); a whole group."""
+    """Unit of one loss: an attempt; a pair of a chosen and a rejected attempt (advantages 1 and -1); a whole group."""
     advantages: Literal["token", "attempt", "sign", "unread"] = "token"
     """How the loss uses advantages: per token; one per attempt; only their sign, as passed (positive) or failed, which the estimator must
     say (``Advantage.failed``: ``zero`` if ``keeps_zero``, else ``negative``); not at all (it uses rewards). Only with ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""

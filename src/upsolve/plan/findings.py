@@ -13,7 +13,7 @@ __all__ = [
     "LEAKED",
     "RULES",
     "SOLVED",
-    "STRANGE",
+    "UNLIKE",
     "BasePass",
     "Cost",
     "Groups",
@@ -74,7 +74,7 @@ class Groups:
     left_out: Mapping[str, int]
     """Attempts of training tasks without a reward, by reason."""
     passing: int = 0
-    """Training tasks that, after the recipe's filters, have an attempt that passed: those that imitation trains on."""
+    """Training tasks that, after the recipe's filters, have an attempt that passed: the tasks that imitation trains on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Plan:
     advice: str
     """One sentence, by rule (docs/plan.md)."""
     warnings: tuple[str, ...] = ()
-    """What makes a run say little: few dev tasks, few optimizer steps."""
+    """Reasons why a run would be inconclusive: few dev tasks, few optimizer steps."""
 
     @property
     def usable(self) -> int:
@@ -205,7 +205,7 @@ class Plan:
 
     @property
     def needed(self) -> str:
-        """What a group needs to be trained on, in words."""
+        """Requirement for training on a group, in words."""
         return "a passed attempt" if self.imitates else "a passed and a failed attempt"
 
 
@@ -219,8 +219,8 @@ LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
 """Greedy pass rate above which there is little left to learn."""
-STRANGE = 0.5
-"""Attempts are unlike the model's samples if the mean log-probability per token of passed ones is this far below theirs, nats."""
+UNLIKE = 0.5
+"""Attempts are unlike the model's samples if the mean log-probability per token of passed attempts is this far below the samples', nats."""
 GAP = 0.1
 """Difference of the pass rates of greedy decoding and of temperature 1 above which a sharper distribution alone would be a gain."""
 REMEDIES = {
@@ -244,7 +244,7 @@ def noisy(plan: Plan) -> str:
     if not agreement.of or agreement.high >= HELD:
         return ""
     return (
-        f"Judge the archive anew before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
+        f"Judge the archive again before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
         f"{agreement.count} of {agreement.of} recorded verdicts hold, where {HELD:.0%} should."
     )
 
@@ -307,28 +307,28 @@ def unable(plan: Plan) -> str:
     )
 
 
-def is_strange(plan: Plan) -> bool:
+def is_unlike(plan: Plan) -> bool:
     """Return whether passed attempts are much less likely under the model than the model's own samples."""
     likelihood = plan.likelihood
-    return bool(likelihood and likelihood.passed and likelihood.own and likelihood.own.mean - likelihood.passed.mean > STRANGE)
+    return bool(likelihood and likelihood.passed and likelihood.own and likelihood.own.mean - likelihood.passed.mean > UNLIKE)
 
 
-def surer(plan: Plan) -> str:
+def sharper(plan: Plan) -> str:
     """Return the advice if attempts are like the model's own samples, and greedy decoding passes much more often than sampling."""
-    if not plan.base or is_strange(plan) or plan.likelihood is None or plan.likelihood.passed is None:
+    if not plan.base or is_unlike(plan) or plan.likelihood is None or plan.likelihood.passed is None:
         return ""
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
     if not greedy.value - sampled.value >= GAP:
         return ""
     return (
         "Train beside the control without verdicts (`upsolve run ssd`): the attempts are as likely as the model's own samples, and greedy "
-        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%}, so the model may become surer, not more capable."
+        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%}, so the model may become sharper, not more capable."
     )
 
 
-def strange(plan: Plan) -> str:
+def unlike(plan: Plan) -> str:
     """Return the advice if attempts are unlike the model's own samples and the recipe does not imitate."""
-    if not is_strange(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
+    if not is_unlike(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
         return ""
     own = plan.likelihood.own
     return (
@@ -342,15 +342,12 @@ def worth_it(plan: Plan) -> str:
     groups = f"{plan.usable} groups with {plan.needed}"
     measured = "" if plan.tests.most else " None of its tasks has tests, so measure on others (evaluate.archives)."
     if plan.cost is None:
-        return (
-            f"Nothing in the archive speaks against training: {groups}; name a --model to see whether it can learn from them."
-            f"{measured}"
-        )
+        return f"The archive passes all checks: {groups}. Name a --model to check whether it can learn from them.{measured}"
     seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
     minutes = 0 if math.isnan(seconds) else max(1, round(seconds / 60))
-    time = "a time not known" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
+    time = "an unknown time" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
-RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, surer, strange)
+RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, sharper, unlike)
 """The rules in their order; if none applies, ``worth_it``."""

@@ -35,7 +35,7 @@ FEW_TASKS = 300
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What an archive decides about a recipe."""
+    """Facts of an archive that decide a recipe."""
 
     info: ArchiveInfo
     """Counts."""
@@ -96,7 +96,7 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         f"name: {quoted(name)}",
         "base: rloo  # most attempts are the model's own: passed ones become more likely, failed ones less"
         if own
-        else "base: sft  # most attempts are by others: passed ones are imitated; `rloo` on samples of the trained model comes next",
+        else "base: sft  # imitates passed attempts, since other authors wrote most of them; next: `rloo` on samples of the trained model",
         "model:",
         f"  name: {quoted(model)}  # a folder, a .gguf file or a name on the Hub",
         "  # lora_rank: 16  # train adapters instead of all weights: less memory; `upsolve memory RECIPE` computes both",
@@ -129,7 +129,7 @@ def choices(found: Beginning) -> list[str]:
         return [*lines, "  split_by: split  # the tasks say which are for training, choosing and testing"]
     lines.append("  train: 0.65  # share of the tasks; 10 % choose the temperature, the rest is the test")
     if found.info.tasks < FEW_TASKS:
-        lines.append("  # folds: 5  # few tasks: `upsolve run RECIPE --folds 5` tests on all of them in turn")
+        lines.append("  # folds: 5  # few tasks: `upsolve run RECIPE --folds 5` tests on each task once")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What a report holds, and its parts in order: sentences, tables, costs. Pages render it: ``html``, ``markdown``."""
+"""Content of a report, and its parts in order: sentences, tables, costs. ``html`` and ``markdown`` render it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ class ReportContent:
     collapsed: str = ""
     """Why the run was stopped early; empty if it was not stopped."""
     kept_step: int | None = None
-    """Step whose weights were kept; None: unknown."""
+    """Step whose weights are the result; None: unknown."""
     rewarded: Sequence[Rewarded] = ()
     """Groups of the training tasks with their rewards."""
     recipe_yaml: str = ""

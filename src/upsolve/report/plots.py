@@ -1,4 +1,4 @@
-"""Plots as SVG text, in the palette of Okabe and Ito, which colour-blind readers can tell apart.
+"""Plots as SVG text, in the palette of Okabe and Ito, which colour-blind readers can distinguish.
 
 Text, axes and error bars have the text colour of the page (``currentColor``), so that a plot is legible in light and dark mode.
 """
@@ -125,7 +125,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
 
 @rc_context(THEME)
 def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
-    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model: flatter if surer, higher if more capable."""
+    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model: flatter if sharper, higher if more capable."""
     figure = Figure(figsize=(7.2, 2.8))
     axes = figure.add_subplot()
     for index, sweep in enumerate(sweeps):
@@ -259,7 +259,7 @@ STOP, KEPT = "#d55e00", "#009e73"
 
 
 def stopped_at(collapsed: str) -> int | None:
-    """Return the step that the message of a collapse names; None if there is none."""
+    """Return the step that the message of a collapse names, or None."""
     named = re.search(r"\bstep (\d+)\b", collapsed)
     return int(named[1]) if named else None
 
@@ -278,7 +278,7 @@ def training_curves(
         rows: metrics, one row per step; a row of step 0 has the held-out metrics before the first step.
         limits: metric -> value beyond which a monitor stops the run, a dashed line.
         stopped: step at which a monitor stopped the run, a line across all curves.
-        kept: step whose weights were kept, a line if it is not the last one.
+        kept: step whose weights are the result, a line if it is not the last step.
     """
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
@@ -303,7 +303,7 @@ def training_curves(
 
 
 def mark(axes: Axes, limit: float | None, stopped: int | None, kept: int | None) -> None:
-    """Draw the limit of a metric, and the steps at which the run was stopped and whose weights were kept."""
+    """Draw the limit of a metric, the step at which the run was stopped, and the step whose weights are the result."""
     if limit is not None:
         axes.axhline(limit, color=STOP, linewidth=1, linestyle="--")
     for step, colour, label in ((kept, KEPT, "kept"), (stopped, STOP, "stopped")):

@@ -50,7 +50,7 @@ def read_run(folder: Path) -> ReportContent:
     """Return the content of a report on a finished run, from its folder and, if it is still there, its archive.
 
     Raises:
-        ConfigError: the folder is not that of a finished run; names the missing file.
+        ConfigError: the folder is not of a finished run; names the missing file.
     """
     recipe, before, after = load_run(folder)
     sweeps = (before, after)

@@ -34,7 +34,7 @@ def tables_of_runs(runs: Sequence[RunResult]) -> list[Table]:
 
 
 def changes_of_runs(runs: Sequence[RunResult]) -> list[Change]:
-    """Return the comparison of each run's trained model with its base model, those of controls last."""
+    """Return the comparison of each run's trained model with its base model, controls last."""
     ordered = sorted(runs, key=lambda run: run.verdicts != "as_judged")
     return [Change(f"{run.name}: ", capability(run.before, run.after), ()) for run in ordered]
 
@@ -89,8 +89,9 @@ def pass_cells(sweep: Sweep, *, name_hot: bool = False) -> tuple[str, str, str]:
 
 
 def seeds_table(runs: Sequence[RunResult]) -> Table | None:
-    """Return the gain of every recipe of which there are several seeds: the mean over seeds of each task's gain, its interval over tasks, and
-    the smallest and largest gain of a seed; None without such recipes.
+    """Return the gain of every recipe with several seeds; None without such recipes.
+
+    The row has the mean over seeds of each task's gain, its interval over tasks, and the smallest and largest gain of a seed.
     """
     several = [method for method in methods_of(runs) if len(method.runs) > 1]
     if not several:
@@ -118,11 +119,11 @@ def worth_table(runs: Sequence[RunResult]) -> Table:
 
 
 def without_seeds(settings: Mapping[str, Any]) -> str:
-    """Return a content id of a recipe without its name and its seeds, except that of the split: equal in runs of one method with other seeds."""
-    kept = {
+    """Return a content id of a recipe without its name and seeds (the seed of the split counts): equal for runs that differ in seeds alone."""
+    rest = {
         key: value for key, value in flat(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
     }
-    return content_id(json.dumps(kept, sort_keys=True))
+    return content_id(json.dumps(rest, sort_keys=True))
 
 
 def seeds_of(settings: Mapping[str, Any]) -> str:

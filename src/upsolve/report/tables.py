@@ -178,7 +178,7 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str 
 
 
 def change_table(before: Evaluation, after: Evaluation) -> Table:
-    """Return the tasks whose pass rate fell or rose most, those that fell first."""
+    """Return the tasks whose pass rate changed most, falls before rises."""
     first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
     change = {name: rate(second[name]) - rate(first[name]) for name in first if name in second}
     worse = sorted((name for name in change if change[name] < 0), key=lambda name: (change[name], name))
@@ -286,7 +286,7 @@ def time_of(row: Mapping[str, float]) -> float:
 
 
 def evaluations_of(sweep: Sweep) -> Iterator[Evaluation]:
-    """Yield every evaluation of a sweep once, those of its further task sets too."""
+    """Yield every evaluation of a sweep and of its further task sets once."""
     test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one is not None]
     yield from {id(one): one for one in (*sweep.dev, *test)}.values()
 

@@ -15,15 +15,15 @@ OF_OUTCOME = frozenset({"traceback", "compile", "flaky"})
 
 
 def controlled(group: Group, config: RewardConfig) -> Group:
-    """Return a group with its verdicts replaced according to ``reward.verdicts``; attempts that are unjudged or unscored stay so.
+    """Return a group with its verdicts replaced according to ``reward.verdicts``; unjudged and unscored attempts stay so.
 
     * ``shuffled``: the outcomes (status, tests passed, error) are permuted among the group's scored attempts; the permutation is determined
       by ``reward.verdicts_seed`` and the task.
-    * ``inverted``: attempts that passed failed all tests, all others passed all tests.
-    * ``ignored``: all attempts passed.
-    * ``format``: attempts in the requested format (``answer_format``) that compile passed, all others are compile errors.
+    * ``inverted``: attempts that passed now fail all tests, all other attempts pass all tests.
+    * ``ignored``: all attempts pass.
+    * ``format``: attempts in the requested format (``answer_format``) that compile pass, all other attempts are compile errors.
 
-    Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times are kept.
+    Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times stay.
     """
     if config.verdicts == "as_judged":
         return group

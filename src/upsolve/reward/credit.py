@@ -129,7 +129,7 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
 
 
 def credit_of(name: str, config: RewardConfig) -> Credit:
-    """Return the credit of a part: that of the recipe, else of the rule that set the reward, else the component's default."""
+    """Return the credit of a part: the recipe's, else that of the rule that set the reward, else the component's default."""
     if chosen := config.credit.get(name):
         return find("credit", chosen)
     return RULES[name] if name in RULES else find("component", name).credit
@@ -209,13 +209,13 @@ def by_each(inputs: CreditInput) -> Floats:
 
 
 def by_lines(inputs: CreditInput) -> Floats:
-    """Assign -1 to the lines with a finding of lint, security or syntax, +1 to all others."""
+    """Assign -1 to the lines with a finding of lint, security or syntax, +1 to all other lines."""
     findings = findings_of(inputs.judged.verdict, "lint", "security", "syntax")
     return signed(inputs.tokens_at(findings, whole_lines=True), inputs.code_R)
 
 
 def by_prefix(inputs: CreditInput) -> Floats:
-    """Assign +1 to the tokens before the first syntax error, -1 to all others."""
+    """Assign +1 to the tokens before the first syntax error, -1 to all later tokens."""
     code = inputs.judged.attempt.code
     bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, inputs.judged.verdict)
     return signed(tokens(code, bad_N, inputs.offsets), inputs.code_R)

@@ -91,7 +91,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         RecordError: a component or detector raised an exception, or a component's value is not finite or outside its range.
     """
     group = controlled(group, config)
-    kept: list[int] = []
+    scored_indices: list[int] = []
     parts: list[tuple[Part, ...]] = []
     left_out: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
@@ -113,9 +113,9 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         if isinstance(terms_or_reason, str):
             left_out[terms_or_reason] += 1
         else:
-            kept.append(index)
+            scored_indices.append(index)
             parts.append(terms_or_reason)
-    scored = group_of(group, kept)
+    scored = group_of(group, scored_indices)
     values = [math.fsum(part.weight * part.value for part in attempt_parts) for attempt_parts in parts]
     return Rewarded(scored, np.array(values, dtype=np.float64), tuple(parts), left_out, flagged)
 

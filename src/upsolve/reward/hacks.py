@@ -54,7 +54,7 @@ class Detector:
 def of_python(see: Callable[[ast.Module, Task], str], words: Collection[str] = ()) -> Detector:
     """Return a detector that examines the syntax tree; it flags nothing in other languages, or if the code does not parse.
 
-    ``words``: it flags only programs that contain one of these names, so that others need not be parsed.
+    ``words``: only programs that contain one of these names are parsed.
     """
     named = re.compile("|".join(words) + r"|[^\x00-\x7f]") if words else None  # Python reads a fullwidth ``exit`` as ``exit``
 

@@ -51,8 +51,8 @@ def turns_of(group: Group, index: int) -> tuple[Turn, ...]:
 
 
 def conversations(group: Group) -> list[list[int]]:
-    """Return the indices of the attempts with the same earlier turns, and so the same prompt, in the order of the first of each."""
-    alike: dict[tuple[str, ...], list[int]] = {}
+    """Return lists of indices of the attempts with the same earlier turns, and so the same prompt, in order of first appearance."""
+    same_turns: dict[tuple[str, ...], list[int]] = {}
     for index in range(len(group.attempts)):
-        alike.setdefault(tuple(turn.attempt.attempt_id for turn in turns_of(group, index)), []).append(index)
-    return [*alike.values()]
+        same_turns.setdefault(tuple(turn.attempt.attempt_id for turn in turns_of(group, index)), []).append(index)
+    return [*same_turns.values()]

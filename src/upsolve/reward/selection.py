@@ -87,14 +87,14 @@ def choose(
         if g in groups:
             item = held[g] if g < len(held) else rewarded[g]
             indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
-            # only of these: the weight of others may be undefined
+            # the weight of other attempts may be undefined
             chosen.append(select_attempts(item, indices, [weight_of(weights.get((g, i), 1.0), config.weight) for i in indices]))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
 
 def first_of(rewarded: Sequence[Rewarded]) -> list[Rewarded]:
-    """Return the first groups, up to ``HELD`` attempts; each access to a group may read and reward it anew."""
+    """Return the first groups, up to ``HELD`` attempts; because each access to a group may read and reward it again."""
     held: list[Rewarded] = []
     attempts = 0
     for item in rewarded:
@@ -198,7 +198,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "findings": lambda rewarded, i: len(verdict_of(rewarded, i).findings),
     "error_type": lambda rewarded, i: verdict_of(rewarded, i).error_type,
 }
-"""Columns of an attempt; those that no expression reads are left NULL, since computing all takes as long as the rewards."""
+"""Columns of an attempt; columns that no expression reads stay NULL, since computing all takes as long as the rewards."""
 START: Mapping[str, Callable[[Likelihood], Any]] = {
     "start_logp": lambda likelihood: likelihood.mean,
     "start_min_logp": lambda likelihood: likelihood.least,

@@ -1,4 +1,4 @@
-"""What the requests of the page are answered with: one method for each path under ``/api``."""
+"""Answers to the requests of the page: one method for each path under ``/api``."""
 
 import json
 import threading
@@ -117,7 +117,7 @@ class Answers:
         )
 
     def task(self, query: Query) -> dict[str, Any]:
-        """Return a task; ArchiveError if the archive has none of this id."""
+        """Return a task; ArchiveError if the archive has no task with this id."""
         found = read_tasks(self.index, [query.get("id", "")]).get(query.get("id", ""))
         if found is None:
             raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
@@ -146,7 +146,7 @@ class Answers:
 
 
 def number(query: Query, name: str, default: int | None = None) -> int:
-    """Return a whole number of a request; ValueError if it is none."""
+    """Return a parameter of a request as a whole number; ValueError for other text."""
     text = query.get(name, "" if default is None else str(default))
     try:
         return int(text)
@@ -155,7 +155,7 @@ def number(query: Query, name: str, default: int | None = None) -> int:
 
 
 def read_metrics(run: Path | None, after: int) -> dict[str, Any]:
-    """Return the rows of a run's ``metrics.jsonl`` from byte ``after`` on, the byte to go on from, and whether the run is finished."""
+    """Return the rows of a run's ``metrics.jsonl`` from byte ``after`` on, the byte to continue from, and whether the run is finished."""
     if run is None or not (run / "metrics.jsonl").is_file():
         return {"rows": [], "next": 0, "finished": False}
     with (run / "metrics.jsonl").open("rb") as file:

@@ -38,7 +38,7 @@ def entry_at(index: Index, place: int) -> dict[str, Any]:
     """Return the row of the index at a place.
 
     Raises:
-        ArchiveError: there is none.
+        ArchiveError: no attempt is stored there.
     """
     found = index.query("select * from entries where place = ?", [place]) if index.ready else index.preview
     entry = next((row for row in found if row["place"] == place), None)
@@ -48,7 +48,7 @@ def entry_at(index: Index, place: int) -> dict[str, Any]:
 
 
 def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
-    """Return tasks by id, without those of which the archive has only attempts."""
+    """Return tasks by id, without tasks of which the archive has only attempts."""
     with connect({"tasks": index.parts["tasks"]}) as connection:
         sql = "select * from tasks where task_id in (select unnest(?))"
         found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()

@@ -1,7 +1,7 @@
 """The index of an archive for the viewer: one small row for each attempt, without its code, in a database of DuckDB.
 
-The index of a large archive is built once for each state of the archive, in the background, and kept in the cache folder. Until it is
-there, ``preview`` has the first attempts.
+The index of a large archive is built in the background, once for each state of the archive, and cached on disk. Until it is ready,
+``preview`` has the first attempts.
 """
 
 import os
@@ -30,16 +30,16 @@ SMALL_BYTES = 1 << 23
 PREVIEW_ROWS = 200
 """Attempts that are shown while the index is built."""
 REMEMBERED = 256
-"""Counts that are kept."""
+"""Largest number of cached counts."""
 CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
 HASHED = ("answer", "token_ids", "token_logps")
-"""Columns that tell attempts apart, and are too large to be grouped by."""
+"""Columns that distinguish attempts, grouped by their hashes because they are large."""
 ASKED = "by_the_judge_asked"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
 LISTED = f"f.kind <> 'complexity' and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
-"""Findings that are listed: neither measurements, which nearly every program has, nor those that no reward counts."""
+"""Findings that are listed: no measurements, which nearly every program has, and no findings that rewards ignore."""
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""
 create table entries as
@@ -130,7 +130,7 @@ class Index:
     """The index of one state of an archive."""
 
     def __init__(self, archive: Archive, *, judge: str = "", on_error: Callable[[str], None] = print) -> None:
-        """Open the index, or start to build it; that of a small archive is complete when this returns.
+        """Open the index, or start to build it; the index of a small archive is complete when this returns.
 
         Args:
             archive: the archive.
@@ -160,10 +160,10 @@ class Index:
         return self.opened is not None
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return a value of this state of the archive; it is computed at the first call and kept, with at most ``REMEMBERED`` others."""
-        kept = self.remembered
-        if key in kept:
-            return kept[key]
+        """Return a value of this state of the archive; it is computed at the first call and cached, with at most ``REMEMBERED`` values."""
+        cached = self.remembered
+        if key in cached:
+            return cached[key]
         if len(self.remembered) >= REMEMBERED:
             self.remembered = {}
         value = self.remembered[key] = compute()
@@ -187,7 +187,7 @@ class Index:
             time.sleep(0.05)
 
     def build_aside(self) -> None:
-        """Build the index in the background; an error is kept and reported."""
+        """Build the index in the background; an error is stored in ``error`` and reported."""
         try:
             self.build()
         except (ArchiveError, duckdb.Error, OSError) as error:
@@ -195,7 +195,7 @@ class Index:
             self.on_error(self.error)
 
     def build(self) -> None:
-        """Build the index if it is not in the cache, and open it; those of earlier states are removed."""
+        """Build the index if it is not in the cache, and open it; indexes of earlier states are removed."""
         if not self.file.exists():
             self.file.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.file.with_name(f"{self.state}.{os.getpid()}.tmp")
@@ -228,7 +228,7 @@ class Index:
             return fetch(cursor, sql, values)
 
     def read_preview(self) -> list[dict[str, Any]]:
-        """Return the first attempts, with the verdicts of the first part; the status of others is unknown and empty."""
+        """Return the first attempts, with the verdicts of the first part; other attempts have an empty status."""
         first = {name: self.parts[name] if name == "tasks" else self.parts[name][:1] for name in TABLES}
         with connect(first, places=True) as connection:
             some = connection.sql(f"select * from attempts order by place limit {PREVIEW_ROWS}").to_arrow_table()  # noqa: S608  ours

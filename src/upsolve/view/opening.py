@@ -93,13 +93,13 @@ def remove(archive: Archive) -> None:
 
 
 def refuse_options(what: str, **options: Any) -> None:
-    """Raise ConfigError for an option that this kind of path does not have."""
+    """Raise ConfigError if an option is given that this kind of path does not have."""
     if given := [f"--{name}" for name, value in options.items() if value]:
         raise ConfigError(f"{', '.join(given)}: not for {what}; leave it out")
 
 
 def run_in(folder: Path) -> Path | None:
-    """Return the folder of training of a run: the folder itself or its ``training``; None if it is no run."""
+    """Return the folder of training of a run: the folder itself or its ``training``; None if the folder is not a run."""
     return next((each for each in (folder / "training", folder) if (each / "recipe.yaml").is_file()), None)
 
 

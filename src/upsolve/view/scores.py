@@ -67,7 +67,7 @@ class Recorded:
             return [name for (name,) in cursor.execute("select distinct task_id from drawn order by task_id").fetchall()]
 
     def of_task(self, task_id: str) -> list[Drawn] | None:
-        """Return the groups of a task in the order of training; None if the run recorded none of any task."""
+        """Return the groups of a task in the order of training; None if the run recorded no groups."""
         rows = self.read()
         if rows is None:
             return None
@@ -100,26 +100,26 @@ class Scored:
     places: list[int]
     """Places of its attempts in the index, [G]; equal attempts share one."""
     drawn: Drawn | None = None
-    """The record of the group; None of a group of all attempts at a task."""
+    """The record of the group; None for the group of all attempts at a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScores:
-    """What is known of the attempts at a task."""
+    """Rewards and advantages of the attempts at a task."""
 
     group: Group
     """All attempts at the task."""
     places: list[int]
     """Their places in the index."""
     whole: Scored | None
-    """All of them that have a reward; None if none has."""
+    """The attempts with a reward; None if no attempt has one."""
     left_out: dict[str, int]
     """Attempts without a reward, by reason."""
     drawn: list[Scored] | None
-    """The groups of training, without attempts that are not in this archive; None if the run recorded none."""
+    """The groups of training, without attempts that are missing in this archive; None if the run recorded no groups."""
 
     def of_place(self, place: int) -> Scored | None:
-        """Return the first group of training with this attempt, or that of all attempts, where no group of training has it."""
+        """Return the first group of training with this attempt, or else the group of all attempts at the task."""
         found = (scored for scored in (*(self.drawn or ()), self.whole) if scored and place in scored.places)
         return next(found, None)
 
@@ -153,7 +153,7 @@ class RunScores:
         scored, whole = reward(group, self.reward), None
         if len(scored.rewards_G):
             item = with_advantages(scored, self.advantage, seed=self.seed)
-            whole = Scored(item, kept_places(group, scored.group, places))
+            whole = Scored(item, rewarded_places(group, scored.group, places))
         records = self.recorded.of_task(group.task.task_id)
         drawn = None if records is None else [] if whole is None else [located(record, whole) for record in records]
         return TaskScores(group, places, whole, dict(scored.left_out), drawn)
@@ -275,7 +275,7 @@ def loaded(load: Callable[[], Any]) -> Any:
     return load()
 
 
-def kept_places(group: Group, kept: Group, places: Sequence[int]) -> list[int]:
+def rewarded_places(group: Group, rewarded: Group, places: Sequence[int]) -> list[int]:
     """Return the places of the attempts of a group that have a reward: they are in the order of the group."""
     remaining = iter(zip(group.attempts, places, strict=True))
-    return [next(place for other, place in remaining if other is attempt) for attempt in kept.attempts]
+    return [next(place for other, place in remaining if other is attempt) for attempt in rewarded.attempts]

@@ -43,7 +43,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 def to_json(data: Any) -> bytes:
-    """Return data as JSON; numbers that are not finite become null, which JSON has no other word for."""
+    """Return data as JSON; numbers that are not finite become null, because JSON cannot express them."""
 
     def finite(value: Any) -> Any:
         if isinstance(value, float):
@@ -77,8 +77,8 @@ class Guard:
         elif host not in LOCAL:
             await self.refuse(send, 403, f"the viewer answers at {LOCAL[0]} only", extra)
         elif scope["path"] == "/" and query.startswith("token=") and self.valid(query[6:]):
-            kept = f"{cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-            await self.refuse(send, 303, "", [*extra, (b"set-cookie", kept.encode()), (b"location", b"/")])
+            stored = f"{cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+            await self.refuse(send, 303, "", [*extra, (b"set-cookie", stored.encode()), (b"location", b"/")])
         elif not self.valid(cookie_of(given.get("cookie", ""), cookie)):
             await self.refuse(send, 401, "open the address that `upsolve view` printed: it has the token", extra)
         else:

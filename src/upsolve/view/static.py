@@ -22,7 +22,7 @@ from upsolve.view.server import WEB, to_json
 __all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "Heats", "first_entries", "heat_maps", "packed", "write_page"]
 
 DIGITS = {"rewards": 3, "advantages": 3, "logps": 2}
-"""Numbers of each token, and the digits that are kept of them."""
+"""Numbers of each token, and the digits to which they are rounded."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Heats:
     count: int = 0
     """Attempts that have one."""
     note: str = ""
-    """What the page says where an attempt has none."""
+    """Text of the page for an attempt without a heat map."""
     blocks: list[str] = field(default_factory=list[str])
     """Compressed (``packed``), a list of attempts each."""
 
@@ -64,7 +64,7 @@ def heat_maps(
                 break
             heats.blocks.append(block)
             heats.count += len(part)
-    except UpsolveError as error:  # such as a model that is gone: the rest of the page needs none
+    except UpsolveError as error:  # such as a missing model, which the rest of the page does not need
         heats.note = f"heat maps are missing: {error}"
         return heats
     heats.note = f"heat maps are those of the first {heats.count:,} attempts: use `upsolve view RUN` for the others"

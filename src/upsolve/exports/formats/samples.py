@@ -74,7 +74,7 @@ NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def columns() -> tuple[Column, ...]:
-    """Return the field that all records have; the others are those of the record."""
+    """Return the columns: all records share the first one."""
     return (Column("kind", TEXT, "task, attempt or verdict"),)
 
 

@@ -146,7 +146,7 @@ def completion_row(item: TrainGroup, index: int, place: Place, *, form: Form, co
 def imitated_rows(
     item: TrainGroup, place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row | LeftOut]:
-    """Yield the rows of the attempts to imitate: those that passed, as ``advantage.kind: passed`` selects them."""
+    """Yield the rows of the attempts to imitate: passed attempts, as ``advantage.kind: passed`` selects them."""
     for index, imitated in enumerate(item.passed_G):
         if not imitated:
             yield LeftOut("attempts: not passed")
