@@ -34,18 +34,7 @@ from upsolve.plugins import find
 from upsolve.records import from_row
 from upsolve.types import Task, content_id
 
-__all__ = [
-    "Contested",
-    "Settled",
-    "begin",
-    "contested_tasks",
-    "drop_contested",
-    "is_current",
-    "only_importer",
-    "reject_attempts",
-    "settle",
-    "start_over",
-]
+__all__ = ["begin", "is_current", "only_importer", "settle", "start_over"]
 
 EARLIER = "an earlier import"
 

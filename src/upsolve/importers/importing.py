@@ -38,7 +38,6 @@ __all__ = [
     "Job",
     "Journal",
     "Place",
-    "Places",
     "all_places",
     "content_in",
     "import_share",

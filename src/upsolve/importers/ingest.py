@@ -33,7 +33,7 @@ from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import content_id
 
-__all__ = ["Census", "IngestReport", "census", "drop_stored", "ingest"]
+__all__ = ["IngestReport", "ingest"]
 
 
 @dataclass

@@ -30,7 +30,6 @@ __all__ = [
     "BadRow",
     "LeftOut",
     "Row",
-    "arrow_rows",
     "build_each",
     "data_files",
     "ends_with",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.rows import BadRow, Row, build_each, json_lines
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
@@ -78,10 +79,8 @@ def program(prediction: str, mode: str) -> str:
 
 def arguments(call: str) -> str:
     """Return the arguments of a call of ``f`` as a tuple: ``(1, 2)`` for ``f(1, 2)``."""
-    try:
-        node = ast.parse(call.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return call.strip()
+    tree = parsed(call.strip())
+    node = tree.body[0].value if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr) else None
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "f" or node.keywords:
         return call.strip()
     values = [ast.unparse(value) for value in node.args]

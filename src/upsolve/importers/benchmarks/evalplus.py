@@ -17,7 +17,7 @@ from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.references import expected_values
 
-__all__ = ["ORACLES", "SOURCE", "read"]
+__all__ = ["SOURCE", "read"]
 
 ANY_ORDER = (
     "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum intersection_array find_dissimilar Diff"

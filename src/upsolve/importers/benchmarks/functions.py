@@ -6,7 +6,6 @@ Refactory (ASE 2019)    programs of students for five exercises, with outcomes
 """
 
 import json
-import re
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -15,28 +14,16 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.problems.problems import with_sound_tests
-from upsolve.importers.recogniser.asserts import Names, names_bound, names_read, parse_asserts
+from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, names_read, parse_asserts
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import BadRow, Row, build_each, json_lines, json_value
 from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 
-__all__ = [
-    "CODET",
-    "HUMANEVAL",
-    "INSTRUCTION",
-    "LDB",
-    "MBPP",
-    "REFACTORY",
-    "humaneval_task",
-    "mbpp_split",
-    "mbpp_task",
-    "read_mbpp",
-]
+__all__ = ["CODET", "HUMANEVAL", "INSTRUCTION", "LDB", "MBPP", "REFACTORY", "humaneval_task", "mbpp_task", "read_mbpp"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
-CALLED = re.compile(r"(\w+)\s*\(")
 LABELS = {"correct": Status.PASSED, "wrong": Status.FAILED, "fail": None}
 """Folder of Refactory's programs -> outcome; programs under ``fail`` have none."""
 
@@ -94,7 +81,7 @@ def mbpp_task(row: dict[str, Any]) -> Task:
     defined = names_bound(str(row["code"]))
     if names_read(setup) & defined:  # objects of a class that the attempt defines: they are made after the attempt
         asserts, setup = [f"{setup.strip()}\n{test}" for test in asserts], ""
-    entry_point = next((name for test in asserts for name in CALLED.findall(test) if name in defined), "")
+    entry_point = called_first(asserts, defined)
     tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
     return Task(
         task_id=f"mbpp/{row['task_id']}",

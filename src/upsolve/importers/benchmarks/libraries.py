@@ -19,7 +19,7 @@ from upsolve.importers.rows import Row, build_each, data_files, left_out, rows_o
 from upsolve.importers.source import Option, Source
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["BIGCODEBENCH", "DS1000", "read_bigcodebench", "read_ds1000"]
+__all__ = ["BIGCODEBENCH", "DS1000", "read_bigcodebench"]
 
 VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 TAKEN = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point", "libs")

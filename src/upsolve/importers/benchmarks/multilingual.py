@@ -15,7 +15,7 @@ from upsolve.importers.rows import BadRow, Row, build_each, data_files, json_val
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["LANGUAGES", "MULTIPLE", "SOURCE", "STATUSES", "read", "read_multiple"]
+__all__ = ["LANGUAGES", "MULTIPLE", "SOURCE", "STATUSES", "read"]
 
 LANGUAGES = {
     "adb": "ada",

@@ -12,7 +12,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.history.modules import outside
 from upsolve.importers.problems.problems import extra_of
-from upsolve.importers.recogniser.asserts import names_bound, names_read
+from upsolve.importers.recogniser.asserts import names_bound, names_read, parsed
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out
@@ -217,10 +217,7 @@ def touches(text: str, names: set[str]) -> bool:
     """Return whether code binds one of these names, or changes what one refers to: ``x = 1``, ``x[0] = 1``, ``x.append(1)``, ``import *``."""
     if {"*", *names} & names_bound(text):
         return True
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
+    body = tree.body if (tree := parsed(text)) else []
     changed = [
         part
         for node in body

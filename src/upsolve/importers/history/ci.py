@@ -1,6 +1,5 @@
 """Reports of CI and a repository -> tasks, attempts and recorded verdicts (for the sources junit, pytest_json, github_log, gitlab_log)."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -30,13 +29,11 @@ __all__ = [
     "REPOSITORY",
     "Collected",
     "Report",
-    "Results",
     "ci_source",
     "is_same_test",
     "merged",
     "name_of",
     "open_repository",
-    "read_reports",
     "reports_by_commit",
     "units_with_reports",
 ]
@@ -341,10 +338,8 @@ def pair(history: Repository, change: Change, before: Results, after: Results, *
         verdict_of(attempt.attempt_id, judge, result, names, flaky=flaky, broken=broken)
         for attempt, result in zip(change.attempts, (before, after), strict=True)
     )
-    facts: dict[str, Any] = {"repository": change.repository, "path": change.path, "commit": change.commit.name}
-    facts |= {"parent": change.commit.parent, "repaired": flipped, "flaky": flaky}
     error = next((before.errors[name] for name in flipped if before.errors.get(name)), "")
-    task = replace(task, prompt=prompt_of(change, flipped, error), extra=json.dumps(facts), official=False)
+    task = replace(task, prompt=prompt_of(change, flipped, error), extra=change.facts(flipped, flaky), official=False)
     return [task, change.attempts[0], first, change.attempts[1], last]
 
 

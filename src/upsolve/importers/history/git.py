@@ -4,14 +4,13 @@ A task is a commit that changes one file; its tests are those that failed before
 The repository is read through the program ``git``; nothing is checked out, and no hook runs.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.history.modules import module_name, outside, parse
+from upsolve.importers.history.modules import module_name, outside
 from upsolve.importers.history.repository import (
     Change,
     Repository,
@@ -22,6 +21,7 @@ from upsolve.importers.history.repository import (
     repository_name,
 )
 from upsolve.importers.history.statements import Test, across, functions_of, inside
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.rows import BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.packages import missing_packages
@@ -96,7 +96,7 @@ def with_packages(test: Test, change: Change) -> Test:
 
 def across_form(task: Task, change: Change, tests: Sequence[Test]) -> dict[str, Test]:
     """Return the tests that can run across processes, by name."""
-    functions = functions_of(parse(change.after))
+    functions = functions_of(parsed(change.after))
     texts = {test.name: across(test, module_name(change.path), functions) for test in tests}
     forms = {test.name: replace(test, code=texts[test.name]) for test in tests if texts[test.name]}
     return {name: test for name, test in forms.items() if called_names(with_tests(task, forms, [name]))}
@@ -238,10 +238,8 @@ def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence
     if first.status is Status.PASSED or last.status is not Status.PASSED:
         error = f": {error_of(last)}" if last.error_message else ""
         raise ValueError(f"its tests give {first.status} before it and {last.status} after it when they run alone{error}"[:500])
-    facts: dict[str, Any] = {"repository": change.repository, "path": change.path, "commit": change.commit.name}
-    facts |= {"parent": change.commit.parent, "repaired": list(flipped), "flaky": list(flaky)}
     before, after = change.attempts
-    whole = replace(task, prompt=prompt_of(change, flipped, error_of(first)), extra=json.dumps(facts))
+    whole = replace(task, prompt=prompt_of(change, flipped, error_of(first)), extra=change.facts(flipped, flaky))
     return [whole, before, recorded(first, flaky), after, recorded(last, flaky)]
 
 

@@ -5,7 +5,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["Modules", "absolute", "closure", "imports_of", "module_name", "outside", "package_of", "parse", "setup_of"]
+from upsolve.importers.recogniser.asserts import parsed
+
+__all__ = ["absolute", "closure", "module_name", "outside", "package_of", "setup_of"]
 
 ROOTS = ("src", "lib")
 """Folders, at the top of a repository, that are no packages themselves but hold them."""
@@ -19,14 +21,6 @@ def module_name(path: str) -> str:
     parts = path.removesuffix(".py").split("/")
     parts = parts[1:] if parts[0] in ROOTS and len(parts) > 1 else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-
-
-def parse(source: str) -> ast.Module | None:
-    """Return the syntax tree of a file; None if it is not Python."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def imports_of(tree: ast.AST, package: str) -> Iterator[str]:
@@ -78,7 +72,7 @@ def closure(
                 found[part] = modules[part], text
                 waiting.append(found[part])
         path, source = waiting.pop() if waiting else ("", "")
-        tree = parse(source)
+        tree = parsed(source)
         names = [*imports_of(tree, package_of(path))] if tree else []
     return dict(sorted(found.items()))
 
@@ -94,7 +88,7 @@ def outside(sources: Iterable[str], modules: Modules) -> list[str]:
     own = {name.partition(".")[0] for name in modules} | sys.stdlib_module_names
     found: set[str] = set()
     for source in sources:
-        tree = parse(source)
+        tree = parsed(source)
         body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)] if tree else []
         for node in body:
             names = (

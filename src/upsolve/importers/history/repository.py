@@ -1,5 +1,6 @@
 """Reads a repository through the program ``git``: no checkout, no hook, no network, and no program that its settings name."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator, Sequence, Set
@@ -15,7 +16,7 @@ from upsolve.importers.source import SHARE_BYTES, Unit
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Task
 
-__all__ = ["Change", "Commit", "Repository", "bad_commit", "changes_of", "commit_units", "prompt_of", "repository_name"]
+__all__ = ["Change", "Repository", "bad_commit", "changes_of", "commit_units", "prompt_of", "repository_name"]
 
 SAFE = (
     *("--no-pager", "--no-replace-objects"),
@@ -188,6 +189,11 @@ class Change:
         return first, Attempt(
             self.task_id, self.after, author=self.commit.author, created=self.commit.created, parent_id=first.attempt_id
         )
+
+    def facts(self, repaired: Sequence[str], flaky: Sequence[str]) -> str:
+        """Return ``Task.extra``: repository, file, commit, its parent, the tests that it repairs, and flaky ones."""
+        facts = {"repository": self.repository, "path": self.path, "commit": self.commit.name, "parent": self.commit.parent}
+        return json.dumps({**facts, "repaired": [*repaired], "flaky": [*flaky]})
 
     def test_files(self, repository: Repository) -> dict[str, str]:
         """Return path -> text of the test files that the commit changes; if it changes none, of those that name the module.

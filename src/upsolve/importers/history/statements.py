@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 
-from upsolve.importers.history.modules import absolute, package_of, parse
+from upsolve.importers.history.modules import absolute, package_of
+from upsolve.importers.recogniser.asserts import parsed
 
 __all__ = ["Test", "across", "functions_of", "inside", "is_test_file", "read_tests"]
 
@@ -42,7 +43,7 @@ def is_test_file(path: str) -> bool:
 
 def read_tests(path: str, source: str) -> list[Test]:
     """Return the tests of a file, in order; empty if it is not Python."""
-    tree = parse(source)
+    tree = parsed(source)
     if tree is None:
         return []
     make_absolute(tree, package_of(path))
@@ -244,7 +245,7 @@ def across(test: Test, attempted: str, functions: frozenset[str]) -> str:
     for node in ast.walk(tree):
         rewriter.note(node)
     text = ast.unparse(ast.fix_missing_locations(rewriter.visit(tree)))
-    rewritten = parse(text)
+    rewritten = parsed(text)
     return "" if rewriter.blocked or rewritten is None or uses(rewritten, attempted) else text
 
 

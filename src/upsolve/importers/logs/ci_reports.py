@@ -35,7 +35,6 @@ __all__ = [
     "parse_junit",
     "parse_log",
     "parse_pytest",
-    "parse_sarif",
     "parse_xml",
     "read_sarif",
 ]

@@ -12,7 +12,7 @@ from upsolve.importers.logs.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, 
 from upsolve.importers.rows import BadRow, Row, build_each, json_lines
 from upsolve.importers.source import Option, Source
 
-__all__ = ["ATIF", "VERIFIERS", "read_atif", "read_verifiers"]
+__all__ = ["ATIF", "VERIFIERS"]
 
 Json = dict[str, Any]
 

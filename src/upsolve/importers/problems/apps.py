@@ -32,7 +32,7 @@ from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_
 from upsolve.importers.source import Source, Unit
 from upsolve.types import Status, Task
 
-__all__ = ["PLUS", "SOURCE", "TACO", "read", "read_plus"]
+__all__ = ["PLUS", "SOURCE", "TACO", "read"]
 
 FILES = ("input_output.json", "solutions.json", "metadata.json", "starter_code.py")
 PROBLEM_BYTES = 1 << 16

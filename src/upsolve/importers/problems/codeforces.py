@@ -23,7 +23,7 @@ from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 
-__all__ = ["CODE_CONTESTS", "LANGUAGES", "SOURCE", "STATUSES", "checker_of", "read", "read_code_contests"]
+__all__ = ["CODE_CONTESTS", "LANGUAGES", "SOURCE", "STATUSES", "checker_of", "read"]
 
 JUDGE = "recorded:codeforces"
 STATUSES = {

@@ -31,7 +31,7 @@ from upsolve.importers.rows import Row, data_files
 from upsolve.importers.source import Option, Source
 from upsolve.types import Task
 
-__all__ = ["SOURCE", "read", "release_files", "text_of_pickle"]
+__all__ = ["SOURCE", "read", "text_of_pickle"]
 
 MOST_BYTES = 1 << 30
 """Most bytes of the hidden tests of a problem, decompressed."""

@@ -11,18 +11,16 @@ from xml.parsers.expat import ExpatError
 from upsolve.errors import SourceError
 from upsolve.importers.logs.ci_reports import parse_xml
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems.problem_package import BUILT, TESTLIB, built_checker
+from upsolve.importers.problems.problem_package import BUILT, MAX_MB, PACKAGE_OPTIONS, TESTLIB, built_checker
 from upsolve.importers.problems.problems import extra_of, sections
 from upsolve.importers.rows import BadRow, Row, build_each
-from upsolve.importers.source import Option, Source
+from upsolve.importers.source import Source
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:polygon"
-MAX_MB = 8
-"""Largest input or output of a test, megabytes, unless the user gives another."""
 STATEMENT = (
     *(("", "name"), ("", "legend"), ("Input", "input"), ("Output", "output")),
     *(("Interaction", "interaction"), ("Scoring", "scoring"), ("Note", "notes")),
@@ -215,9 +213,6 @@ def language_of(kind: str) -> str:
 SOURCE = Source(
     read,
     "a package of Polygon, or a folder with such",
-    (
-        Option("language", str, "languages of solutions to keep: python,cpp (default: all)"),
-        Option("max_mb", int, f"largest input or output of a test, megabytes (default: {MAX_MB})"),
-    ),
+    PACKAGE_OPTIONS,
     max_rejected=1.0,
 )

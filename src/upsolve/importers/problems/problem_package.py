@@ -13,12 +13,23 @@ from upsolve.checkers import CheckerProgram
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
 from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["BUILT", "SOURCE", "TESTLIB", "built_checker", "default_validator", "python_validator", "read"]
+__all__ = [
+    "BUILT",
+    "MAX_MB",
+    "PACKAGE_OPTIONS",
+    "SOURCE",
+    "TESTLIB",
+    "built_checker",
+    "default_validator",
+    "python_validator",
+    "read",
+]
 
 JUDGE = "recorded:problem_package"
 STATEMENTS = ("statement", "problem_statement")
@@ -210,11 +221,8 @@ def is_python_2(code: str) -> bool:
     """Return whether a program names Python 2 in its first line, or prints or calls functions that only Python 2 has."""
     if code.startswith("#!") and "python2" in code.splitlines()[0]:
         return True
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return PRINT_STATEMENT.search(code) is not None
-    return calls_python_2(tree, code)
+    tree = parsed(code)
+    return calls_python_2(tree, code) if tree else PRINT_STATEMENT.search(code) is not None
 
 
 def calls_python_2(tree: ast.Module, code: str) -> bool:
@@ -241,13 +249,14 @@ def expected(folder: str, code: str) -> list[str]:
     return [re.sub("[-_]", " ", word).strip().lower() for word in words if word.strip()]
 
 
+PACKAGE_OPTIONS = (
+    Option("language", str, "languages of submissions to keep: python,cpp (default: all)"),
+    Option("max_mb", int, f"largest input or output of a test, megabytes (default: {MAX_MB})"),
+)
 SOURCE = Source(
     read,
     "a problem package of Kattis, DOMjudge or an ICPC contest, or a folder with such",
-    (
-        Option("language", str, "languages of submissions to keep: python,cpp (default: all)"),
-        Option("max_mb", int, f"largest input or output of a test, megabytes (default: {MAX_MB})"),
-    ),
+    PACKAGE_OPTIONS,
     max_rejected=1.0,
 )
 

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from upsolve.importers.problems.problems import Callee, literal
+from upsolve.importers.recogniser.asserts import parsed
 
 __all__ = ["arguments_of", "labelled", "value_in", "values_of"]
 
@@ -79,10 +80,9 @@ def parameters_in(code: str, callee: Callee) -> list[str] | None:
     if not found:
         return None
     for end in closings(code, found.end()):
-        try:
-            node = ast.parse(f"def f({code[found.end() : end]}): ...").body[0]
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if (tree := parsed(f"def f({code[found.end() : end]}): ...")) is None:
             continue
+        node = tree.body[0]
         if not isinstance(node, ast.FunctionDef):
             return None
         given = node.args

@@ -3,18 +3,32 @@
 import ast
 import builtins
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["BUILTINS", "Names", "call_test", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts", "walk"]
+__all__ = [
+    "BUILTINS",
+    "Names",
+    "call_test",
+    "called_first",
+    "constant",
+    "names_bound",
+    "names_read",
+    "parse_assert",
+    "parse_asserts",
+    "parsed",
+    "walk",
+]
 
 PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
 }
 BUILTINS = frozenset(dir(builtins))
+CALLED = re.compile(r"(\w+)\s*\(")
 LARGEST = 100_000
 """Most items, or characters of a repeated sequence, of an expected value."""
 
@@ -137,13 +151,19 @@ def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
                 found.append(value)
 
 
+def parsed(source: str) -> ast.Module | None:
+    """Return the syntax tree of a module; None if it is not Python, or nested too deeply."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def names_bound(source: str) -> frozenset[str]:
     """Return the names that a module binds at its top level; empty if it cannot be parsed."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(source)) is None:
         return frozenset()
-    nodes = [part for node in body for part in (ast.walk(node) if not hasattr(node, "body") else [node])]
+    nodes = [part for node in tree.body for part in (ast.walk(node) if not hasattr(node, "body") else [node])]
     named = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     imported = [
@@ -154,12 +174,15 @@ def names_bound(source: str) -> frozenset[str]:
 
 def names_read(source: str) -> frozenset[str]:
     """Return the names that a module reads and does not bind at its top level; empty if it cannot be parsed."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(source)) is None:
         return frozenset()
     read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return frozenset(read - names_bound(source) - BUILTINS)
+
+
+def called_first(sources: Iterable[str], defined: Collection[str]) -> str:
+    """Return the first function of a program that tests call; empty if they call none."""
+    return next((name for source in sources for name in CALLED.findall(source) if name in defined), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +223,7 @@ def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -
     A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``).
     """
     source = source.strip()
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        body = []
+    body = tree.body if (tree := parsed(source)) else []
     found = call_test(body[0], hidden=hidden, names=names) if len(body) == 1 else None
     return found or TestCase(TestKind.CODE, source, "", hidden)
 

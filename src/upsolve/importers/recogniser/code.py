@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
 from upsolve.importers.recogniser.failing import About, Found, asserts, names_in, touches
 from upsolve.importers.recogniser.independent import Module, is_shared
 from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
@@ -97,14 +97,6 @@ def in_docstrings(tree: ast.Module) -> Iterator[str]:
             yield from asserts_of(text)
         else:
             yield ast.unparse(node)
-
-
-def parsed(text: str) -> ast.Module | None:
-    """Return the tree of a module; None if it is not Python."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def arrows(text: str) -> str:

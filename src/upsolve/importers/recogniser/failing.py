@@ -12,7 +12,7 @@ from typing import Any
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, constant, names_bound, walk
 from upsolve.types import TestCase
 
-__all__ = ["About", "Found", "asserts", "is_vacuous", "names_in", "touches"]
+__all__ = ["About", "Found", "asserts", "names_in", "touches"]
 
 ASSERTING = re.compile(r"_*(?:assert|fail|expect|verify|check|should|raises|exit$)", re.IGNORECASE)
 """How names of functions begin whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["Suite", "imports_of", "packages_in", "pytest_tests", "unittest_tests"]
@@ -40,11 +41,8 @@ def packages_in(names: Iterable[str]) -> tuple[str, ...]:
 def imports_of(sources: Iterable[str]) -> Iterator[str]:
     """Yield the names of the modules that Python code imports; code that does not parse is skipped."""
     for source in sources:
-        try:
-            nodes = list(ast.walk(ast.parse(source)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in nodes:
+        tree = parsed(source)
+        for node in ast.walk(tree) if tree else ():
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

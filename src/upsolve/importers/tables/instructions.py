@@ -1,7 +1,6 @@
 """Importers for synthetic instructions with tests and recorded outcomes: OpenCodeInstruct (2504.04030) and KodCode (2503.02951)."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 from upsolve.importers.outcome import recorded_verdict, without_left_out
 from upsolve.importers.problems.problems import as_list, extra_of, rest_of, split_of
-from upsolve.importers.recogniser.asserts import Names, names_bound, parse_asserts
+from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, parse_asserts
 from upsolve.importers.recogniser.code import sound_suite, sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.suites import imports_of, packages_in, pytest_tests
@@ -20,9 +19,8 @@ from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.policy.answers import free_names, is_only_code, names_of, program_in
 from upsolve.types import Attempt, Status, Task, Verdict
 
-__all__ = ["KODCODE", "SOURCE", "read", "read_kodcode"]
+__all__ = ["KODCODE", "SOURCE", "read"]
 
-CALLED = re.compile(r"(\w+)\s*\(")
 TAKEN = ("id", "input", "output", "unit_tests")
 TAKEN_KODCODE = ("question_id", "conversation_id", "question", "solution", "test", "test_code", "r1_solution", "gpt_difficulty")
 CERTAIN = ("true", "false", "1", "0", "correct", "incorrect", "passed", "failed")
@@ -60,8 +58,7 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     """Yield the records of a row of OpenCodeInstruct."""
     sources = [str(test).strip() for test in as_list(row["unit_tests"])]
     attempt = answer_of(f"opencodeinstruct/{row['id']}", str(row["output"]), free_names(sources))
-    defined = names_bound(attempt.code)
-    entry_point = next((name for test in sources for name in CALLED.findall(test) if name in defined), "")
+    entry_point = called_first(sources, names_bound(attempt.code))
     outcomes = [str(word) for word in as_list(row.get("tests_execution_status"))]
     score, rest = row.get("average_test_score"), {key: value for key, value in row.items() if key not in TAKEN}
     if rest.get("llm_judgement"):

@@ -101,6 +101,11 @@ def read(
     tell_unused(path, reader, named)
 
 
+def warn(text: str) -> None:
+    """Warn once for all files of a folder."""
+    warnings.warn(text, stacklevel=2)
+
+
 def languages_of(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return the languages of a map by their words in lower case."""
     return {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
@@ -139,22 +144,17 @@ def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> di
 def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
     """Warn of named columns without a value, and of outcomes without a program."""
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
-        warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=3)
+        warn(f"{path}: no row has a value for {', '.join(unused)}")
     outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
     if outcomes and not programs:
-        warnings.warn(
-            f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=3
-        )
+        warn(f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?")
 
 
 def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str, str], named: Mapping[str, str]) -> None:
     """Take ``status`` from the fields, with a warning, if another column is named as the outcome and this one has no word for one."""
     if word := unfit_status(rows, named):
         del mapped["status"]
-        warnings.warn(
-            f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status",
-            stacklevel=3,
-        )
+        warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
 
 
 def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -164,16 +164,12 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     likely = likely_columns(rows, mapped)
     if likely:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
-        warnings.warn(
+        warn(
             f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
-            f"archive with {options_for(likely)}{unjudged}",
-            stacklevel=3,
+            f"archive with {options_for(likely)}{unjudged}"
         )
     if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
-        warnings.warn(
-            f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf",
-            stacklevel=3,
-        )
+        warn(f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf")
     tell_several(reader, rows)
 
 
@@ -207,10 +203,9 @@ def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     else:
         reader.detects, stored = True, "such, and rejected if they look like none"
     shown = ", ".join(f"{language or 'none'} ({count})" for language, count in found.most_common())
-    warnings.warn(
+    warn(
         f"{reader.name}: no column says the language of the programs; they look like {shown} and are stored as {stored}; "
-        f"if this is wrong: --language COLUMN, or --language LANGUAGE for all",
-        stacklevel=4,
+        f"if this is wrong: --language COLUMN, or --language LANGUAGE for all"
     )
 
 
@@ -225,16 +220,14 @@ def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
             found.setdefault(repr(same), set()).add(repr(outcome))
     several = sum(len(outcomes) > 1 for outcomes in found.values())
     if several > len(found) / 10:
-        warnings.warn(
+        warn(
             f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
-            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`",
-            stacklevel=3,
+            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
         )
     if column := column_of_programs(rows):
-        warnings.warn(
+        warn(
             f"{reader.name}: the column {column} has lists with programs, and a row is one attempt: none of them, or the one that is named, is "
-            f"read; write a row for each, such as with jq -c '.{column}[] + del(.{column})'",
-            stacklevel=3,
+            f"read; write a row for each, such as with jq -c '.{column}[] + del(.{column})'"
         )
 
 
@@ -251,9 +244,7 @@ def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> lis
     files = files_of(path, rows=rows)
     left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
     if left:
-        warnings.warn(
-            f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone", stacklevel=3
-        )
+        warn(f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone")
     return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
 
 

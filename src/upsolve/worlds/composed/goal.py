@@ -6,13 +6,10 @@ from random import Random
 from typing import Any, TypeVar
 
 __all__ = [
-    "CHOICES",
     "MESSAGES",
-    "OPINIONS",
     "PEOPLE",
     "ROOMS",
     "THINGS",
-    "WISHES",
     "Event",
     "Goal",
     "Names",

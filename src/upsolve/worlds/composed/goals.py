@@ -5,7 +5,7 @@ from textwrap import indent
 
 from upsolve.worlds.composed.goal import Event, Goal, Names, Outcome, Scene, World, asked, placed, said
 
-__all__ = ["GOALS", "HELD_OUT_GOALS", "HELD_OUT_JOINS", "JOINS", "SEARCHES", "capital", "listed"]
+__all__ = ["GOALS", "HELD_OUT_GOALS", "HELD_OUT_JOINS", "JOINS", "SEARCHES", "capital"]
 
 
 def searching(name: str, body: str) -> str:

@@ -22,7 +22,7 @@ from upsolve.worlds.composed.programs import calls_of, plain, restyled
 from upsolve.worlds.composed.worlds import WORLDS, checks, rehearse, start
 from upsolve.worlds.composed.worlds import worlds as worlds_of
 
-__all__ = ["Composition", "compositions", "read"]
+__all__ = ["compositions", "read"]
 
 MakeGoal = Callable[[Names], Goal]
 MakeJoin = Callable[[Names, Goal, Goal], Goal]

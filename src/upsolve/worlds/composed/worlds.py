@@ -18,7 +18,7 @@ from upsolve.verify.judge.domains import ENTRY_POINT, domain_of
 from upsolve.verify.judge.simulations import Check, Step, Trace, parsed
 from upsolve.worlds.composed.goal import PEOPLE, ROOMS, THINGS, Event, Goal, Outcome, World
 
-__all__ = ["WORLDS", "Rehearsal", "checks", "rehearse", "start", "worlds"]
+__all__ = ["WORLDS", "checks", "rehearse", "start", "worlds"]
 
 WORLDS = 4
 """Number of worlds per task, unless another is given."""
