@@ -2,13 +2,11 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import imports
 import pytest
+from imports import rejected_rows, write_parquet
 
-from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.ingest import ingest
 from upsolve.importers.problems.codeforces import checker_of
 from upsolve.importers.registry import SOURCES
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
@@ -80,18 +78,13 @@ def sent(number, source, verdict, **fields):
     }
 
 
-def write(file, rows):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), file)
-
-
 @pytest.fixture
 def hub(tmp_path):
     """A folder with problems, generated tests and submissions, as downloaded from both data sets."""
-    write(tmp_path / "hub" / "data" / "train-00000-of-00011.parquet", [problem(), problem("2/B", input_mode="file")])
+    write_parquet(tmp_path / "hub" / "data" / "train-00000-of-00011.parquet", [problem(), problem("2/B", input_mode="file")])
     further = [{"problem_id": "1/A", "input": f"{n} 1\r\n", "output": f"{n + 1}\n", "test_i": n} for n in (12, 11)]
     other = [{"problem_id": "1/B", "input": "1", "output": "1", "test_i": 1}]
-    write(tmp_path / "hub" / "generated_tests" / "test_cases_0001.parquet", [*other, *further])
+    write_parquet(tmp_path / "hub" / "generated_tests" / "test_cases_0001.parquet", [*other, *further])
     rows = [
         sent(1, SUM, "OK"),
         sent(2, SUM.replace("+", "-"), "WRONG_ANSWER"),
@@ -100,15 +93,13 @@ def hub(tmp_path):
         sent(5, SUM, "GREAT"),
         sent(6, "", "OK"),
     ]
-    write(tmp_path / "hub" / "submissions" / "train-00000-of-00100.parquet", rows)
+    write_parquet(tmp_path / "hub" / "submissions" / "train-00000-of-00100.parquet", rows)
     return tmp_path / "hub"
 
 
 def imported(tmp_path, path, **options):
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "codeforces", path, max_rejected=1, **options)
-    rejected = [json.loads(line) for line in report.rejected.read_text().splitlines()] if report.rejected else []
-    return archive, {task.task_id: task for task in archive.tasks()}, rejected
+    archive, report = imports.imported(tmp_path, "codeforces", path, **options)
+    return archive, {task.task_id: task for task in archive.tasks()}, rejected_rows(report)
 
 
 def statuses(task, *codes):
@@ -195,7 +186,7 @@ def test_a_published_checker_decides(tmp_path):
         official_tests_complete=True,
         generated_checker=ANY_DIVISOR,
     )
-    write(tmp_path / "test.parquet", [made])
+    write_parquet(tmp_path / "test.parquet", [made])
     _, tasks, _ = imported(tmp_path, tmp_path / "test.parquet")
     task = tasks["codeforces/4/C"]
     assert (task.compare, task.official) == ("checker", False)

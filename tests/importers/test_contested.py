@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from imports import write_lines
 
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
@@ -18,9 +19,7 @@ def attempt(code, **fields):
 
 
 def write(file, *rows):
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write_lines(file, rows)
 
 
 def imported(tmp_path, *imports, name="archive"):

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 
 import pytest
+from imports import write_lines
 
 from upsolve.archive.compacting import compact
 from upsolve.archive.store import Archive
@@ -16,11 +17,6 @@ def row(number, **more):
     return {"prompt": f"do {number % 3}", "code": f"print({number})", "status": "passed", "author": "ann", **more}
 
 
-def write(file, rows):
-    file.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    return file
-
-
 def content(archive):
     """Attempts with their counts, and the number of rows of verdicts."""
     counts = {(attempt.code, attempt.author): attempt.count for attempt in archive.attempts()}
@@ -30,16 +26,16 @@ def content(archive):
 def test_a_file_that_has_grown_adds_its_new_rows(tmp_path):
     archive, file = Archive.create(tmp_path / "a"), tmp_path / "log.jsonl"
     rows = [row(0), row(1), row(0), row(2, author="bob")]
-    ingest(archive, "table", write(file, rows))
+    ingest(archive, "table", write_lines(file, rows))
     rows += [row(3), row(0)]  # print(0) for the third time
-    report = ingest(archive, "table", write(file, rows))
+    report = ingest(archive, "table", write_lines(file, rows))
     assert (report.added["attempts"], report.added["verdicts"], report.bad) == (1, 2, 0)
     assert report.read == report.added.total() + report.bad
     assert content(archive) == (
         {("print(0)", "ann"): 3, ("print(1)", "ann"): 1, ("print(2)", "bob"): 1, ("print(3)", "ann"): 1},
         6,
     )
-    again = ingest(archive, "table", write(file, [*rows, row(4)]))  # beside two earlier imports
+    again = ingest(archive, "table", write_lines(file, [*rows, row(4)]))  # beside two earlier imports
     assert (again.added["attempts"], again.added["verdicts"]) == (1, 1)
     assert content(archive)[0][("print(0)", "ann")] == 3
     assert ingest(archive, "table", file).known
@@ -52,7 +48,7 @@ def test_random_changes_of_a_folder_leave_each_row_as_often_as_it_was_at_most(tm
     expected = Counter()
     for turn in range(8):
         rows = [row(rng.randrange(12), status=rng.choice(["passed", "failed"])) for _ in range(30)]
-        write(folder / f"{rng.randrange(3)}.jsonl", rows)
+        write_lines(folder / f"{rng.randrange(3)}.jsonl", rows)
         ingest(archive, "table", folder, workers=1 + turn % 2)
         now = Counter(json.loads(line)["code"] for file in folder.iterdir() for line in file.read_text().splitlines())
         expected |= now  # the larger of both counts
@@ -64,8 +60,8 @@ def test_random_changes_of_a_folder_leave_each_row_as_often_as_it_was_at_most(tm
 
 def test_a_changed_row_stands_beside_its_earlier_form(tmp_path):
     archive, file = Archive.create(tmp_path / "a"), tmp_path / "log.jsonl"
-    ingest(archive, "table", write(file, [row(0, status="failed"), row(1)]))
-    report = ingest(archive, "table", write(file, [row(0), row(1)]))
+    ingest(archive, "table", write_lines(file, [row(0, status="failed"), row(1)]))
+    report = ingest(archive, "table", write_lines(file, [row(0), row(1)]))
     assert (report.added["attempts"], report.added["verdicts"], report.added["repeated"]) == (0, 1, 5)
     assert content(archive) == ({("print(0)", "ann"): 1, ("print(1)", "ann"): 1}, 3)
     assert {verdict.status.value for verdict in archive.verdicts()} == {"passed"}
@@ -75,15 +71,15 @@ def test_a_file_of_another_folder_is_another_import(tmp_path):
     archive = Archive.create(tmp_path / "a")
     for name, rows in (("one", [row(0)]), ("two", [row(0), row(1)])):
         (tmp_path / name).mkdir()
-        ingest(archive, "table", write(tmp_path / name / "log.jsonl", rows))
+        ingest(archive, "table", write_lines(tmp_path / name / "log.jsonl", rows))
     assert content(archive)[0] == {("print(0)", "ann"): 2, ("print(1)", "ann"): 1}
 
 
 def test_an_interruption_while_rows_are_removed_removes_none_twice(tmp_path, monkeypatch):
     archive, file = Archive.create(tmp_path / "a"), tmp_path / "log.jsonl"
     rows = [row(0), row(0), row(1)]
-    ingest(archive, "table", write(file, rows))
-    write(file, [*rows, row(0), row(0), row(0)])
+    ingest(archive, "table", write_lines(file, rows))
+    write_lines(file, [*rows, row(0), row(0), row(0)])
     drop, calls = ingest_module.drop_rows, []
 
     def stopped(*given):

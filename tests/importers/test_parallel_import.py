@@ -1,10 +1,10 @@
 """Imports by several processes: the same archive as by one."""
 
 import csv
-import json
 import random
 
 import pytest
+from imports import write_lines
 from killing import import_words, kill_after_parts, stored
 
 from upsolve.archive.schema import TABLES
@@ -77,19 +77,14 @@ def test_processes_that_are_killed_again_and_again_store_what_one_stores(tmp_pat
     assert stored(killed) == stored(whole) and killed.meta() == whole.meta()
 
 
-def lines(file, *rows):
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.mark.usefixtures("small_shares")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_task_in_several_files_is_stored_once(tmp_path, workers):
     task = {"kind": "task", "task_id": "t", "prompt": "do"}
     attempts = [{"kind": "attempt", "task_id": "t", "code": f"print({number})"} for number in range(3)]
     for number, attempt in enumerate(attempts):
-        lines(tmp_path / "in" / f"{number}.jsonl", task, {**task, "task_id": f"t{number}"}, attempt)
-    lines(tmp_path / "in" / "3.jsonl", {**task, "prompt": "do something else"})
+        write_lines(tmp_path / "in" / f"{number}.jsonl", [task, {**task, "task_id": f"t{number}"}, attempt])
+    write_lines(tmp_path / "in" / "3.jsonl", [{**task, "prompt": "do something else"}])
     archive = Archive.create(tmp_path / "archive")
     archive.append(tasks=[Task("t2", "do")])
     report = ingest(archive, "jsonl", tmp_path / "in", workers=workers, max_rejected=1)
@@ -104,7 +99,7 @@ def test_a_task_in_several_files_is_stored_once(tmp_path, workers):
 def test_processes_print_warnings_as_their_parent_does(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("warnings.formatwarning", warning_line)
     for number in range(2):
-        lines(tmp_path / "puzzles" / f"{number}.jsonl", {"prompt": "do", "code": f"print({number})", "verdict": "AC"})
+        write_lines(tmp_path / "puzzles" / f"{number}.jsonl", [{"prompt": "do", "code": f"print({number})", "verdict": "AC"}])
     ingest(Archive.create(tmp_path / "archive"), "table", tmp_path / "puzzles", workers=2)
     said = (
         "warning: puzzles: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
@@ -117,7 +112,9 @@ def test_processes_print_warnings_as_their_parent_does(tmp_path, capfd, monkeypa
 @pytest.mark.slow
 def test_tables_of_a_folder_are_named_after_it(tmp_path):
     for number in range(2):
-        lines(tmp_path / "puzzles" / f"part-{number}.jsonl", {"task_id": "a", "prompt": "do", "code": f"print({number})"})
+        write_lines(
+            tmp_path / "puzzles" / f"part-{number}.jsonl", [{"task_id": "a", "prompt": "do", "code": f"print({number})"}]
+        )
     one, two = (Archive.create(tmp_path / name) for name in ("one", "two"))
     ingest(one, "table", tmp_path / "puzzles", workers=2)
     two.write(*[[row for row in SOURCES["table"].read(tmp_path / "puzzles") if type(row).__name__ == kind] for kind in KINDS])
@@ -140,7 +137,7 @@ def test_units_are_shared_out_by_size(tmp_path):
 def test_the_units_of_a_source_are_all_of_it(tmp_path, name):
     rows = [{"id": number, "question_id": number, "prompt": f"do {number}", "code": "print(1)"} for number in range(3)]
     for number, row in enumerate(rows):
-        lines(tmp_path / "folder" / f"{number}.jsonl", row)
+        write_lines(tmp_path / "folder" / f"{number}.jsonl", [row])
     path = codenet(tmp_path / "tree") if name == "codenet" else tmp_path / "folder"
     source = SOURCES[name]
     whole = [*source.read(path)]

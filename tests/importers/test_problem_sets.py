@@ -9,9 +9,10 @@ import json
 import pickle
 import zlib
 
+import imports
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from imports import rejected_rows, write_lines, write_parquet
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -29,24 +30,10 @@ from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 
-def write_lines(file, rows):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
-def write_parquet(file, rows):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), file)
-    return file
-
-
 def imported(tmp_path, source, path, **options):
     """The archive, its tasks by id, and the rejected rows."""
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, source, path, max_rejected=1, **options)
-    rejected = [json.loads(line) for line in report.rejected.read_text().splitlines()] if report.rejected else []
-    return archive, {task.task_id: task for task in archive.tasks()}, rejected
+    archive, report = imports.imported(tmp_path, source, path, **options)
+    return archive, {task.task_id: task for task in archive.tasks()}, rejected_rows(report)
 
 
 def statuses(task, *codes, language="python"):

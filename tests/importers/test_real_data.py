@@ -6,9 +6,8 @@ EvalPlus's files and the reports of JUnit have tests of their own, which judge o
 import tarfile
 
 import pytest
+from imports import imported
 
-from upsolve.archive.store import Archive
-from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status
 from upsolve.verify.judge.plans import judge_all
 
@@ -29,11 +28,6 @@ IMPORTS = [
     ("refactory", "refactory/data.zip", 5, 4_388, 4_225, 0),  # 163 programs have no label
 ]
 ELSEWHERE = ("README.md", "codenet/", "evalplus/", "junit/")
-
-
-def imported(folder, source, path):
-    archive = Archive.create(folder / "archive")
-    return archive, ingest(archive, source, path, max_rejected=1.0)
 
 
 @pytest.mark.parametrize(("source", "path", "tasks", "attempts", "verdicts", "bad"), IMPORTS)

