@@ -10,28 +10,19 @@ import os
 import sys
 from functools import partial
 
+import messages
+import setups
+from interpreter import feed, finish, new_module, open_stdin, stack_limits, through_pipes
+from messages import STEADY, next_request, report, report_error
+from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
+from queries import run as query
+from remote import RemoteObjects
+from shared import Shared
+from values import plain
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
-
-    from upsolve.verify.sandbox.inside import messages, setups
-    from upsolve.verify.sandbox.inside.interpreter import feed, finish, new_module, open_stdin, stack_limits, through_pipes
-    from upsolve.verify.sandbox.inside.messages import STEADY, next_request, report, report_error
-    from upsolve.verify.sandbox.inside.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
-    from upsolve.verify.sandbox.inside.queries import run as query
-    from upsolve.verify.sandbox.inside.remote import RemoteObjects
-    from upsolve.verify.sandbox.inside.shared import Shared
-    from upsolve.verify.sandbox.inside.values import plain
-else:
-    import messages
-    import setups
-    from interpreter import feed, finish, new_module, open_stdin, stack_limits, through_pipes
-    from messages import STEADY, next_request, report, report_error
-    from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
-    from queries import run as query
-    from remote import RemoteObjects
-    from shared import Shared
-    from values import plain
 
 __all__ = ["TestTimeout", "alarm_clock", "report_value", "run"]
 

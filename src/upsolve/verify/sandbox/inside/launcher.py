@@ -24,13 +24,11 @@ import signal
 import struct
 import zlib
 
+from folders import OWN, PACKAGES, READABLE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from upsolve.verify.sandbox.inside.folders import OWN, PACKAGES, READABLE
-else:
-    from folders import OWN, PACKAGES, READABLE
 
 __all__ = ["main"]
 

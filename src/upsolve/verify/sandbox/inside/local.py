@@ -12,15 +12,14 @@ import json
 import sys
 import types
 
+import operations
+import replies
+
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.inside import operations, replies
-    from upsolve.verify.sandbox.inside.shared import Shared
-else:
-    import operations
-    import replies
+    from shared import Shared
 
 __all__ = ["LocalObjects"]
 

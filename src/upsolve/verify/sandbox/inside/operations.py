@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import operator
 
+import setups
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.inside import setups
-    from upsolve.verify.sandbox.inside.shared import Shared
-else:
-    import setups
+    from shared import Shared
 
 __all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
 

@@ -6,18 +6,14 @@ a value of their own is decided there: a proxy equals no plain value. Answers of
 
 from __future__ import annotations
 
+import setups
+from operations import PAIRWISE, SHOWN
+from values import QUESTIONS, SCALARS
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from upsolve.verify.sandbox.inside import setups
-    from upsolve.verify.sandbox.inside.operations import PAIRWISE, SHOWN
-    from upsolve.verify.sandbox.inside.values import QUESTIONS, SCALARS
-else:
-    import setups
-    from operations import PAIRWISE, SHOWN
-    from values import QUESTIONS, SCALARS
 
 __all__ = ["CHANGING", "EndedError", "Observations", "Proxy", "copied_proxy", "is_copied_proxy", "number_of", "proxy_of"]
 

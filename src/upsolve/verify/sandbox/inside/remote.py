@@ -10,18 +10,16 @@ import json
 import os
 import sys
 
+import proxies
+import replies
+from messages import next_request, report
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from upsolve.verify.sandbox.inside import proxies, replies
-    from upsolve.verify.sandbox.inside.messages import next_request, report
-    from upsolve.verify.sandbox.inside.shared import Shared
-else:
-    import proxies
-    import replies
-    from messages import next_request, report
+    from shared import Shared
 
 __all__ = ["RemoteObjects"]
 

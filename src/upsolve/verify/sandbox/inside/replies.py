@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import sys
 
+import proxies
+import setups
+import values
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from upsolve.verify.sandbox.inside import proxies, setups, values
-    from upsolve.verify.sandbox.inside.shared import Shared
-else:
-    import proxies
-    import setups
-    import values
+    from shared import Shared
 
 __all__ = ["ERROR_NUMBER", "MALFORMED", "result_of"]
 

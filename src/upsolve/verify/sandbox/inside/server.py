@@ -24,19 +24,16 @@ import signal
 import sys
 import time
 
+import child
+import interpreter
+import messages
+import queries
+import tester
+from folders import tidy
+
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
-
-    from upsolve.verify.sandbox.inside import child, interpreter, messages, queries, tester
-    from upsolve.verify.sandbox.inside.folders import tidy
-else:
-    import child
-    import interpreter
-    import messages
-    import queries
-    import tester
-    from folders import tidy
 
 __all__ = ["main"]
 

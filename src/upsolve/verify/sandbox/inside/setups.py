@@ -1,4 +1,4 @@
-"""What both processes have from the task's setup, by name: classes, members of enumerations, ``object()`` as a mark, and variables.
+"""Objects that both processes have from the task's setup, by name: classes, members of enumerations, ``object()`` as a mark, and variables.
 
 Standard library only. Each process executes the setup for itself.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 
+import values
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
-
-    from upsolve.verify.sandbox.inside import values
-else:
-    import values
 
 __all__ = ["class_name", "note", "objects", "variables", "written"]
 

@@ -13,16 +13,14 @@ from gc import get_referents
 from operator import is_
 from sys import getrecursionlimit, setrecursionlimit  # of this process alone (tester.mirror)
 
+import proxies
+import setups
+import values
+
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
-
-    from upsolve.verify.sandbox.inside import proxies, setups, values
-else:
-    import proxies
-    import setups
-    import values
 
 __all__ = ["Shared"]
 
@@ -32,7 +30,7 @@ FRAMES = 6
 """Frames on the stack for one level of a value that is encoded or decoded."""
 EXAMPLE: dict[int, Any] = {0: []}
 ONLY_HERE = sys.getrefcount(EXAMPLE[0])
-"""What ``sys.getrefcount`` returns for a container to which only a table refers."""
+"""Result of ``sys.getrefcount`` for a container to which only a table refers."""
 
 
 class Shared:
@@ -86,8 +84,8 @@ class Shared:
                 return ""
             else:
                 described = json.dumps([kind.__name__, overridden(kind), setups.class_name(kind)])
-                plain, kept = content, self.keep
-                content = lambda: f'["sub",{kept(value)},{described},{plain()}]'  # noqa: E731
+                plain, keep = content, self.keep
+                content = lambda: f'["sub",{keep(value)},{described},{plain()}]'  # noqa: E731
                 if not isinstance(value, COPIED):
                     return content()
         return self.numbered(value, content)
@@ -207,10 +205,10 @@ class Shared:
         """Forget all containers but these; with None, none."""
         if numbers is None or not self.objects:
             return
-        kept = {number: self.objects[number] for number in numbers if number in self.objects}
-        self.known = {number: self.known[number] for number in kept}
-        self.nested.intersection_update(kept)
-        self.objects, self.numbers = kept, {id(value): number for number, value in kept.items()}
+        left = {number: self.objects[number] for number in numbers if number in self.objects}
+        self.known = {number: self.known[number] for number in left}
+        self.nested.intersection_update(left)
+        self.objects, self.numbers = left, {id(value): number for number, value in left.items()}
         self.size = sum(map(len, self.known.values()))
 
     def request(self, args: Iterable[Any], named: dict[str, Any]) -> str:

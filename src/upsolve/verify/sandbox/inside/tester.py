@@ -14,31 +14,19 @@ import marshal
 import os
 import sys
 
+import child
+import local
+import messages
+import operations
+import proxies
+import replies
+import setups
+import shared
+import values
+
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-    from upsolve.verify.sandbox.inside import (
-        child,
-        local,
-        messages,
-        operations,
-        proxies,
-        replies,
-        setups,
-        shared,
-        values,
-    )
-else:
-    import child
-    import local
-    import messages
-    import operations
-    import proxies
-    import replies
-    import setups
-    import shared
-    import values
 
 __all__ = ["SERVANT_GONE", "run"]
 
@@ -94,7 +82,7 @@ class Channel:
         self.isolated = ""
         """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
         self.decided, self.observed = False, proxies.Observations()
-        """Whether code of the attempt has decided what data would decide in the current test; answers of its objects."""
+        """True if code of the attempt decided what data would decide in the current test; and the answers of its objects."""
         self.proxies: dict[int, Any] = {}
         self.setup_methods: set[int] = set()
         """Numbers of methods of the attempt's objects that a class of the setup defines."""
