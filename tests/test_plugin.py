@@ -151,4 +151,4 @@ def test_a_language_may_be_a_record_a_file_or_text(installed, monkeypatch):
     ):
         monkeypatch.setattr(languages, "entry_points", lambda wrong=wrong, **_: [Point(wrong)])
         with pytest.raises(ConfigError, match=f"mine:VALUE.*{said}"):
-            languages.offered()
+            languages.from_entry_points()

@@ -220,7 +220,7 @@ def test_the_tolerance_of_outputs(got, expected, same):
         (" 1 2 3\n", "1 2 3", True),
         ("0\n\n1\n\n", "0\n1\n", True),
         ("1\t2", "1 2", True),
-        ("1\n2", "1 2", False),  # lines are kept apart
+        ("1\n2", "1 2", False),  # lines are separate
         ("2 1\nb", "b\n1 2 2", True),  # sets of tokens, and a set of lines
         ("YES\nNO", "YES\nNO\nYES", True),
         ("YES", "YES\nNO", False),

@@ -205,7 +205,7 @@ def test_a_subclass_does_not_decide(name):
     assert judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST).status is Status.FAILED
 
 
-def test_a_reference_that_passes_across_keeps_the_tests_apart():
+def test_a_reference_that_passes_across_processes_isolates_the_tests():
     test = "import os\nos.environ['LEVEL'] = '3'\nassert f(2) == 4"
     task = Task("t", "", (TestCase(TestKind.CODE, test),), reference="def f(x): return x * x")
     assert judge(task, Attempt("t", "def f(x): return x + x"), FAST).isolation.endswith("across")

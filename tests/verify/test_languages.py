@@ -152,7 +152,7 @@ def test_code_behind_the_attempt_decides_by_its_exit():
 
 
 def test_code_and_programs_in_one_task():
-    """Code behind the attempt runs apart from the program that reads standard input."""
+    """Code behind the attempt runs separately from the program that reads standard input."""
     task = replace(SUM, tests=(SUM.tests[0], TestCase(TestKind.CODE, '[ "$x" = 1 ] || exit 1'), SUM.tests[1]))
     outcomes = [
         run("bash", f"x={x}\nread a b; echo $((a + b{more}))", task).outcomes for x, more in ((1, ""), (2, ""), (1, "- a"))
@@ -226,9 +226,9 @@ def test_programs_in_python_are_run_by_the_language_of_the_settings(shell, tmp_p
     assert run("python", "def f(): return 1", call, shell).status is Status.PASSED, (
         "only programs have an interpreter of their own"
     )
-    kept = replace(shell, cache=tmp_path / "verdicts.sqlite")
+    cached = replace(shell, cache=tmp_path / "verdicts.sqlite")
     pair = (SUM, Attempt("sum", right))
-    found = [verify([pair], settings)[0].status for settings in (replace(kept, python=""), kept, kept)]
+    found = [verify([pair], settings)[0].status for settings in (replace(cached, python=""), cached, cached)]
     assert found == [Status.PASSED, Status.COMPILE_ERROR, Status.COMPILE_ERROR]
 
 

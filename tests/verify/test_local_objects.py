@@ -158,7 +158,7 @@ def test_an_attempt_cannot_choose_to_be_judged_beside_its_tests():
         ("def g(): assert False\nf(g)", "def f(g):\n    return g()\n"),
     ],
 )
-def test_exceptions_of_lent_functions_end_no_test_without_an_error(test, code):
+def test_exceptions_of_exposed_functions_end_no_test_without_an_error(test, code):
     verdict = judged(test, code)
     assert verdict.status in (Status.FAILED, Status.RUNTIME_ERROR) and "across" in verdict.isolation.split(","), verdict
 

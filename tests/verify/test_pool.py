@@ -222,13 +222,13 @@ def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_
     _, attempt = attempts(1)[0]
     verdict = verify([(TASK, attempt)], FAST)[0]
     with open_cache(tmp_path / "v.sqlite") as cache:
-        for status, label, kept in (
+        for status, label, cached in (
             (Status.UNSCORED, "", False),
             (Status.TIMEOUT, ",elapsed", False),
             (Status.TIMEOUT, "", True),
         ):
             cache.keep([(TASK, attempt, replace(verdict, status=status, isolation=verdict.isolation + label))], FAST)
-            assert bool(cache.find(TASK, attempt, FAST)) is kept
+            assert bool(cache.find(TASK, attempt, FAST)) is cached
 
 
 def test_a_broken_row_is_judged_again(tmp_path):
@@ -257,7 +257,7 @@ def test_the_key_holds_what_runs_the_program(tmp_path, monkeypatch):
         remembered.cache_clear()
 
 
-def test_without_its_cache_judging_goes_on(tmp_path, caplog):
+def test_without_its_cache_judging_continues(tmp_path, caplog):
     (tmp_path / "v.sqlite").write_bytes(b"this is no database, it is only some text" * 20)
     assert statuses(verify(attempts(3), replace(FAST, cache=tmp_path / "v.sqlite"))) == EXPECTED[:3]
     assert "v.sqlite" in caplog.text and "UPSOLVE_CACHE" in caplog.text and len(caplog.records) == 1

@@ -67,7 +67,7 @@ def test_an_attempt_that_gets_next_to_no_core_has_the_time_of_an_idle_machine(te
 
 @known
 def test_an_attempt_without_a_core_is_not_stopped_between_its_output_and_its_value():
-    """It would get ``output_limit`` for output that a wrong value excuses."""
+    """The verdict must not be ``output_limit`` if a wrong value came first."""
     code = "import time\ndef f():\n    print('x' * (3 << 20), flush=True)\n    while time.process_time() < 0.02: pass\n    return 0\n"
     with starved():
         verdict = judged(KINDS[0], code, Limits(wall_seconds=0.6, cpu_seconds=1))

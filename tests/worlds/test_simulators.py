@@ -268,8 +268,8 @@ def run(robot):
         except OSError:
             pass
 """,
-    "blame the world": 'import os\nos.write(3, b\'{"world":["X","",1],"setup":["X","",1],"broken":"x"}\\n\' * 9)',
-    "blame the setup": 'import os\ndef run(robot):\n    os.write(3, b\'{"setup":["X","",1]}\\n\')',
+    "claim that the world fails": 'import os\nos.write(3, b\'{"world":["X","",1],"setup":["X","",1],"broken":"x"}\\n\' * 9)',
+    "claim that the setup fails": 'import os\ndef run(robot):\n    os.write(3, b\'{"setup":["X","",1]}\\n\')',
     "write garbage": "import os\ndef run(robot):\n    os.write(3, b'[[[[\\xff\\n' * 99)",
     "act in the pipe": """
 import os

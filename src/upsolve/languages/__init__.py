@@ -54,7 +54,7 @@ def stack_bytes(memory_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How programs of a language are built and run (``docs/languages.md``).
+    """Commands that build and run programs of a language (``docs/languages.md``).
 
     Raises:
         ValueError: an invalid regular expression or value; names the key.
@@ -77,7 +77,7 @@ class Language:
     install: str = ""
     """Debian packages of the language's tools."""
     memory: str = "address"
-    """How memory is limited without control group: ``address``, by address space; ``group``, not at all."""
+    """Memory limit without control group: ``address``, by address space; ``group``, not at all."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -188,7 +188,7 @@ def read_text(text: str, where: str) -> Language:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def offered() -> list[Language]:
+def from_entry_points() -> list[Language]:
     """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text.
 
     Raises:
@@ -214,7 +214,7 @@ def languages() -> Mapping[str, Language]:
     built_in, added = (
         [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))] for folders in ([FOLDER], own)
     )
-    return {name: record for record in (*built_in, *offered(), *added) for name in record.names}
+    return {name: record for record in (*built_in, *from_entry_points(), *added) for name in record.names}
 
 
 def __getattr__(name: str) -> Any:

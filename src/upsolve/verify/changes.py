@@ -12,7 +12,7 @@ from upsolve.verify.sandbox.inside.values import QUESTIONS
 __all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in"]
 
 Concerns = Callable[[Task, Attempt, Verdict], bool]
-"""Whether a fix may change an earlier verdict; True if in doubt, never an exception."""
+"""True if a fix may change an earlier verdict, or in doubt; raises nothing."""
 
 BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "php")
 """Languages whose memory had been limited by address space."""
@@ -21,7 +21,7 @@ OF_OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError", "NameError",
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
 """Words of Python programs that use what had not been as in a new interpreter."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
-"""Such an argument of a call, or arguments from a dict."""
+"""Argument of a call with a name that functions of the judge use, or arguments from a dict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Change:
     """A fix that changed verdicts."""
 
     summary: str
-    """What was wrong, one sentence."""
+    """Wrong behaviour, one sentence."""
     concerns: Concerns
     """The scored verdicts that it may change."""
 

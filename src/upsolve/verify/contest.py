@@ -16,7 +16,7 @@ __all__ = ["PROVIDED", "Imports", "imports_without", "prepared", "with_imports"]
 
 
 class Imports(StrEnum):
-    """What Python attempts find imported."""
+    """Imports that Python attempts get."""
 
     NONE = "none"
     CONTEST = "contest"
@@ -34,7 +34,7 @@ MEMBERS = {
     "itertools": "accumulate chain combinations count cycle groupby islice permutations product starmap zip_longest",
     "math": "ceil comb cos exp fabs factorial floor gcd hypot inf isqrt log log2 pi sin sqrt tan",
 }
-"""What the graders of APPS, TACO and LiveCodeBench import for every program; LeetCode's solutions rely on it."""
+"""Imports of the graders of APPS, TACO and LiveCodeBench, for every program; LeetCode's solutions rely on them."""
 
 PROVIDED = frozenset(" ".join([MODULES, *MEMBERS.values()]).split())
 """All names that they bind."""

@@ -32,7 +32,7 @@ class Check:
     required: bool
     """True if untrusted code must not be judged when the check fails."""
     detail: str
-    """What was observed."""
+    """Observation."""
 
 
 def checks(settings: JudgeSettings | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:

@@ -49,7 +49,7 @@ class Limits:
     memory_bytes: int = 512 * 2**20
     """Memory of all processes of the attempt together, and address space of each process in Python or without control group, bytes."""
     output_bytes: int = 2**20
-    """Size of standard output, bytes; standard error may have 16 MiB, of which as much is kept."""
+    """Size of standard output, bytes; standard error may have 16 MiB, and is truncated to this size."""
     processes: int = 128
     """Number of concurrent processes and threads."""
     test_seconds: float = float("inf")
@@ -64,7 +64,7 @@ class Limits:
 
     @property
     def stops(self) -> bool:
-        """Whether the tests after one that exceeded its time are left out."""
+        """True if the tests after one that exceeded its time are skipped."""
         return not math.isinf(self.test_cpu_seconds)
 
     def named(self) -> dict[str, float]:
@@ -97,7 +97,7 @@ class JudgeSettings:
     """Factor for the time limits that tasks state (``Task.limit_seconds``), >= 0, since machines differ; 0: their limits of time and
     memory are ignored."""
     imports: Imports = Imports.NONE
-    """What Python attempts find imported, in addition to the setup of their task."""
+    """Imports that Python attempts get, in addition to the setup of their task."""
     packages: tuple[str, ...] = ()
     """Packages, by import name, that Python attempts may import, in addition to those that their task requires."""
     python: str = ""
@@ -138,10 +138,10 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
     if not factor or task.limit_seconds is None:
         return for_many_tests(task, limits)
     each, count = factor * task.limit_seconds, max(1, len(task.tests))
-    apart = all(test.kind is TestKind.STDIO for test in task.tests)
+    separate = all(test.kind is TestKind.STDIO for test in task.tests)
     return replace(
         limits,
-        cpu_seconds=each if apart else each * count,
+        cpu_seconds=each if separate else each * count,
         test_seconds=min(limits.test_seconds, 2 * each + 1),
         wall_seconds=max(limits.wall_seconds, (2 * each + 1) * count),
     )
@@ -156,11 +156,11 @@ def for_many_tests(task: Task, limits: Limits) -> Limits:
     kinds = {test.kind for test in task.tests}
     if share <= 1 or TestKind.SIMULATION in kinds:
         return limits
-    apart = kinds == {TestKind.STDIO}
+    separate = kinds == {TestKind.STDIO}
     return replace(
         limits,
         wall_seconds=limits.wall_seconds * share,
-        cpu_seconds=limits.cpu_seconds * (1 if apart else share),
+        cpu_seconds=limits.cpu_seconds * (1 if separate else share),
         test_seconds=min(limits.test_seconds, limits.wall_seconds),
         test_cpu_seconds=limits.cpu_seconds if math.isinf(limits.test_seconds) else limits.test_cpu_seconds,
     )

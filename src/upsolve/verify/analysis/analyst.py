@@ -94,7 +94,7 @@ def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def merge_findings(first: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings of the judge, then those of analyses by position; of duplicates, the one of the analysis is kept."""
+    """Return findings of the judge, then those of analyses by position; of duplicates, that of the analysis remains."""
     duplicates = {(finding.kind, finding.rule, finding.line) for finding in others}
     ordered = sorted(others, key=lambda finding: (finding.line, finding.column, finding.kind, finding.rule))
     return (*(finding for finding in first if (finding.kind, finding.rule, finding.line) not in duplicates), *ordered)

@@ -47,7 +47,7 @@ SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a number may be from an expected number e, both by absolute value (see ``allowed``)."""
+    """Maximum distance of a number from an expected number e, by absolute value (see ``allowed``)."""
 
     absolute: float
     """>= 0; as ``relative`` is None, also the share of |e| that is allowed."""

@@ -1,4 +1,4 @@
-"""Decides whether tests change or watch their own process, which the attempt's process would have to be."""
+"""Decide whether tests change or watch their own process, so that they must run in the attempt's process."""
 
 import ast
 import re
@@ -15,14 +15,14 @@ PROCESS = frozenset(
     "makedirs mkdir rmdir rmtree write_text write_bytes unlink multiprocessing ProcessPoolExecutor addHandler "
     "getcontext setcontext localcontext setprofile settrace getfullargspec getsource isgeneratorfunction iscoroutinefunction".split()
 )
-"""Names with which tests change or watch their own process or files, or the way of an exception, to see what a function of the attempt does there."""
+"""Names whose use means that a test must run in the attempt's process: process, file and exception hooks."""
 OF_MODULE = frozenset({("os", "remove"), ("os", "rename"), ("os", "replace"), ("inspect", "signature")})
-"""Such names that are common words, each with its module."""
+"""Names of ``PROCESS`` that are common words, each with its module."""
 CROSSING = "collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
 """Modules whose types both processes have for the same value."""
-AS_THEY_ARE = ("GeneratorType", "CoroutineType")
-"""How the names of other such types end."""
-KEPT = ("type", "slice", "memoryview")
+TYPE_SUFFIXES = ("GeneratorType", "CoroutineType")
+"""Suffixes of the names of further types that both processes have."""
+UNSENT = ("type", "slice", "memoryview")
 """Builtin types whose instances stay in the process of the attempt."""
 WRITING = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")
 """Modes in which files are opened to write."""
@@ -96,12 +96,12 @@ def is_call_of_process(node: ast.Call, modules: Mapping[str, str]) -> bool:
 def stays(kind: ast.AST, modules: Mapping[str, str]) -> bool:
     """Return whether an expression names a type whose instances stay in the attempt's process; exceptions cross, and so do CROSSING."""
     name = kind.id if isinstance(kind, ast.Name) else kind.attr if isinstance(kind, ast.Attribute) else ""
-    if name in KEPT:
+    if name in UNSENT:
         return True
     module = modules.get(root(kind), "")
     if not module or module in CROSSING or (isinstance(kind, ast.Name) and name == module):
         return False
-    return bool(name) and not name.endswith(("Error", "Exception", *AS_THEY_ARE))
+    return bool(name) and not name.endswith(("Error", "Exception", *TYPE_SUFFIXES))
 
 
 def root(node: ast.AST) -> str:

@@ -44,7 +44,7 @@ Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
 """Maximum number of entries of ``crossing``; small, since attempts at the same task arrive together."""
 crossing: dict[tuple[Task, JudgeSettings], bool] = {}
-"""Whether the reference of a task shows that its tests can run across processes (see ``can_cross``)."""
+"""True if the reference of a task shows that its tests can run across processes (see ``can_cross``)."""
 
 
 def judge(task: Task, attempt: Attempt, settings: JudgeSettings | None = None) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a reference program answers to tests, run in the sandbox: to calls, of which some may fail, or to all tests of a task."""
+"""Answers of a reference program to tests, run in the sandbox: to calls, of which some may fail, or to all tests of a task."""
 
 import ast
 from collections.abc import Mapping, Sequence

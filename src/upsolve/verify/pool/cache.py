@@ -108,7 +108,7 @@ class VerdictCache:
         """Disable the cache and warn."""
         self.close()
         remedy = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
-        log.warning("%s: verdicts are not kept there from here on (%s); %s", self.file, error, remedy)
+        log.warning("%s: verdicts are not cached there from here on (%s); %s", self.file, error, remedy)
 
     def close(self) -> None:
         """Close the file."""

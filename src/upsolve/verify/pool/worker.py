@@ -21,7 +21,7 @@ Chunk = Sequence[tuple[Task, Attempt]]
 class Worker(Protocol):
     """Runs one function at a time, in another process.
 
-    Packing and unpacking are apart from the run, so that a free worker waits for neither.
+    Packing and unpacking are separate from the run, so that a free worker waits for neither.
     """
 
     @staticmethod

@@ -82,7 +82,7 @@ class ControlGroup:
 
     @property
     def active(self) -> bool:
-        """Whether the group exists."""
+        """True if the group exists."""
         return self.version > 0
 
     def add(self, pid: int) -> None:

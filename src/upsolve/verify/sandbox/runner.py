@@ -66,7 +66,7 @@ OWN_MEMORY = 64 << 20
 
 @dataclass(frozen=True)
 class Exit:
-    """How a job ended; every number comes from the kernel or the server, none from the attempt."""
+    """End of a job; every number comes from the kernel or the server, none from the attempt."""
 
     returncode: int | None
     """Exit code of the attempt's process, 0-255; None if a signal or the deadline ended it."""

@@ -99,7 +99,7 @@ def bounded_protocol() -> Any:
 
         @property
         def has_request(self) -> bool:
-            """Whether the head of a request has arrived: uvicorn then has created a cycle."""
+            """True if the head of a request has arrived: uvicorn has created a cycle."""
             cycle: Any = self.cycle
             return cycle is not None
 

@@ -34,7 +34,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """How a program was built and ran."""
+    """Build and run of a program."""
 
     built: Exit | None = None
     """Exit of the compiler; None for interpreted languages."""
