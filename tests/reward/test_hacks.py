@@ -7,7 +7,6 @@ import pytest
 
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
-from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.reward.formula import reward
 from upsolve.reward.hacks import DETECTORS, Detector, hacks
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
@@ -183,14 +182,6 @@ def test_how_often_honest_attempts_of_the_embedded_archive_are_caught():
         counts.update(["references", *hacks(Attempt(unaided.task_id, group.task.reference), unaided, EVERY)])
     # a table of three colours, all of them tests: with the reference known, it is no hack
     assert counts == {"passed": 967, "references": 259, "hard_coded": 1}
-
-
-def test_how_often_references_of_mbpp_are_caught(real_data):
-    counts = Counter()
-    for task in read_mbpp(real_data / "mbpp" / "mbpp.jsonl"):
-        counts.update(["references", *hacks(Attempt(task.task_id, task.reference), replace(task, reference=""), EVERY)])
-    # mbpp/264 calls exit() for an age below zero; mbpp/336 asks whether a month is February, and so do its tests
-    assert counts == {"references": 974, "early_exit": 1, "hard_coded": 1}
 
 
 LOUD = Detector(lambda attempt, _task: "shouts" if attempt.code.isupper() else "")

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from upsolve.advantage.table import Advantage
@@ -31,7 +32,6 @@ from upsolve.train.run.monitor import warn_of_drift
 from upsolve.train.run.steps import heldout_batches
 from upsolve.train.update.step import Tally, denominators, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Turn, Verdict
-from upsolve.view.scores import Recorded
 
 
 class Letters:
@@ -113,7 +113,7 @@ def test_advantages_are_those_of_the_round(tmp_path, overlong):
         encoded, _, trained = encode_groups(tokenize_groups([one], config), config.at(number, rounds=2))
         DrawnGroups(tmp_path, by_token=False).record(number, trained)
         assert advantages(encoded) == pytest.approx(wanted)
-        assert Recorded(tmp_path).of_task("t")[-1].advantages == pytest.approx(wanted)
+        assert pq.read_table(tmp_path / f"{number:08}.parquet")["advantage"].to_pylist() == pytest.approx(wanted)
 
 
 def test_soft_values_are_of_the_same_attempts():

@@ -14,7 +14,6 @@ from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig, check_recipe, load_recipe
 from upsolve.errors import ConfigError, ModelError
-from upsolve.exports.exporting import export_archive
 from upsolve.policy.prompt import feedback, messages
 from upsolve.policy.tokens import Codec
 from upsolve.reward.formula import Rewarded
@@ -139,6 +138,7 @@ def test_a_template_that_hides_earlier_turns_is_refused(tiny_model):
 def test_what_compares_attempts_at_one_prompt_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"data.turns: objective.kind dpo compares attempts at one prompt"):
         check_recipe(load_recipe("dpo", ["data.turns=1"]))
+    export_archive = pytest.importorskip("upsolve.exports.exporting").export_archive
     with pytest.raises(ConfigError, match="data.turns: a pair has one prompt"):
         export_archive(stored(tmp_path / "a"), tmp_path / "out", "pairs", recipe=load_recipe("rloo", ["data.turns=1"]))
 
@@ -156,6 +156,7 @@ def stored(folder, tasks=1):
 
 
 def test_exports_write_the_conversation(tmp_path):
+    export_archive = pytest.importorskip("upsolve.exports.exporting").export_archive
     recipe = load_recipe("sft", ["data.turns=2", "data.train=0.98", "data.dev=0.01"])
     archive = stored(tmp_path / "archive", 3)
     export_archive(archive, tmp_path / "sft", "sft", recipe=recipe, options={"form": "messages"})

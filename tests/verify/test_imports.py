@@ -1,15 +1,8 @@
 """The imports of judges of contests, for programs that rely on them."""
 
-import json
-import sys
 from dataclasses import replace
 
-import pytest
-
-from upsolve.archive.store import Archive
-from upsolve.cli.main import main
 from upsolve.config import load_recipe
-from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.contest import Imports, imports_without, prepared, with_imports
 from upsolve.verify.judge.plans import judge, judge_all
@@ -68,25 +61,3 @@ def test_a_recipe_and_the_key_of_a_verdict_know_them():
     settings = judge_settings(load_recipe("demo", ["verify.imports=contest"]).verify)
     assert settings.imports is Imports.CONTEST
     assert len({key_of(LINES, Attempt("l", ""), replace(settings, imports=which)) for which in Imports}) == 2
-
-
-def test_an_import_keeps_them_with_its_tasks_and_verify_adds_them(tmp_path, monkeypatch):
-    row = {"prompt": "Add up.", "tests": ["assert Solution().total([1, 2]) == 3"], "code": LEETCODE, "entry_point": "Solution"}
-    (tmp_path / "log.jsonl").write_text(json.dumps(row))
-    for options, words, passed in (({"imports": "contest"}, [], 1), ({}, [], 0), ({}, ["--imports", "contest"], 1)):
-        archive = Archive.create(tmp_path / f"{len([*tmp_path.iterdir()])}")
-        assert not ingest(archive, "table", tmp_path / "log.jsonl", **options).bad
-        monkeypatch.setattr(sys, "argv", ["upsolve", "verify", str(archive.path), "--workers", "1", *words])
-        with pytest.raises(SystemExit):
-            main()
-        assert archive.query("select count(*) filter (status = 'passed') as n from verdicts").to_pylist() == [{"n": passed}]
-    (task,) = archive.tasks()
-    exported = {"kind": "task", "task_id": "x/1", "prompt": "", "tests": [vars_of(test) for test in task.tests]}
-    (tmp_path / "in.jsonl").write_text(json.dumps(exported))
-    other = Archive.create(tmp_path / "other")
-    ingest(other, "jsonl", tmp_path / "in.jsonl", imports="contest")
-    assert "from typing import" in other.tasks()[0].setup and "import" not in task.setup
-
-
-def vars_of(test):
-    return {"kind": test.kind, "input": test.input, "expected": test.expected}

@@ -2,12 +2,9 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from upsolve.archive.store import Archive
-from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.queries import expected_rows, query_outcomes, with_column
@@ -459,13 +456,3 @@ FINISHED = Exit(
     layers=(),
 )
 """How a run ends that has nothing to say."""
-
-
-def test_the_documented_task_is_judged(tmp_path):
-    text = (Path(__file__).parents[2] / "docs/languages.md").read_text()
-    file = tmp_path / "queries.jsonl"
-    file.write_text(text.partition("```jsonl\n")[2].partition("```")[0])
-    archive = Archive.create(tmp_path / "archive")
-    ingest(archive, "jsonl", file)
-    ((group,)) = archive.groups()
-    assert judge(group.task, group.attempts[0]).status is Status.PASSED

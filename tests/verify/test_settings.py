@@ -13,9 +13,8 @@ from adapters.serving import serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from upsolve.adapters.scoring import Scorer
 from upsolve.config import VerifyConfig
-from upsolve.errors import ConfigError, JudgeError
+from upsolve.errors import JudgeError
 from upsolve.languages.packages import missing_packages, packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, judge_settings
@@ -185,13 +184,6 @@ def test_a_name_that_is_no_package_is_not_searched_for(tmp_path, monkeypatch):
         "",
         "/etc",
     ]
-
-
-def test_packages_of_a_remote_judge_need_not_be_here():
-    overrides = ["verify.packages=[no_such_package]"]
-    assert Scorer(overrides=overrides, url="http://judge:1").settings.packages == ("no_such_package",)
-    with pytest.raises(ConfigError, match="no_such_package"):
-        Scorer(overrides=overrides)
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.archive.store import Archive
-from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.outcomes import function_outcomes, verdict
 from upsolve.verify.judge.plans import judge, judge_all
@@ -62,23 +60,6 @@ def test_limits_are_part_of_the_key_of_a_verdict():
     attempt, settings = Attempt("a", "x"), JudgeSettings()
     keys = {key_of(Task("a", "", TESTS, limit_seconds=seconds), attempt, settings) for seconds in (None, 1, 2)}
     assert len(keys) == 3
-
-
-def test_codenet_and_tables_state_limits(tmp_path):
-    (tmp_path / "t.csv").write_text("prompt,code,status,limit_seconds,limit_bytes\nAdd.,x,AC,1.5,67108864\n")
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "table", tmp_path / "t.csv")
-    assert not report.bad, report.text()
-    (task,) = archive.tasks()
-    assert (task.limit_seconds, task.limit_bytes) == (1.5, 67108864)
-    tree = tmp_path / "Project_CodeNet"
-    (tree / "metadata").mkdir(parents=True)
-    (tree / "data").mkdir()
-    head = "id,name,dataset,time_limit,memory_limit,rating,tags,complexity\n"
-    (tree / "metadata" / "problem_list.csv").write_text(f"{head}p1,One,AIZU,1000,131072,,,\np2,Two,AIZU,,x,,,\n")
-    other = Archive.create(tmp_path / "other")
-    ingest(other, "codenet", tree, max_rejected=1)
-    assert [(t.limit_seconds, t.limit_bytes) for t in other.tasks()] == [(1.0, 131072 << 10), (None, None)]
 
 
 def test_the_limit_of_output_grows_with_what_is_expected():
