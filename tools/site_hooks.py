@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "upsolve"
 OUTSIDE = {
     "README.md": "index.md",
+    "AGENTS.md": "agents.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/LOG.md": "log.md",
