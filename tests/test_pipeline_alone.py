@@ -79,3 +79,9 @@ def test_a_command_whose_package_is_missing_names_it(alone):
     said = run(alone, "-c", RUN_EACH, *COMMANDS)
     assert "Traceback" not in said
     assert re.findall(r"upsolve: upsolve\.(\w+)[^\n]*pip install[^\n]*\n2\n", said) == [*COMMANDS.values()]
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_pipeline_pass(alone):
+    places = [place for name in PIPELINE for place in (TESTS / name, *TESTS.glob(f"test_{name}*.py")) if place.exists()]
+    run(alone, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places)
