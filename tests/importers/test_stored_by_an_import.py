@@ -63,7 +63,7 @@ def test_records_of_a_reader_that_checks_nothing_are_checked(tmp_path):
 
 def test_a_process_that_queried_an_archive_ends_quietly():
     """Annotations that hold DuckDB's classes made its bindings report leaks at exit."""
-    code = "import upsolve.archive.unjudged, upsolve.importers.ingest, upsolve.clean.contents\n"
+    code = "import upsolve.archive.unjudged, upsolve.importers.ingest, upsolve.clean.check\n"
     code += "from upsolve.archive.store import open_archive\nopen_archive('embedded').query('select 1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
