@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.judge.compare import Pairs, Tolerance, answers, close, decode, equal, literal, tolerance_of
+from upsolve.verify.judge.compare import (
+    Pairs,
+    Tolerance,
+    answers,
+    as_literal,
+    close,
+    decode,
+    equal,
+    integer,
+    literal,
+    tolerance_of,
+    with_short_integers,
+)
 from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
 from upsolve.verify.judge.outputs import (
@@ -292,6 +304,28 @@ def test_integers_of_any_length():
     assert literal(f"[-{digits}, '{digits}', 7]") == [-(10**5000), digits, 7]
     with pytest.raises(ValueError, match="literal"):
         literal("1" * 300_000)
+
+
+def test_integers_longer_than_python_converts():
+    nines = 10**4001 - 1  # 4,001 digits: Python itself converts at most 4,300
+    digits = "9" * 4001
+    assert [integer(sign + digits) for sign in ("", "+", "-")] == [nines, nines, -nines]
+    assert integer("12") == 12 and integer("1" * 200_000) == (10**200_000 - 1) // 9
+    for bad in ("1" * 200_001, "1" * 4001 + "x", "١" * 4001, "1" * 4000 + "."):
+        with pytest.raises(ValueError, match="not an integer of at most 200,000 digits"):
+            integer(bad)
+    code = "x = {0} + {0}\ny = '{1}'  # {1}\nz = 7 + {2}\n"
+    assert with_short_integers(code.format(digits, digits, f"1_{digits}")) == code.format(
+        hex(nines), digits, hex(nines + 10**4001)
+    )
+    for other in (f"({digits}", "1" * 200_001, "x = 7"):
+        assert with_short_integers(other) == other
+
+
+def test_json_as_a_literal():
+    assert as_literal([1, {"a": None, "b": [2.5, True]}, "c"]) == "[1, {'a': None, 'b': [2.5, True]}, 'c']"
+    assert as_literal({"a": [], "b": {}}) == "{'a': [], 'b': {}}"
+    assert as_literal(2**12_000) == hex(2**12_000) and as_literal(2**12_000 - 1) == repr(2**12_000 - 1)
 
 
 def test_a_forged_set_is_not_its_members_twice():
