@@ -1,4 +1,4 @@
-"""Imports: what is stored, repeated and rejected, and tables as people have them."""
+"""Imports: what is stored, repeated and rejected, and user tables."""
 
 import csv
 import json

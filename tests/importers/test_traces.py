@@ -8,7 +8,9 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from test_rollouts import ANSWER, CODE, imported, lines, outcomes
+from imports import imported
+from test_rollouts import ANSWER, CODE, outcomes
+from test_rollouts import lines_of as lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -182,7 +184,7 @@ def test_damaged_logs_of_inspect(tmp_path):
     with zipfile.ZipFile(tmp_path / "killed.eval", "w") as killed:
         killed.writestr("_journal/start.json", json.dumps({key: HEADER[key] for key in ("version", "eval", "plan")}))
         killed.writestr("samples/a_epoch_1.json", json.dumps(sample("a", "late")))
-    _, report = imported(tmp_path, "inspect", tmp_path / "killed.eval")
+    archive, report = imported(tmp_path, "inspect", tmp_path / "killed.eval")
     assert report.bad == 0
     assert "status is started" in archive.verdicts()[-1].error_message
     for content, message in (
