@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConfig
 from upsolve.policy.decoding.sample import sample
-from upsolve.policy.known_checks import check_file, keep_check, kept_check
+from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.update.learner import Learner
 from upsolve.train.update.logprobs import token_scores
@@ -34,16 +34,16 @@ def small(**settings):
 
 
 def test_what_was_kept_is_known_for_models_of_the_same_form():
-    keep_check(check_file("scorer", small()), "1")
-    assert kept_check(check_file("scorer", small())) == "1"
+    cache_check(check_file("scorer", small()), "1")
+    assert cached_check(check_file("scorer", small())) == "1"
     other = small()
     other.lm_head.requires_grad_(False)
     more = torch.nn.Sequential(other.model.norm)
     changed = small()
     changed.model.norm = more
     for model in (small(rope_theta=500.0), small().bfloat16(), small(num_hidden_layers=2), other, changed):
-        assert kept_check(check_file("scorer", model)) is None
-    assert kept_check(check_file("decoding", small())) is None
+        assert cached_check(check_file("scorer", model)) is None
+    assert cached_check(check_file("decoding", small())) is None
 
 
 def test_another_attention_or_processor_or_other_code_is_checked_anew(monkeypatch, tmp_path):
@@ -75,16 +75,16 @@ def test_a_replaced_forward_pass_is_checked_anew():
 
 def test_a_check_is_made_anew_if_asked_for(monkeypatch):
     file = check_file("scorer", small())
-    keep_check(file, "1")
+    cache_check(file, "1")
     monkeypatch.setenv("UPSOLVE_CHECK", "always")
-    assert kept_check(file) is None
+    assert cached_check(file) is None
 
 
 def test_a_cache_that_cannot_be_written_keeps_nothing(cache):
     Path(cache).write_text("a file")
     file = check_file("scorer", small())
-    keep_check(file, "1")
-    assert kept_check(file) is None
+    cache_check(file, "1")
+    assert cached_check(file) is None
 
 
 def test_batched_decoding_is_compared_once_for_a_kind_of_model(tiny_model, monkeypatch):

@@ -119,7 +119,7 @@ def test_deepspeed_does_not_say_on_standard_output_that_there_is_no_gpu(small, m
 
 
 def test_a_changed_file_is_converted_anew_and_old_conversions_go(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(gguf, "KEPT", 2)
+    monkeypatch.setattr(gguf, "CACHED", 2)
     names = []
     for number in range(3):
         write_gguf(small, vocabulary=259 + number)

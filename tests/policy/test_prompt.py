@@ -110,13 +110,13 @@ def test_attempts_encoded_together_have_the_ids_of_each_alone(tiny_model, monkey
     codec = load_codec(tiny_model)
     assert codec.ids_of_all(attempts) == alone and codec.ids_of_all([]) == []
     assert alone[2] == attempts[2].token_ids and alone[0] == codec.completion("x = 1") != alone[2]
-    monkeypatch.setattr("upsolve.policy.tokens.KEPT", 2)
+    monkeypatch.setattr("upsolve.policy.tokens.CACHED", 2)
     few = load_codec(tiny_model)
     assert [few.ids_of_all(attempts), few.ids_of_all(attempts[:2])] == [alone, alone[:2]] and few.ids_of_all(
         attempts[1:]
     ) == alone[1:]
     few.completion("last")
-    assert [*few.kept] == [("last", True)], "no more than KEPT once a new one comes"
+    assert [*few.cached] == [("last", True)], "no more than CACHED once a new one comes"
 
 
 def test_a_prompt_begins_as_the_tokenizer_begins_a_text_unless_a_template_says_how(tiny_model):

@@ -74,7 +74,7 @@ def uses(text: str, names: tuple[str, ...], language: str) -> list[tuple[str, st
 
 
 def is_defined(before: str, after: str, language: str) -> bool:
-    """Return whether a name is defined where it stands, by the text around it."""
+    """Return whether a name is defined at its place, judged by the text around it."""
     if KEYWORD.search(before):
         return True
     if LINE_START.match(before):
@@ -255,7 +255,7 @@ def chosen(found: Answer, before: Sequence[Line], language: str, names: Sequence
 
 
 def tier(label: str, language: str) -> int:
-    """Return 2 for a label of the language, 1 for none or an unknown or related one, 0 for that of something else."""
+    """Return 2 for a label of the language, 1 for none or an unknown or related one, 0 for the label of something else."""
     if not label:
         return 1
     if label in OTHERS:

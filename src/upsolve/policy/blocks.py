@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model wrote after its last thought."""
+    """The answer of a model after its last thought."""
 
     text: str
     """The whole answer."""
@@ -121,7 +121,7 @@ def end_of(text: str) -> int:
 
 
 def before_fence(text: str) -> str:
-    """Return the code of a completion that continues an opened fence: what comes before the closing one, or all of it."""
+    """Return the code of a completion that continues an opened fence: the text before the closing fence, or all of the text."""
     head, fence, _ = text.partition("\n```")
     return head if fence else text.removesuffix("```")
 
@@ -227,7 +227,7 @@ def open_block(state: Reading, marks: str, indent: str, label: str, start: int, 
 
 
 def is_python(label: str, python: bool) -> bool:
-    """Return whether a block holds Python, so far as its label says."""
+    """Return whether a block holds Python according to its label."""
     return language_in(label[:LONGEST_TOKEN]) == "python" if label else python
 
 

@@ -41,7 +41,7 @@ def is_thought_mark(token: str) -> bool:
 
 
 def open_thought(text: str) -> tuple[str, str]:
-    """Return the mark that opens a thought at the end of a prompt, and the one that closes it; empty strings if there is none."""
+    """Return the marks that open a thought at the end of a prompt and close it; empty strings if there is none."""
     found = OPENED.search(text)
     return (found[1], f"{found[1][0]}/{found[1][1:]}") if found else ("", "")
 
@@ -93,7 +93,7 @@ class ChatTemplate:
         return meta.find_undeclared_variables(tree) - {*GIVEN, *self.tokenizer.special_tokens_map}
 
     def opens(self) -> str:
-        """Return the beginning of an answer that the prompt has already: ``<think>`` and a line end; empty if it has none."""
+        """Return the beginning of an answer that the prompt ends with: ``<think>`` and a line end; empty if there is none."""
         try:
             text = self.render([ASKED])
         except TemplateError:
@@ -111,14 +111,14 @@ class ChatTemplate:
         return str(self.tokenizer.apply_chat_template([*chat], **given, **self.arguments))
 
     def prompt(self, chat: Sequence[Message]) -> str:
-        """Return the prompt of a conversation; a thought that it opens is closed again where code is wanted."""
+        """Return the prompt of a conversation; a thought that the template opens is closed again if the model writes code."""
         text = self.render(chat)
         begin, end = open_thought(text) if not self.answers else ("", "")
         return f"{text.rstrip()}\n\n{end}\n\n" if begin else text
 
     @cached_property
     def turn_end(self) -> str:
-        """What the template writes behind an answer; empty if the template refuses the conversation or leaves the answer out."""
+        """The text that the template writes behind an answer; empty if the template refuses the conversation or leaves the answer out."""
         try:
             return self.render([ASKED, SAID], answer=False).partition(SAID["content"])[2]
         except TemplateError:

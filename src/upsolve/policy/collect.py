@@ -133,7 +133,7 @@ def tasks_to_hint(groups: Sequence[Group], tried_by: str, hint: float) -> dict[s
 
 
 def at_task(task_id: str, attempt: Attempt) -> Attempt:
-    """Return an attempt as one at another task; its log-probabilities are removed, because the other task's prompt differs."""
+    """Return an attempt moved to another task; its log-probabilities are removed, because the other task's prompt differs."""
     if attempt.task_id == task_id:
         return attempt
     return replace(attempt, task_id=task_id, behavior_logp=None, token_logps=None, entropy=None)

@@ -3,7 +3,7 @@
     $UPSOLVE_CACHE/models/<key>/{config.json, model.safetensors, tokenizer.json, ...}
 
 The key is a hash of the file's path, size and modification time, and of the version of transformers. A conversion is written to a
-temporary folder and then renamed, so a reader never sees an incomplete one; one process converts while others wait. The ``KEPT`` most
+temporary folder and then renamed, so a reader never sees an incomplete one; one process converts while others wait. The ``CACHED`` most
 recently used conversions are kept, the others are removed.
 """
 
@@ -29,7 +29,7 @@ from upsolve.types import content_id
 
 __all__ = ["converted"]
 
-KEPT = 4
+CACHED = 4
 """Number of conversions kept; one of 135M parameters takes 0.5 GB."""
 FORMAT = "1"
 """Version of the format of conversions, part of the key."""
@@ -142,8 +142,8 @@ def keep_plain(reader: Any, data: Any) -> None:
 
 
 def prune(models: Path) -> None:
-    """Remove all but the ``KEPT`` most recently used conversions, and the temporary folders of conversions that were killed."""
+    """Remove all but the ``CACHED`` most recently used conversions, and the temporary folders of killed conversions."""
     folders = sorted((path for path in models.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime, reverse=True)
     conversions = [folder for folder in folders if folder.suffix != ".tmp"]
-    for old in [*conversions[KEPT:], *(folder for folder in folders if folder.suffix == ".tmp")]:
+    for old in [*conversions[CACHED:], *(folder for folder in folders if folder.suffix == ".tmp")]:
         shutil.rmtree(old, ignore_errors=True)

@@ -19,7 +19,7 @@ import torch
 from upsolve.files import cache_folder, write_text
 from upsolve.types import content_id
 
-__all__ = ["check_file", "keep_check", "kept_check"]
+__all__ = ["check_file", "cache_check", "cached_check"]
 
 ALWAYS = "always"
 """Value of $UPSOLVE_CHECK with which nothing is read from the cache."""
@@ -28,7 +28,7 @@ PARTS = ("policy", "train")
 
 
 def check_file(name: str, model: Any) -> Path:
-    """Return the file in which the result of a check of a model is kept."""
+    """Return the file in which the result of a check of a model is cached."""
     settings = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
     layers = (f"{name} {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in model.named_parameters())
     versions = (torch.__version__, version("transformers"))
@@ -36,16 +36,16 @@ def check_file(name: str, model: Any) -> Path:
     return cache_folder() / "checks" / content_id(name, *form)
 
 
-def kept_check(file: Path) -> str | None:
-    """Return what a check that passed has found; None if nothing is kept, or $UPSOLVE_CHECK is ``always``."""
+def cached_check(file: Path) -> str | None:
+    """Return the cached result of a passed check; None if there is none, or if $UPSOLVE_CHECK is ``always``."""
     if os.environ.get("UPSOLVE_CHECK") != ALWAYS:
         with suppress(OSError):
             return file.read_text()
     return None
 
 
-def keep_check(file: Path, found: str = "") -> None:
-    """Keep what a check that passed has found; nothing is kept where the cache cannot be written, so that the next run checks once more."""
+def cache_check(file: Path, found: str = "") -> None:
+    """Cache the result of a passed check; does nothing if the cache cannot be written: the next run checks again."""
     with suppress(OSError):
         write_text(file, found)
 
@@ -61,13 +61,13 @@ def code_of(model: Any) -> list[str]:
 
 
 def instructions(forward: Any) -> str:
-    """Return the bytecode of a function or method in hexadecimal; for one that is not written in Python, its type."""
+    """Return the bytecode of a function or method in hexadecimal; for a function that is not written in Python, its type."""
     code = getattr(forward, "__code__", None)
     return code.co_code.hex() if code else str(type(forward))
 
 
 def state_of(path: Path) -> str:
-    """Return what changes when a file changes; for one inside of an archive, its name."""
+    """Return size and time of a file, which change with its content; for a file inside of an archive, its name."""
     try:
         stat = path.stat()
     except OSError:

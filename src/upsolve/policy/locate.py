@@ -93,7 +93,7 @@ def hint(path: Path) -> str:
 
 
 def on_hub(name: str, *, offline: bool) -> Located:
-    """Return the location of a model on the hub; offline, or if the hub cannot be reached, that of its copy in the local cache.
+    """Return the location of a model on the hub; offline, or if the hub cannot be reached, the location of its copy in the local cache.
 
     Raises:
         ModelError: the hub does not have the model or refuses access; or there is no local copy, offline or if the hub cannot be reached.

@@ -51,7 +51,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def in_bfloat16(model: ModelConfig) -> bool:
-    """Return whether a model computes in bfloat16: ``model.bf16``, or with ``auto`` whether this machine multiplies it."""
+    """Return whether a model computes in bfloat16: ``model.bf16``, or with ``auto`` whether this machine multiplies bfloat16."""
     return multiplies_bfloat16() if model.bf16 == "auto" else model.bf16
 
 
@@ -82,14 +82,14 @@ def keep_memory() -> None:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, where the C library can."""
+    """Return freed memory to the system, if the C library can."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process, bytes; 0 where the system does not tell."""
+    """Return the memory of this process, bytes; 0 if the system does not tell."""
     return figure_in(Path("/proc/self/status"), "VmRSS:") * 1024
 
 
@@ -127,7 +127,7 @@ GRAIN = 2**15
 
 
 def waits() -> dict[str, int]:
-    """Return for each thread of this process how long it was ready to run but had no core, ns; empty where the kernel does not say."""
+    """Return for each thread of this process how long it was ready to run but had no core, ns; empty if the kernel has no statistics."""
     read = ((thread.name, thread_figures(thread)) for thread in threads_of(os.getpid()))
     return {name: thread.waited for name, thread in read if thread is not None}
 
@@ -190,7 +190,7 @@ class SpinWatch:
         release.wait()
 
     def run(self) -> None:
-        """Look again and again."""
+        """Look every ``INTERVAL`` seconds."""
         looked = time.monotonic()
         while True:
             time.sleep(INTERVAL)

@@ -82,7 +82,7 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
 
 
 def codec_of(model: ModelConfig, name: str = "") -> Codec:
-    """Load the tokenizer of a model (or that of another ``name``), with the model's form of prompts and completions.
+    """Load the tokenizer of a model (or of ``name``), with the model's form of prompts and completions.
 
     Raises:
         ModelError: as ``load_codec``.
@@ -157,7 +157,7 @@ def check_targets(model: Any, config: ModelConfig) -> None:
 
 
 def untie_head(model: Any, targets: str | Iterable[str]) -> None:
-    """Give the head a matrix of its own if adapters go on it and it shares that of the embedding.
+    """Give the head its own matrix if it has adapters and shares the matrix of the embedding.
 
     Adapters that are merged into a shared matrix would change the embedding, too.
     """

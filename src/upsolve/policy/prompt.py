@@ -83,7 +83,7 @@ def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()
 
 
 def statement(task: Task, *, dialect: bool = True) -> str:
-    """Return what a task asks for: its prompt, with ``dialect`` the SQL dialect and form of queries, and up to ``MAX_SHOWN`` visible tests."""
+    """Return the statement of a task: its prompt, with ``dialect`` the SQL dialect and form of queries, and up to ``MAX_SHOWN`` visible tests."""
     text = task.prompt.strip()
     if dialect and task.language in QUERIES:
         text += f"\n\nAnswer with one query for {QUERIES[task.language]}."
@@ -94,7 +94,7 @@ def statement(task: Task, *, dialect: bool = True) -> str:
 
 
 def feedback(verdict: Verdict | None) -> str:
-    """Return what a user answers to an attempt: its outcome, the tests passed, and the first error with its line.
+    """Return the user's answer to an attempt: its outcome, the tests passed, and the first error with its line.
 
     A verdict of upsolve names neither input nor expected value of a hidden test.
     """
@@ -168,5 +168,5 @@ def completion_text(code: str) -> str:
 
 
 def answer_text(attempt: Attempt) -> str:
-    """Return the completion of an attempt: that of its code; a truncated attempt never closed its fence."""
+    """Return the completion of an attempt with its code; a truncated attempt has no closing fence."""
     return attempt.code if attempt.truncated else completion_text(attempt.code)

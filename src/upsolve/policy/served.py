@@ -134,13 +134,13 @@ class Server:
         return {"prompt": prompt, **self.stops(self.codec), "logprobs": 1}
 
     def stops(self, codec: Codec) -> Json:
-        """Return what ends a completion; a server knows of itself the tokenizer's end-of-text token alone."""
+        """Return the strings that end a completion; a server itself knows only the tokenizer's end-of-text token."""
         strings = {"stop": codec.stops} if codec.stops else {}
         known = codec.end is None or codec.end == codec.tokenizer.eos_token_id
         return strings if known else {**strings, "stop_token_ids": [codec.end]}
 
     def warn_of_special(self, tasks: Sequence[Task]) -> None:
-        """Log how many prompts the server will read otherwise than they are meant, because they go to it as text."""
+        """Log the number of prompts in which the server will read text as special tokens."""
         if (
             self.codec
             and self.server.prompt == "text"

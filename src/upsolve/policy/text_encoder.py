@@ -253,7 +253,7 @@ def is_byte_level(core: Tokenizer) -> bool:
 
 
 def is_faithful(tokenizer: Any) -> bool:
-    """Return whether a tokenizer surely keeps the bytes that have a token, but for forms of Unicode: byte-level BPE that drops nothing."""
+    """Return whether a tokenizer keeps all bytes that have a token, except for Unicode forms: byte-level BPE that drops nothing."""
     core: Any = tokenizer.backend_tokenizer
     model, splits = core.model, parts_of(state(core.pre_tokenizer))
     return (

@@ -35,7 +35,7 @@ __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
 THOUGHT = re.compile(rf"(\s*)({BEGIN_THOUGHT})(.*?)(?:({END_THOUGHT})(.*))?\Z", re.DOTALL | re.IGNORECASE)
 """An answer that begins with a thought."""
-KEPT = 200_000
+CACHED = 200_000
 """Completions whose token ids are kept."""
 
 
@@ -83,12 +83,12 @@ class Codec:
         self.begin = () if self.template else begin_ids(tokenizer)
         self.text = TextEncoder(tokenizer)
         self.opened = self.template.opens() if self.template and answers else ""
-        self.kept: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self.cached: dict[tuple[str, bool], tuple[int, ...]] = {}
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
         self.check_style()
 
     def check_style(self) -> None:
-        """Refuse a prompt of which the model would not see all."""
+        """Refuse a prompt that the chat template would cut."""
         if self.style == PLAIN:
             return
         if self.template is None and (self.style.template or self.style.date != PLAIN.date):
@@ -152,13 +152,13 @@ class Codec:
 
     def completions(self, asked: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
         """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
-        if new := [key for key in dict.fromkeys(asked) if key not in self.kept]:
+        if new := [key for key in dict.fromkeys(asked) if key not in self.cached]:
             texts = [completion_text(code) if closed else code for code, closed in new]
             encoded = self.answer_ids(texts) if self.answers else self.text.ids(texts)
-            if len(self.kept) + len(new) > KEPT:
-                self.kept = {key: self.kept[key] for key in asked if key in self.kept}
-            self.kept.update(zip(new, encoded, strict=True))
-        return [self.kept[key] for key in asked]
+            if len(self.cached) + len(new) > CACHED:
+                self.cached = {key: self.cached[key] for key in asked if key in self.cached}
+            self.cached.update(zip(new, encoded, strict=True))
+        return [self.cached[key] for key in asked]
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each completion token in ``completion_text(code)``; in ``code`` if not ``closed``."""
@@ -197,7 +197,7 @@ class Codec:
         return f"\n{end}\n\n{rest}"
 
     def answer_ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return the token ids of whole answers: the marks around a thought at its beginning are tokens, all else is text."""
+        """Return the token ids of whole answers: the marks around a thought at its beginning are tokens, the rest is text."""
         thoughts = [THOUGHT.match(self.opened + text) if self.text.is_literal(text) else None for text in texts]
         plain = iter(self.text.ids([text for text, found in zip(texts, thoughts, strict=True) if not found]))
         return [self.thought_ids(text, found) if found else next(plain) for text, found in zip(texts, thoughts, strict=True)]
@@ -234,7 +234,7 @@ class Codec:
         return is_thought_mark(self.tokenizer.convert_ids_to_tokens(index))
 
     def ended(self, attempt: Attempt, ids: tuple[int, ...], text: str) -> tuple[int, ...]:
-        """Return the ids of an attempt's text with what follows: the end of the turn after a whole answer; none of a text without ids."""
+        """Return the ids of an attempt's text, with the end of the turn after a whole answer; none for a text without ids."""
         end = self.end if self.answers and not attempt.truncated else None
         return ids if end is None or (text and not ids) else (*ids, end)
 
@@ -278,7 +278,7 @@ class Codec:
 
     @cached_property
     def prompt_end(self) -> str:
-        """Return a prompt, whose end is that of all prompts: it may begin a thought."""
+        """Return a prompt, whose end is the same for all prompts: it may begin a thought."""
         return self.prompt_text(Task("", "task"))
 
     @property

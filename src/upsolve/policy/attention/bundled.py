@@ -110,7 +110,7 @@ def shapes_of_gradients(_d_output: Tensor, *inputs: Any) -> tuple[Tensor, Tensor
 
 
 def keep_inputs(ctx: Any, inputs: tuple[Any, ...], **_output: Tensor) -> None:
-    """Keep what the backward pass needs."""
+    """Keep the inputs that the backward pass needs."""
     *tensors, ctx.scaling, ctx.cap = inputs
     ctx.save_for_backward(*tensors)
 

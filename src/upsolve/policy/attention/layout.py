@@ -43,7 +43,7 @@ class GroupSpan:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Consecutive tokens that each see those before them: a prompt with its first attempt, or a further attempt."""
+    """Consecutive tokens, each of which sees the tokens before it: a prompt with its first attempt, or a further attempt."""
 
     start: int
     """Index of the first token, in [0, T)."""
@@ -160,7 +160,7 @@ def chains(rows: Sequence[Sequence[GroupSpan]], length: int) -> Iterator[Chain]:
 
 
 def bundled(parts: Iterator[Chain]) -> list[list[Chain]]:
-    """Return chains in bundles, the longest first; one that would be padded by more than a bundle of its own costs begins a new one."""
+    """Return chains in bundles, the longest first; a chain begins a new bundle if its padding would cost more than the bundle."""
     bundles: list[list[Chain]] = []
     count = longest = keys = 0
     for chain in sorted(parts, key=lambda chain: (-rounded(chain.tokens), -chain.keys)):

@@ -152,7 +152,7 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 
 
 def own_rounding(model: Any, probe_1P: Tensor, half: int, own_NV: Tensor) -> float:
-    """Return the largest total variation between logits of one pass and those of stepwise decoding, also with eager attention.
+    """Return the largest total variation between logits of one pass and logits of stepwise decoding, also with eager attention.
 
     On GPUs, stepwise decoding with the attention of one pass rounds almost alike; eager attention rounds its scores, as batched decoding does.
     """
@@ -182,7 +182,7 @@ Run = Callable[[], Tensor]
 
 
 def record(run: Run) -> tuple[Callable[[], None], Tensor]:
-    """Record what a function launches; return a function that launches it again, and the output that every launch overwrites."""
+    """Record the kernels that a function launches; return a function that launches them again, and the output that every launch overwrites."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = run()

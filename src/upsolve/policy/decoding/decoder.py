@@ -107,7 +107,7 @@ class Decoder:
         self.last_number = 0
 
     def prefilled(self, prompts: Sequence[tuple[int, ...]]) -> Iterator[PromptKV]:
-        """Yield the keys and values of prompts; what prompts share with the one before them is not computed again."""
+        """Yield the keys and values of prompts; tokens shared with the previous prompt are not computed again."""
         for shared, run in prefill_runs(self.last_ids, prompts):
             before = self.last_prompt.items() if shared else ()
             prefix = {layer: (key[:, :, :shared], value[:, :, :shared]) for layer, (key, value) in before}
@@ -143,7 +143,7 @@ class Decoder:
         self.state.slots, self.tokens = [slots[index] for index in kept], [self.tokens[index] for index in kept]
 
     def step(self) -> list[Part]:
-        """Decode a token per attempt, or more where proposed tokens are right, and return the attempts that ended."""
+        """Decode a token per attempt, or more if proposed tokens are right, and return the attempts that ended."""
         busy = self.state.busy
         drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
         inputs_BQ = self.inputs(drafts)
@@ -172,7 +172,7 @@ class Decoder:
         return torch.tensor(rows, device=self.model.device)
 
     def take_proposed(self, scores_BQV: Tensor, drafts: Sequence[list[int]], going: Sequence[int]) -> list[Part]:
-        """Sample on where a proposed token is the one that was sampled; return the attempts that ended."""
+        """Sample further tokens as long as the proposed token equals the sampled one; return the attempts that ended."""
         ended, new = list[Part](), scores_BQV.shape[1]
         for at in range(1, new):
             right = [slot for slot in going if self.state.slots[slot] and drafts[slot][at - 1 : at] == [self.tokens[slot]]]

@@ -48,7 +48,7 @@ def attempts_that_fit(each: int, tokens: int, free: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the attention of one decoding step needs to know."""
+    """Indices and masks for the attention of one decoding step."""
 
     shape: tuple[int, int]
     """T and S."""
@@ -127,7 +127,7 @@ class BatchedCache:
         return keys[: self.step.shape[0]], values[: self.step.shape[0]]
 
     def add(self, prompt: PromptKV) -> int:
-        """Store a prefilled prompt, in place of one that no slot uses if there is one, and return its number."""
+        """Store a prefilled prompt, in place of an unused prompt if there is one, and return its number."""
         number = next(n for n in range(len(self.prompt_tokens) + 1) if n not in self.prompt_of)
         tokens = next(iter(prompt.values()))[0].shape[2]
         self.prompt_tokens[number : number + 1] = [tokens]
@@ -232,7 +232,7 @@ def copy_rows(stored: PromptKV, pairs: Sequence[tuple[int, int]], tokens: int) -
 
 
 def closed_up(used: Collection[int]) -> list[int]:
-    """Return the places of rows that are used in an order without gaps, for which as few as possible move: the last ones, to places that are not used."""
+    """Return an order of the used rows without gaps that moves as few rows as possible: the last rows, to unused places."""
     later = iter(sorted(used, reverse=True))
     return [place if place in used else next(later) for place in range(len(used))]
 

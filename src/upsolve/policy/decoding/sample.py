@@ -18,7 +18,7 @@ from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_deco
 from upsolve.policy.decoding.decoder import Decoder, Job, of_like_length
 from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.decoding.sampling import DecodeState
-from upsolve.policy.known_checks import check_file, keep_check, kept_check
+from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.machine import available_bytes, packed_weights
 from upsolve.policy.request import Part, joint_requests
 from upsolve.policy.tokens import Codec, EncodedPrompt
@@ -166,10 +166,10 @@ def problem_of(model: Any, ids: tuple[int, ...]) -> str:
     known = CHECKED.setdefault(model, {})
     if form not in known:
         file = check_file("batched decoding", model)
-        passed = kept_check(file) is not None
+        passed = cached_check(file) is not None
         known[form] = "" if passed else check_batched_decode(model, ids)
         if not passed and not known[form]:
-            keep_check(file)
+            cache_check(file)
     return known[form]
 
 

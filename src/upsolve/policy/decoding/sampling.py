@@ -161,7 +161,7 @@ class Sampling:
 
 @dataclass(slots=True)
 class Taken:
-    """What a token of each attempt leads to."""
+    """Results of a sampled token of each attempt."""
 
     tokens: dict[int, int] = field(default_factory=dict[int, int])
     """The next token of each slot that continues."""
@@ -187,7 +187,7 @@ class DecodeState:
         return [index for index, attempts in enumerate(self.slots) if attempts]
 
     def free(self) -> int:
-        """Return the index of a free slot, of a new one after the last if all are in use."""
+        """Return the index of a free slot, or of a new slot after the last."""
         index = next((index for index, attempts in enumerate(self.slots) if not attempts), len(self.slots))
         self.slots[index : index + 1] = [[]]
         return index

@@ -83,7 +83,7 @@ class Trained:
     """Held-out metrics before the first step; empty without held-out attempts."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the summary as plain data: every field but the metrics of steps."""
+        """Return the summary as plain data: every field except the metrics of steps."""
         known = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "metrics"}
         return {**known, "folder": str(self.folder)}
 
@@ -242,7 +242,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """Make ``target`` the same file as ``source``, or a copy where the file system has no hard links."""
+    """Make ``target`` the same file as ``source``, or a copy if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:

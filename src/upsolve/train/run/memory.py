@@ -334,7 +334,7 @@ def plan_memory(
 
 
 def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
-    """Return what a forward and backward pass holds: activations of all layers, and the larger of the head and of one layer."""
+    """Return the memory of a forward and backward pass: activations of all layers, and the larger of the head and of one layer."""
     smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
     layer = attention_bytes(shape, group.pairs, bf16=in_bfloat16(model)) + recomputed_bytes(shape, tokens, model)
     held = max(head_bytes(shape, tokens, bf16=in_bfloat16(model), gpu=torch.cuda.is_available()), layer)
@@ -376,7 +376,7 @@ def announce(plan: MemoryPlan) -> None:
 
 
 def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
-    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe says it.
+    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe sets the share.
 
     While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as well.
     ``RESERVE`` of the memory is left to CUDA's contexts and to fragments.

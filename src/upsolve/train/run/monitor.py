@@ -203,7 +203,7 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
 
 
 def advice_after(collapsed: str, keep: str) -> str:
-    """Return what helps a run that collapsed before any weights were kept: by the collapse, and by ``monitor.keep``."""
+    """Return advice for a run that collapsed before any weights were saved, by collapse and ``monitor.keep``."""
     again = "set monitor.keep: best" if keep == "last" else "lower optim.lr, or monitor.eval_every to measure earlier"
     limited = "monitor." in collapsed
     return f"{again} (--fresh){'; with another limit the same command resumes from the last checkpoint' if limited else ''}"
@@ -286,7 +286,7 @@ class Tracker:
 
 
 def silent() -> redirect_stdout[io.StringIO]:
-    """Return a context in which standard output, which holds the JSON of ``--json``, keeps what trackio says about itself out."""
+    """Return a context that keeps messages of trackio out of standard output, which holds the JSON of ``--json``."""
     return redirect_stdout(io.StringIO())
 
 

@@ -276,7 +276,7 @@ class Run:
         self.stop_if_asked()
 
     def save_due(self, row: dict[str, float], *, written_next: bool) -> None:
-        """Save best weights, snapshot and checkpoint, each when due; no checkpoint where the model or another one is written next. Collective."""
+        """Save best weights, snapshot and checkpoint, each when due; no checkpoint if the model or the next checkpoint follows at once. Collective."""
         monitor, progress = self.monitor, self.progress
         score = row.get("heldout_passed_logp")
         if score is not None and score > progress.best:
@@ -301,7 +301,7 @@ class Run:
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
     def end_round(self, now: Round) -> None:
-        """Close a finished round; write a checkpoint where the next round is prepared now, which can take long. Collective."""
+        """Close a finished round; write a checkpoint before the next round is prepared, which can take long. Collective."""
         progress = self.progress
         progress.groups, progress.left_out, progress.flagged = self.counts(now)
         progress.round, progress.in_round, self.now = progress.round + 1, 0, None

@@ -13,7 +13,7 @@ from torch.fx.experimental import _config
 
 from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.varlen import VARLEN
-from upsolve.policy.known_checks import check_file, keep_check, kept_check
+from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.update.logprobs import Scorer, TokenScores, token_scores
 from upsolve.train.update.reference_scorer import (
@@ -76,7 +76,7 @@ class CompiledScorer:
 
 
 def trust_vector_instructions() -> None:
-    """Make PyTorch believe which AVX the processor has, unless $TORCHINDUCTOR_VEC_ISA_OK says otherwise: to try each kind takes a compiler 5 s."""
+    """Tell PyTorch which AVX the processor has, unless $TORCHINDUCTOR_VEC_ISA_OK is set; trying each kind takes a compiler 5 s."""
     from torch._inductor import config as inductor_config
 
     if inductor_config.cpp.vec_isa_ok is None:
@@ -128,7 +128,7 @@ def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision:
     """
     compiled, sample = CompiledScorer(model, scorer), sample_of(batch)
     file = check_file(f"compiled layers, {getattr(scorer, '__name__', 'whole rows')}", model)
-    known = kept_check(file) is not None
+    known = cached_check(file) is not None
     exact = None if known else exact_scores(model, sample, scorer)
     with precision():
         plain = None if known else scores_and_gradient(model, sample, scorer)
@@ -141,7 +141,7 @@ def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision:
         return compiled
     distance = difference(scored, exact)
     if distance <= max(TOLERANCE, ROUNDING * difference(plain, exact)):
-        keep_check(file)
+        cache_check(file)
         return compiled
     LOGGER.warning("layers are not compiled: log-probabilities or gradients would differ by %.2g", distance)
     return scorer

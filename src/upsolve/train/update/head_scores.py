@@ -17,7 +17,7 @@ __all__ = ["HeadGradient", "block_elements", "score_tokens", "tied_embedding"]
 
 
 class HeadGradient:
-    """Where the backward pass of the head leaves the gradient of its weight, to which that of the embedding is added."""
+    """Holds the gradient of the head's weight from its backward pass until the gradient of the embedding is added."""
 
     def __init__(self) -> None:
         """Start without a gradient."""
@@ -30,7 +30,7 @@ class HeadGradient:
 
 
 class TiedEmbedding(torch.autograd.Function):
-    """Rows of a weight; backward adds to the gradient that the head left, before autograd hands it on.
+    """Rows of a weight; backward adds to the gradient of the head, before autograd passes it on.
 
     Autograd hands on the gradient of a weight when all uses of it have been differentiated, and the head is differentiated before the embedding.
     """

@@ -20,7 +20,7 @@ from upsolve.errors import ModelError
 from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.flex import FLEX
 from upsolve.policy.attention.varlen import VARLEN
-from upsolve.policy.known_checks import check_file, keep_check, kept_check
+from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.model import trainable
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
@@ -281,12 +281,12 @@ def known_or_chosen(model: Any, batch: PackedBatch, precision: Precision | None 
     """
     ways = {str(number): way for number, way in enumerate(packed_scorers(model))}
     file = check_file(f"scorer, {'precision of the weights' if precision is None else 'bfloat16'}", model)
-    if way := ways.get(kept_check(file) or ""):
+    if way := ways.get(cached_check(file) or ""):
         model.set_attn_implementation(way[0])
         return way[1]
     scorer = choose_scorer(model, batch, precision)
     chosen = (model.config._attn_implementation, scorer)
     for number, way in ways.items():
         if way == chosen:
-            keep_check(file, number)
+            cache_check(file, number)
     return scorer
