@@ -3,7 +3,6 @@
 A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
 """
 
-from upsolve.config.evaluation import EvalConfig
 from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import (
@@ -18,6 +17,7 @@ from upsolve.config.recipe import (
 from upsolve.config.reward import RewardConfig
 from upsolve.config.running import (
     DataConfig,
+    EvalConfig,
     ModelConfig,
     MonitorConfig,
     OptimConfig,

@@ -9,13 +9,12 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from upsolve.config.evaluation import EvalConfig
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
 from upsolve.config.rules import RULES, unread_problems
-from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict, broken
 from upsolve.errors import ConfigError, one_line, several

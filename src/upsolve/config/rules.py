@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from upsolve.config.evaluation import EvalConfig
-from upsolve.config.running import DataConfig, OptimConfig
+from upsolve.config.running import DataConfig, EvalConfig, OptimConfig
 from upsolve.config.strict import Rule
 from upsolve.plugins import KINDS, load
 
