@@ -96,8 +96,8 @@ class Pipeline:
     """The policy in training."""
     source: Source
     """Source of groups."""
-    rollouts: Callable[[RoundGroups], RoundGroups]
-    """Samples the tasks of a round with the current policy, and judges the attempts."""
+    rollouts: Callable[[RoundGroups], RoundGroups] | None
+    """Samples the tasks of a round with the current policy, and judges the attempts; None: offline."""
     rewarder: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
     cached: CachedRewards
@@ -133,7 +133,7 @@ class Pipeline:
 
     def judge(self, found: RoundGroups) -> RoundGroups:
         """Sample the tasks of a round and judge the attempts; stored attempts are judged already."""
-        return self.rollouts(found) if found.tasks else found
+        return self.rollouts(found) if self.rollouts and found.tasks else found
 
     def reward(self, judged: RoundGroups) -> Formed:
         """Reward the attempts, apply ``select``, and sample the groups or pairs of the round."""
@@ -210,7 +210,7 @@ def open_pipeline(
         source, rollouts = open_online(recipe, groups, folder, learner=learner, rewarder=rewarder, plan=plan, show=show)
     else:
         draws = objective.record.unit != "pair" and decided_by_outcome(recipe.reward, recipe.select, recipe.data)
-        source, rollouts = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws), unchanged
+        source, rollouts = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws), None
     cached = CachedRewards(source.stored, rewarder)
     return Pipeline(recipe, learner, source, rollouts, rewarder, cached, encoding, recorder, folder)
 
@@ -260,8 +260,3 @@ def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Cal
         return partial(run, learner.sampling_copy(policy), learner.codec)
 
     return ready
-
-
-def unchanged(groups: RoundGroups) -> RoundGroups:
-    """Return the groups of an offline round, whose attempts are judged already."""
-    return groups
