@@ -19,7 +19,7 @@ import torch
 from upsolve.files import cache_folder, write_text
 from upsolve.types import content_id
 
-__all__ = ["check_file", "cache_check", "cached_check"]
+__all__ = ["cache_check", "cached_check", "check_file"]
 
 ALWAYS = "always"
 """Value of $UPSOLVE_CHECK with which nothing is read from the cache."""
