@@ -107,7 +107,7 @@ def test_max_at_k_is_the_gain_over_the_best_of_the_others(r, k):
 
 def test_max_at_k_takes_no_more_than_the_group_and_no_less_than_two():
     assert max_at_k([1.0, 0.0], k=4).tolist() == max_at_k([1.0, 0.0], k=2).tolist() == [2.0, 0.0]
-    with pytest.raises(ValueError, match="k is at least 2, not 1"):
+    with pytest.raises(ValueError, match="k must be at least 2, not 1"):
         max_at_k([1.0, 0.0], k=1)
 
 

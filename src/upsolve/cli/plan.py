@@ -171,7 +171,8 @@ def memory(
     """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
     loaded = load(recipe, settings, model=model, archive=archive)
     stored = open_trained_on(loaded)
-    from upsolve.train.run.memory import available_bytes, memory_of
+    from upsolve.policy.machine import available_bytes
+    from upsolve.train.run.memory import memory_of
 
     groups = [*islice(stored.groups(), SEEN_GROUPS)]
     plan, available = memory_of(loaded, groups), available_bytes()
