@@ -328,13 +328,24 @@ def prepare_all() -> None:
 
 def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None, *, rewards: "RewardConfig") -> None:
     """Serve until stopped; the command's options are the defaults of requests, ``rewards`` those of trainers."""
-    from upsolve.adapters.openrlhf import reward_route
-    from upsolve.adapters.scoring import with_analyses
+    from upsolve.reward.formula import analyses_needed
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 
-    service = Service(with_analyses(settings, rewards), token=token_of(token_file))
-    serve(service, host, port, routes={"/openrlhf": reward_route(rewards)}, say=typer.echo)
+    analyses = tuple(sorted({*settings.analyses, *analyses_needed(rewards)}))
+    service = Service(replace(settings, analyses=analyses), token=token_of(token_file))
+    serve(service, host, port, routes=trainer_routes(rewards), say=typer.echo)
+
+
+def trainer_routes(rewards: "RewardConfig") -> dict[str, Any]:
+    """Return the routes of the service for trainers; none in an installation without ``upsolve.adapters``."""
+    try:
+        from upsolve.adapters.openrlhf import reward_route
+    except ModuleNotFoundError as error:
+        if not (error.name or "").endswith(".adapters"):
+            raise
+        return {}
+    return {"/openrlhf": reward_route(rewards)}
 
 
 def token_of(file: Path | None) -> str:
