@@ -106,7 +106,7 @@ def archive(here, tmp_path):
 def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypatch):
     said = here("memory", "demo", "--model", tiny_model)
     assert all(word in said for word in ("weights", "optimiser", "gradients", "activations", "peak"))
-    monkeypatch.setattr("upsolve.train.run.memory.available_bytes", lambda: 1000)
+    monkeypatch.setattr("upsolve.policy.machine.available_bytes", lambda: 1000)
     assert "does not fit: needs" in here("memory", "demo", "--model", tiny_model, code=1)
 
 
