@@ -18,7 +18,7 @@ from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row
 from upsolve.reward.formula import analyses_needed, reward
 from upsolve.types import Attempt, Group, Status, Task, Verdict
-from upsolve.verify.limits import JudgeSettings, judge_settings
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify, worker_count
 from upsolve.verify.service.client import remote
 
@@ -32,7 +32,6 @@ __all__ = [
     "task_of",
     "task_of_truth",
     "text_of_answer",
-    "with_analyses",
 ]
 
 CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
@@ -246,7 +245,7 @@ class Scorer:
         """
         config = recipe if isinstance(recipe, Recipe) else load_recipe(recipe, overrides)
         self.rewards = config.reward
-        settings = with_analyses(judge_settings(config.verify, here=not url), self.rewards)
+        settings = judge_settings(config.verify, here=not url).with_analyses(analyses_needed(self.rewards))
         self.settings = replace(settings, executor="local") if url else settings  # executor and packages are the server's
         self.remote = remote(url, token) if url else None
         every = read_tasks(str(tasks), f"tasks {tasks}") if isinstance(tasks, str | Path) and str(tasks) else ()
@@ -276,11 +275,6 @@ class Scorer:
             else:
                 verdicts = verify(pairs, self.settings)
         return rewards_of(pairs, verdicts, self.rewards)
-
-
-def with_analyses(settings: JudgeSettings, config: RewardConfig) -> JudgeSettings:
-    """Return the settings of a judge with the analyses that rewards need."""
-    return replace(settings, analyses=tuple(sorted({*settings.analyses, *analyses_needed(config)})))
 
 
 def scorer_from_environment() -> Scorer:

@@ -131,9 +131,10 @@ def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None
     with stale(store, changes_since) as programs:
         if not as_json:
             show_changes(programs.reasons)
-        analyses = tuple(sorted({*settings.analyses, *programs.analyses}))  # nothing stored is lost
         lines = settings.lines or (programs.lines and not settings.python)
-        judged = judge_programs(store, programs, replace(settings, analyses=analyses, lines=lines))
+        judged = judge_programs(
+            store, programs, replace(settings.with_analyses(programs.analyses), lines=lines)
+        )  # nothing stored is lost
     unscored = judged.statuses[Status.UNSCORED]
     if as_json:
         by_change = {str(number): count for number, count in programs.reasons.items()}
@@ -332,8 +333,7 @@ def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 
-    analyses = tuple(sorted({*settings.analyses, *analyses_needed(rewards)}))
-    service = Service(replace(settings, analyses=analyses), token=token_of(token_file))
+    service = Service(settings.with_analyses(analyses_needed(rewards)), token=token_of(token_file))
     serve(service, host, port, routes=trainer_routes(rewards), say=typer.echo)
 
 

@@ -47,8 +47,7 @@ class SampledModel:
     @property
     def judging(self) -> JudgeSettings:
         """The judge's settings, always with Ruff's findings."""
-        settings = judge_settings(self.verify)
-        return replace(settings, analyses=tuple(sorted({*settings.analyses, "lint"})))
+        return judge_settings(self.verify).with_analyses(["lint"])
 
     def release(self) -> None:
         """Drop the loaded model from memory."""

@@ -14,6 +14,8 @@ from upsolve.types import TestKind
 from upsolve.verify.contest import Imports
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from upsolve.config import VerifyConfig
     from upsolve.types import Task
 
@@ -114,6 +116,10 @@ class JudgeSettings:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):
             raise ValueError(f"executor must be local or ray, got {self.executor!r}")
+
+    def with_analyses(self, names: Iterable[str]) -> JudgeSettings:
+        """Return the settings with further analyses."""
+        return replace(self, analyses=tuple(sorted({*self.analyses, *names})))
 
 
 OF_MACHINE = frozenset({"isolation", "workers", "executor", "cache"})

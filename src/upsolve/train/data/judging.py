@@ -174,10 +174,8 @@ class Rollouts:
 
 def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> JudgeSettings:
     """Return the judge's settings: with the analyses that the reward needs, and this rank's share of the machine's workers."""
-    judging = judge_settings(config, lines=rewards.mask_unexecuted)
-    analyses = tuple(sorted({*judging.analyses, *analyses_needed(rewards)}))
-    workers = max(1, worker_count(judging) // processes.per_node)
-    return replace(judging, analyses=analyses, workers=workers)
+    judging = judge_settings(config, lines=rewards.mask_unexecuted).with_analyses(analyses_needed(rewards))
+    return replace(judging, workers=max(1, worker_count(judging) // processes.per_node))
 
 
 def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
