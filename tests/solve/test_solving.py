@@ -9,8 +9,9 @@ from upsolve.cli import solving  # noqa: F401  adds the command
 from upsolve.cli.app import app
 from upsolve.config import SampleConfig
 from upsolve.errors import ConfigError, SourceError
+from upsolve.solve import outputs
 from upsolve.solve.asked import AnswerFile, asked_task, database_input, read_tests, tasks_at
-from upsolve.solve.outputs import Outputs, outputs_of
+from upsolve.solve.outputs import Outputs, outputs_of, run_inputs
 from upsolve.solve.solving import SolveSettings, inputs_of, solve
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings, Limits
@@ -123,6 +124,24 @@ def test_an_interrupted_command_resumes(tmp_path):
     assert [*AnswerFile(place, "one").answered] == ["a", "b"]
     with pytest.raises(ConfigError, match="other tasks or settings"):
         AnswerFile(place, "two")
+
+
+@pytest.mark.parametrize("text", ["# Notes\n", "[1]\n", '{"task_id": "a"}\n'])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
+    (tmp_path / "mine").write_text(text)
+    with pytest.raises(ConfigError, match="name another file"):
+        AnswerFile(tmp_path / "mine", "one")
+    assert (tmp_path / "mine").read_text() == text
+
+
+def test_all_settings_reach_the_workers():
+    """A worker runs with the settings that were given, where the task states no limits."""
+    seen = []
+    settings = JudgeSettings(FAST.limits, workers=1, isolation="best_effort", task_limits=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outputs, "run_python", lambda _task, _attempt, tests, given: seen.append(given) or [None] * len(tests))
+        run_inputs(DOUBLE, Attempt("double", "x"), DOUBLE.tests, settings)
+    assert seen == [settings]
 
 
 def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):

@@ -9,6 +9,7 @@ from typing import Any
 
 from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
+from upsolve.files import write_text
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
 
@@ -91,18 +92,16 @@ class AnswerFile:
             settings: text that identifies everything that decides the answers.
 
         Raises:
-            ConfigError: the file has answers of other settings.
+            ConfigError: the file has answers of other settings, or is no file of answers; it is left as it is.
         """
         self.path, self.key = path, content_id(settings)
-        self.answered: dict[str, dict[str, Any]] = {}
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         rows = [row for row in map(row_or_none, lines) if row is not None]
-        if rows and rows[0].get("settings") != self.key:
+        if lines and (row_or_none(lines[0]) or {}).get("settings") != self.key:
             raise ConfigError(f"--out {path} holds answers of other tasks or settings: name another file, or remove it")
-        self.answered = {row["task_id"]: row for row in rows[1:]}
+        self.answered: dict[str, dict[str, Any]] = {row["task_id"]: row for row in rows[1:]}
         whole = [{"settings": self.key}, *self.answered.values()]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in whole), encoding="utf-8")
+        write_text(path, "".join(json.dumps(row) + "\n" for row in whole))
 
     def add(self, row: dict[str, Any]) -> None:
         """Append an answer."""
@@ -112,11 +111,12 @@ class AnswerFile:
 
 
 def row_or_none(line: str) -> dict[str, Any] | None:
-    """Return a line's object; None for the last line of a command that was killed while it wrote."""
+    """Return a line's object; None for another text, such as the last line of a command that was killed while it wrote."""
     try:
-        return json.loads(line)
+        row = json.loads(line)
     except ValueError:
         return None
+    return row if isinstance(row, dict) else None
 
 
 def read_tests(text: str, label: str) -> list[TestCase]:
@@ -127,10 +127,10 @@ def read_tests(text: str, label: str) -> list[TestCase]:
     """
     tests: list[TestCase] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        row = row_or_none(line) if line.strip() else {}
-        if row == {}:
+        if not line.strip():
             continue
-        if not isinstance(row, dict) or not {"input", "expected"} <= {*row}:
+        row = row_or_none(line)
+        if row is None or not {"input", "expected"} <= {*row}:
             raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
         is_call = row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")")
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))

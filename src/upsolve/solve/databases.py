@@ -67,15 +67,18 @@ def databases_of(task: Task, count: int = 3, seed: int = 0) -> tuple[TestCase, .
     Raises:
         ConfigError: SQLite cannot read the schema; says why.
     """
-    statements = schema_in(task.setup) or schema_in(task.prompt)
-    if not statements:
+    built, asked = schema_in(task.setup), schema_in(task.prompt)
+    if not (statements := built or asked):
         return ()
     tables = tables_of(statements, task.task_id)
-    script = "" if schema_in(task.setup) else "".join(f"{one};\n" for one in statements)
+    script = "" if built else "".join(f"{one};\n" for one in statements)
+    question = task.prompt
+    for statement in asked:
+        question = question.replace(statement, "")
     inputs: list[TestCase] = []
     for number in range(count):
         random = Random(f"{seed}/{number}/{script}{task.prompt}")
-        rows = "".join(insert(name, columns, task.prompt, random) for name, columns in tables.items())
+        rows = "".join(insert(name, columns, question, random) for name, columns in tables.items())
         inputs.append(TestCase(TestKind.STDIO, script + rows))
     return tuple(inputs)
 
@@ -101,10 +104,7 @@ def tables_of(statements: Sequence[str], label: str) -> dict[str, list[Column]]:
 
 def insert(table: str, columns: Sequence[Column], question: str, random: Random) -> str:
     """Return the statement that fills a table."""
-    asked = question
-    for statement in schema_in(question):
-        asked = asked.replace(statement, "")
-    rows = [[value(one, number, asked, random) for one in columns] for number in range(1, ROWS + 1)]
+    rows = [[value(one, number, question, random) for one in columns] for number in range(1, ROWS + 1)]
     texts = ", ".join("(" + ", ".join(row) + ")" for row in rows)
     return f"INSERT INTO {quoted(table)} VALUES {texts};\n" if columns else ""  # noqa: S608  runs in the sandbox
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from upsolve.errors import ConfigError
@@ -74,12 +74,11 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
     Calls run in Python, programs with standard input in every language, queries against the database of each input. Inputs of other kinds
     (``CODE``, ``SIMULATION``) have no output and count as not run.
     """
-    limits = limits_for(task, settings)
     name = (attempt.language or task.language or "python").lower()
     runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
     if not tests:
         return Outputs()
-    return Outputs(tuple(runs(task, attempt, tests, JudgeSettings(limits, isolation=settings.isolation))))
+    return Outputs(tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings)))))
 
 
 def run_python(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:

@@ -83,8 +83,12 @@ class Open:
 
 def inputs_of(task: Task) -> tuple[TestCase, ...]:
     """Return the inputs on which candidates are run: those of visible tests; for queries without any, databases made from the schema."""
-    shown = tuple(test for test in task.tests if not test.hidden)
-    return shown or databases_of(task)
+    return shown(task).tests or databases_of(task)
+
+
+def shown(task: Task) -> Task:
+    """Return a task with its visible tests alone."""
+    return replace(task, tests=tuple(test for test in task.tests if not test.hidden))
 
 
 def solve(
@@ -115,17 +119,15 @@ def solve(
     """
     settings, how, config = settings or JudgeSettings(), how or SolveSettings(), config or SampleConfig()
     draw = sampler(config, ModelConfig(name=model)) if isinstance(model, str) else model
-    started, done = time.monotonic(), 0
+    given, steps, started, done = inputs or {}, stages(config), time.monotonic(), 0
     for start in range(0, len(tasks), PORTION):
-        given = inputs or {}
         left = [Open(task, tuple(given.get(task.task_id) or inputs_of(task))) for task in tasks[start : start + PORTION]]
-        for number, stage in enumerate(stages(config)):
+        for stage in steps:
             extend(left, draw, stage, settings)
-            is_last = number == len(stages(config)) - 1
             for one in [*left]:
                 choice = choose(one.candidates, how.kinds)
                 spent = time.monotonic() - started
-                if reason := why_stop(one.candidates, choice, how, spent, is_last=is_last):
+                if reason := why_stop(one.candidates, choice, how, spent, is_last=stage is steps[-1]):
                     left.remove(one)
                     done += 1
                     progress("solve", done, len(tasks))
@@ -159,8 +161,7 @@ def extend(left: Sequence[Open], draw: Sampler, stage: SampleConfig, settings: J
 
 def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings) -> list[Verdict | None]:
     """Return the verdict of each attempt on the visible tests of its task; None without visible tests."""
-    shown = {one.task.task_id: replace(one.task, tests=tuple(t for t in one.task.tests if not t.hidden)) for one in owners}
-    pairs = [(shown[attempt.task_id], attempt) for attempt in attempts]
+    pairs = [(shown(owner.task), attempt) for owner, attempt in zip(owners, attempts, strict=True)]
     judged = iter(verify([pair for pair in pairs if pair[0].tests], settings))
     return [next(judged) if task.tests else None for task, _ in pairs]
 
