@@ -38,6 +38,7 @@ __all__ = [
     "show",
     "show_results",
     "show_rows",
+    "text_of",
 ]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -164,6 +165,14 @@ def show_rows(table: "Table") -> None:
             if cell not in ("None", "", "[]"):
                 text = printable(cell)
                 typer.echo(f"  {name}: {text}" if "\n" not in text else f"  {name}:\n{textwrap.indent(text, '    ')}")
+
+
+def text_of(path: Path, option: str) -> str:
+    """Return the text of a file that an option names; ConfigError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
 
 
 def print_json(data: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, Settings, app, print_json, show
+from upsolve.cli.app import AsJson, Settings, app, print_json, show, text_of
 from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
@@ -352,10 +352,7 @@ def token_of(file: Path | None) -> str:
     """Return the token of a file, else of $UPSOLVE_TOKEN; empty without one."""
     if file is None:
         return os.environ.get("UPSOLVE_TOKEN", "").strip()
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {file}: cannot be read: {error}") from error
+    token = text_of(file, "--token-file").strip()
     if not token:
         raise ConfigError(f"--token-file {file}: the file is empty; create a token, for example with `openssl rand -hex 32`")
     return token

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, ModelName, Seed, Settings, app, print_json
+from upsolve.cli.app import AsJson, ModelName, Seed, Settings, app, print_json, text_of
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.errors import ConfigError
@@ -84,14 +84,6 @@ def asked(language: str, schema: Path | None, tests: Path | None) -> "Task":
     text = text_of(schema, "--schema") if schema else ""
     shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}") if tests else ()
     return asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)
-
-
-def text_of(path: Path, option: str) -> str:
-    """Return the text of a file that an option names; ConfigError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
 
 
 def answers(
