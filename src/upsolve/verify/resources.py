@@ -194,27 +194,23 @@ class CoreWaits:
         """
         if not self.known:
             return 0.0, 0.0
-        threads = self.look()
+        threads, end = self.look(), LONGEST_RUN * limit
         waited = min(elapsed, self.seconds_waited(threads))
-        if sum(thread.ran for thread in threads.values()) / 1e9 > cpu_seconds or elapsed >= LONGEST_RUN * limit:
+        if sum(thread.ran for thread in threads.values()) / 1e9 > cpu_seconds or elapsed >= end:
             return waited, 0.0
         extension = limit - (elapsed - waited)
-        if extension <= 0 and not self.still_waiting(threads):
-            return waited, 0.0
-        return waited, min(max(extension, STEP_SECONDS), LONGEST_RUN * limit - elapsed)
+        if extension <= 0 and any(thread.runnable for thread in threads.values()):
+            time.sleep(PAUSE_SECONDS)
+            elapsed, later = elapsed + PAUSE_SECONDS, self.look()
+            waited = min(elapsed, self.seconds_waited(later))  # a wait may have ended in the pause
+            waiting = any(thread.runnable and later.get(name) == thread for name, thread in threads.items())
+            extension = STEP_SECONDS if waiting else limit - (elapsed - waited)
+        return waited, min(max(extension, STEP_SECONDS), end - elapsed) if extension > 0 else 0.0
 
     def seconds_waited(self, threads: dict[str, Thread]) -> float:
         """Return the waits of the threads, and of the server in this request, seconds."""
         server = (self.of_server() or self.before) - self.before
         return (server + sum(thread.waited for thread in threads.values())) / 1e9
-
-    def still_waiting(self, threads: dict[str, Thread]) -> bool:
-        """Return whether one of these threads is runnable, but has not run since they were looked at or within a pause."""
-        if not any(thread.runnable for thread in threads.values()):
-            return False
-        time.sleep(PAUSE_SECONDS)
-        later = self.look()
-        return any(thread.runnable and later.get(name) == thread for name, thread in threads.items())
 
 
 def threads_of(pid: int) -> list[Path]:
