@@ -33,6 +33,7 @@ from upsolve.objective.ratio import effective_sample_size, k1, k3
 from upsolve.policy.decoding.sample import generate_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.request import by_prompt, requests
 from upsolve.records import from_row, to_row
 from upsolve.reward.formula import reward
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
@@ -83,10 +84,9 @@ def sample(name, job):
     config = SampleConfig.model_validate({**settings, "engine": engine, "vllm": VLLM})
     if settings == "generate":
         policy, codec = load_model(MODEL, dtype=torch.bfloat16 if bf16 else torch.float32), load_codec(MODEL)
+        asked = by_prompt(requests(tasks_of(job), config))
         with torch.inference_mode():
-            attempts = [
-                attempt for ended in generate_attempts(policy.eval(), codec, tasks_of(job), [config]) for _, attempt in ended
-            ]
+            attempts = [attempt for ended in generate_attempts(policy.eval(), codec, asked, config) for _, attempt in ended]
     else:
         attempts = list(sampler(config, ModelConfig(name=MODEL, bf16=bf16))(tasks_of(job), config=config))
     file = job.work / "samples" / f"{slug(name)}.json"

@@ -174,6 +174,8 @@ class Attempt(Identified):
     """JSON object of the source's other fields; empty if none."""
     answer: str = ""
     """The whole response that ``code`` was taken from: thinking, prose and code fences; empty if only the code is known."""
+    prefix: str = ""
+    """Beginning of the code (of the answer, if there is one) that was given to the author: tokens and log-probabilities are of the rest."""
 
     @property
     def attempt_id(self) -> str:

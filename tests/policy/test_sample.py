@@ -15,6 +15,7 @@ from upsolve.policy.decoding.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.decoding.sample import decode_batched, generate_attempts, sample, sample_each, token_bytes_of
 from upsolve.policy.decoding.sampling import Lookup, inverse_cdf, sample_tokens
 from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.request import by_prompt, requests
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
@@ -173,7 +174,7 @@ def as_sampled(logits_V, token, temperature, top_p):
 def test_log_probabilities_of_tokens_are_of_the_distribution_that_was_sampled(tiny_model, decode, temperature, top_p):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
     config = SampleConfig(samples=2, temperature=temperature, top_p=top_p, max_tokens=6)
-    attempts = [attempt for ended in decode(model, codec, TASKS, [config]) for _, attempt in ended]
+    attempts = [attempt for ended in decode(model, codec, by_prompt(requests(TASKS, config)), config) for _, attempt in ended]
     assert len(attempts) == 6
     for attempt in attempts:
         task = next(t for t in TASKS if t.task_id == attempt.task_id)
@@ -210,7 +211,9 @@ def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
 def test_generate_gives_the_attempts_of_batched_decoding(tiny_model, temperature):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
     config = CONFIG.model_copy(update={"temperature": temperature})
-    plain = [attempt for ended in generate_attempts(model, codec, TASKS, [config]) for _, attempt in ended]
+    plain = [
+        attempt for ended in generate_attempts(model, codec, by_prompt(requests(TASKS, config)), config) for _, attempt in ended
+    ]
     batched = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=config)}
     assert len(plain) == 9
     for attempt in plain:

@@ -17,9 +17,9 @@ from upsolve.policy.collect import sample_attempts, samples_of
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.request import requests
+from upsolve.policy.request import Request, requests
 from upsolve.policy.served import LONGEST_WAIT_SECONDS, Server, ids_of, logps_of
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Task, Turn
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
 CONFIG = SampleConfig(samples=3, max_tokens=12, seed=3, batch=4)
@@ -222,6 +222,23 @@ def test_what_is_sent(server, tiny, monkeypatch):
         "logprobs": 1,
         "top_k": 5,
     }
+
+
+def test_requests_are_sent_with_their_turns_and_prefixes(server, tiny):
+    """Greedy: behind the first three characters of its program the model writes the rest; a chat has turns and no prefix."""
+    greedy, turn = CONFIG.model_copy(update={"temperature": 0.0, "samples": 1}), Turn(Attempt("a", "x = 1"), None)
+    (whole,) = served(server, extra={"return_token_ids": True})(TASKS[:1], config=greedy)
+    asked = [Request(TASKS[0], 1, 0.0, part=4, prefix=whole.code[:3]), Request(TASKS[0], 2, 0.0, part=6, turns=(turn,))]
+    found = dict(served(server).sample_requests(asked, config=greedy))
+    assert found[4].code.startswith(whole.code) and found[4].prefix == whole.code[:3]
+    assert found[6].parent_id == turn.attempt.attempt_id
+    sent = {body["seed"]: body["prompt"] for _, body in server.sent[1:]}
+    assert sent == {one.seed: list(tiny[1].prompt(*one.prompt_key).ids_P) for one in asked}
+    chat = Server(ServerConfig(url=server.url, prompt="chat"), "large", None)
+    [(_, answered)] = chat.sample_requests(asked[1:], config=greedy)
+    assert answered.code == "x = 1" and [one["role"] for one in server.sent[-1][1]["messages"]] == ["user", "assistant", "user"]
+    with pytest.raises(ConfigError, match="chat: the server begins the answer, which cannot have a prefix; set ids or text"):
+        [*chat.sample_requests(asked, config=greedy)]
 
 
 def test_a_chat_has_no_log_probability_of_its_code_alone(server):

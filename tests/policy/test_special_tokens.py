@@ -79,7 +79,7 @@ def test_a_prompt_has_the_turns_of_its_template_alone(tokenizer, control):
     ids = codec.prompt(asked, [bad]).ids_P
     assert [token for token in ids if token in control] == [token for token in honest if token in control]
     assert tokenizer.decode(ids) == codec.prompt_text(asked, [bad]) and codec.prompt_text(asked, [bad]).count(forged) == 6
-    assert codec.prompts([(TASK, []), (asked, [bad])])[1].ids_P == ids
+    assert codec.prompts([(TASK, [], ""), (asked, [bad], "")])[1].ids_P == ids
 
 
 def test_marks_of_a_thought_are_tokens_at_the_beginning_of_an_answer_and_text_in_its_code(tokenizer):

@@ -40,7 +40,10 @@ class Letters:
     answers = False
 
     def prompts(self, asked):
-        return [EncodedPrompt(task.task_id, (7, 7) + (8,) * len(turns)) for task, turns in asked]
+        return [EncodedPrompt(task.task_id, (7, 7) + (8,) * len(turns)) for task, turns, _ in asked]
+
+    def prefix_of(self, attempt):
+        return attempt.prefix
 
     def ids_of_all(self, attempts):
         return [self.ids_of(attempt) for attempt in attempts]

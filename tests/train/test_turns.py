@@ -131,7 +131,9 @@ def test_attempts_with_advantage_zero_are_counted_once(tiny_model):
 
 def test_a_template_that_hides_earlier_turns_is_refused(tiny_model):
     codec = codec_of(tiny_model, "<user>{{ messages[-1].content }}<assistant>")
-    with pytest.raises(ModelError, match=r"data.turns: the chat template of .* leaves out 1 of 1 earlier attempts"):
+    with pytest.raises(
+        ModelError, match=r"data.turns, solve --rounds: the chat template of .* leaves out 1 of 1 earlier attempts"
+    ):
         codec.prompt(TASK, (Turn(FIRST, VERDICTS[0]),))
 
 

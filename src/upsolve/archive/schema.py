@@ -10,12 +10,12 @@ from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "to_table"]
 
-SCHEMA = 7
+SCHEMA = 8
 """Version written into every archive; earlier ones can be read, too.
 
 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings;
 4 added attempts.token_ids; 5 added attempts.token_logps, tasks.requires; 6 added tasks.limit_seconds, tasks.limit_bytes, attempts.answer;
-7 added verdicts.judge_version.
+7 added verdicts.judge_version; 8 added attempts.prefix.
 """
 OLDEST = 1
 """Oldest version that can be read."""
@@ -75,6 +75,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("token_logps", pa.list_(REAL)),
             ("extra", TEXT),
             ("answer", TEXT),
+            ("prefix", TEXT),
         ]
     ),
     "verdicts": pa.schema(

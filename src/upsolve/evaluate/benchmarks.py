@@ -302,7 +302,7 @@ def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_ta
     policy, codec = local.model.eval(), local.codec
     means: list[float] = []
     for task, attempt in programs:
-        prompt, ids = codec.prompt(task).ids_P, codec.ids_of(attempt)
+        prompt, ids = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
         if ids and len(prompt) + len(ids) <= LONGEST:
             encoded = EncodedGroup(prompt, (EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)),))
             with torch.inference_mode():

@@ -98,7 +98,8 @@ def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attemp
     for task, attempt, good in choose_attempts(split, data):
         if min(map(len, logps.values())) >= max_attempts:
             break
-        prompt_P, ids_R = loaded.codec.prompt(task).ids_P, loaded.codec.ids_of(attempt)
+        codec = loaded.codec
+        prompt_P, ids_R = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
         if len(logps[good]) >= max_attempts or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
             continue
         groups.append(EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),)))

@@ -54,9 +54,9 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:
     """Sample the given model: nothing is loaded or copied."""
-    from upsolve.policy.decoding.sample import sample
+    from upsolve.policy.decoding.sample import PolicyModel
 
-    return sample
+    return PolicyModel()
 
 
 def make_vllm(config: SampleConfig, model: ModelConfig) -> Sampler:

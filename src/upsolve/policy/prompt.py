@@ -17,6 +17,7 @@ __all__ = [
     "PLAIN",
     "VERSION",
     "answer_text",
+    "beginning",
     "completion_text",
     "feedback",
     "fenced_answer",
@@ -109,13 +110,20 @@ def feedback(verdict: Verdict | None) -> str:
     return f"{text}.\n\nWrite the whole program again, {again}."
 
 
-def plain_prompt(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = (), *, fence: bool = True) -> str:
+def plain_prompt(
+    task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = (), *, prefix: str = "", fence: bool = True
+) -> str:
     """Return the prompt of a task as text for a model without a chat template, up to where the completion begins.
 
-    That is the code, or without ``fence`` the whole answer.
+    That is the code behind its ``prefix``, or without ``fence`` the whole answer behind it.
     """
     parts = [message["content"] for message in messages(task, style, turns)]
-    return "\n\n".join([*parts, opening(task) if fence else ""])
+    return "\n\n".join([*parts, beginning(task, prefix, fence=fence)])
+
+
+def beginning(task: Task, prefix: str = "", *, fence: bool = True) -> str:
+    """Return the beginning of the answer that a prompt ends with: with ``fence`` the line before the code, and the prefix."""
+    return (opening(task) if fence else "") + prefix
 
 
 def prompts_id(tasks: Iterable[Task], style: PromptConfig = PLAIN) -> str:

@@ -1,18 +1,32 @@
 """Requests to an engine, one per attempt, each with its own seed; and the interfaces of samplers."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from upsolve.config import SampleConfig
-from upsolve.types import Attempt, Task
+from upsolve.errors import ConfigError
+from upsolve.types import Attempt, Task, Turn
 
-__all__ = ["JointSampler", "Part", "PolicySampler", "Request", "Sampler", "joint_requests", "requests"]
+__all__ = [
+    "JointSampler",
+    "Part",
+    "PolicySampler",
+    "Request",
+    "RequestSampler",
+    "Sampler",
+    "by_prompt",
+    "joint_requests",
+    "of_policy",
+    "request_sampler",
+    "requests",
+]
 
 
 Part = tuple[int, Attempt]
-"""The index of the settings, where there are several, and an attempt sampled with them."""
+"""``Request.part``, such as the index of the settings, and an attempt sampled for the request."""
 
 
 class Sampler(Protocol):
@@ -86,6 +100,29 @@ class PolicySampler(Protocol):
         ...
 
 
+@runtime_checkable
+class RequestSampler(Protocol):
+    """A ``Sampler`` that also samples single requests, each with its own seed, earlier turns and prefix."""
+
+    def sample_requests(
+        self,
+        requests: Sequence["Request"],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield ``part`` and the attempt of each request, in the order in which they end.
+
+        Args:
+            requests: one for each attempt; ``part`` tells them apart.
+            config: top-p and length limit; number of samples, temperature and seed are those of the requests.
+            author: author of the attempts; empty: the model's name.
+            on_done: called with the number of finished attempts.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Request for one attempt."""
@@ -97,7 +134,68 @@ class Request:
     temperature: float
     """Sampling temperature."""
     part: int = 0
-    """Index of the settings that the request belongs to, where there are several (``joint_requests``)."""
+    """What the request belongs to, by index: the settings, where there are several (``joint_requests``), or what a caller counts."""
+    turns: tuple[Turn, ...] = ()
+    """Earlier attempts at the task, oldest first: in the prompt, each is an answer of the assistant and the feedback of the user."""
+    prefix: str = ""
+    """Beginning of the answer, which the model continues: of the program or, with ``model.completion: answer``, of the whole answer."""
+
+    @property
+    def prompt_key(self) -> tuple[Task, tuple[Turn, ...], str]:
+        """All that decides the prompt."""
+        return self.task, self.turns, self.prefix
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The fields of the attempt that come from the request: its parent is the last of the earlier attempts."""
+        parent = self.turns[-1].attempt.attempt_id if self.turns else ""
+        language = self.task.language or "python"
+        return {"task_id": self.task.task_id, "language": language, "parent_id": parent, "prefix": self.prefix}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNow:
+    """The policy in training as a ``RequestSampler``."""
+
+    run: Any
+    """A ``PolicySampler`` that has ``sample_requests``, too."""
+    model: Any
+    codec: Any
+
+    def __call__(self, tasks: Sequence[Task], **options: Any) -> Iterator[Attempt]:
+        """Yield attempts as ``Sampler`` does."""
+        return self.run(self.model, self.codec, tasks, **options)
+
+    def sample_requests(self, requests: Sequence[Request], **options: Any) -> Iterator[Part]:
+        """Yield attempts as ``RequestSampler`` does."""
+        return self.run.sample_requests(self.model, self.codec, requests, **options)
+
+
+def of_policy(run: PolicySampler, model: Any, codec: Any) -> Sampler:
+    """Return a sampler of the policy in training; it samples requests if ``run`` has ``sample_requests(model, codec, requests, ...)``."""
+    return PolicyNow(run, model, codec) if hasattr(run, "sample_requests") else partial(run, model, codec)
+
+
+def request_sampler(sampler: Any, why: str) -> RequestSampler:
+    """Return a sampler, of tasks or of the policy in training, that takes requests.
+
+    Raises:
+        ConfigError: the sampler takes tasks alone; ``why`` names what needs requests.
+    """
+    if not isinstance(sampler, RequestSampler):
+        raise ConfigError(
+            f"{why}: the engine samples tasks alone, without earlier turns or a prefix; use transformers, vllm or server, "
+            "or give its sampler the method sample_requests (upsolve.policy.request)"
+        )
+    return sampler
+
+
+def by_prompt(asked: Iterable[Request]) -> list[list[Request]]:
+    """Return requests in lists of those with the same prompt, in order of first appearance."""
+    same: dict[Any, list[Request]] = {}
+    for request in asked:
+        same.setdefault(request.prompt_key, []).append(request)
+    return [*same.values()]
 
 
 def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
@@ -111,7 +209,6 @@ def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
         yield from (Request(task, (first + number) % 2**31, config.temperature) for number in range(config.samples))
 
 
-def joint_requests(task: Task, configs: Sequence[SampleConfig]) -> Iterator[Request]:
-    """Yield the requests for a task by each of several settings in turn."""
-    for part, config in enumerate(configs):
-        yield from (replace(request, part=part) for request in requests([task], config))
+def joint_requests(task: Task, configs: Sequence[SampleConfig]) -> list[Request]:
+    """Return the requests for a task by each of several settings in turn."""
+    return [replace(request, part=part) for part, config in enumerate(configs) for request in requests([task], config)]

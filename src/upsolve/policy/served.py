@@ -17,7 +17,7 @@ from upsolve.errors import ConfigError, ModelError
 from upsolve.policy import blocks
 from upsolve.policy.answers import names_of, program_in
 from upsolve.policy.prompt import PLAIN, messages
-from upsolve.policy.request import Request, requests
+from upsolve.policy.request import Part, Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
@@ -94,22 +94,40 @@ class Server:
         Raises:
             ModelError: the server refuses a request, or gives no answer after all retries.
         """
-        prompts = {task.task_id: self.prompt(task) for task in tasks}
-        self.warn_of_special(tasks)
+        for _, attempt in self.sample_requests([*requests(tasks, config)], config=config, author=author, on_done=on_done):
+            yield attempt
+
+    def sample_requests(
+        self,
+        requests: Sequence[Request],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield ``part`` and the attempt of each request, as a call does of tasks (``upsolve.policy.request.RequestSampler``).
+
+        Raises:
+            ConfigError: a request has a prefix, and the prompt is ``chat``.
+        """
+        first = {request.prompt_key: request for request in requests}
+        prompts = {key: self.prompt(request) for key, request in first.items()}
+        self.warn_of_special([*first.values()])
         over, client = Event(), self.connect()
         is_plain = config.is_plain and self.server.extra.keys() <= HARMLESS
 
-        def work(request: Request) -> Attempt:
-            body = {**self.settings(request, config), **prompts[request.task.task_id], **self.server.extra}
-            return self.attempt(request, partial(self.post, client, body, request.task), author, over=over, is_plain=is_plain)
+        def work(request: Request) -> Part:
+            body = {**self.settings(request, config), **prompts[request.prompt_key], **self.server.extra}
+            post = partial(self.post, client, body, request.task)
+            return request.part, self.attempt(request, post, author, over=over, is_plain=is_plain)
 
-        ended = run_concurrently(work, requests(tasks, config), config.batch, over)
+        ended = run_concurrently(work, iter(requests), config.batch, over)
         try:
-            for done in range(1, len(tasks) * config.samples + 1):
-                attempt = ended.get()
-                if isinstance(attempt, Exception):
-                    raise attempt
-                yield attempt
+            for done in range(1, len(requests) + 1):
+                part = ended.get()
+                if isinstance(part, Exception):
+                    raise part
+                yield part
                 if on_done:
                     on_done(done)
         finally:
@@ -125,12 +143,17 @@ class Server:
             follow_redirects=False,  # the key is for this server alone
         )
 
-    def prompt(self, task: Task) -> Json:
-        """Return the part of the request body that depends on the task."""
+    def prompt(self, request: Request) -> Json:
+        """Return the part of the request body that depends on task, turns and prefix; ConfigError for a prefix in a chat."""
         if self.codec is None:
+            if request.prefix:
+                raise ConfigError(
+                    "sample.server.prompt: chat: the server begins the answer, which cannot have a prefix; set ids or text"
+                )
             options = {"chat_template_kwargs": self.style.template} if self.style.template else {}
-            return {"messages": messages(task, self.style), **options}
-        prompt = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
+            return {"messages": messages(request.task, self.style, request.turns), **options}
+        as_ids, key = self.server.prompt == "ids", request.prompt_key
+        prompt = list(self.codec.prompt(*key).ids_P) if as_ids else self.codec.prompt_text(*key)
         return {"prompt": prompt, **self.stops(self.codec), "logprobs": 1}
 
     def stops(self, codec: Codec) -> Json:
@@ -139,19 +162,19 @@ class Server:
         known = codec.end is None or codec.end == codec.tokenizer.eos_token_id
         return strings if known else {**strings, "stop_token_ids": [codec.end]}
 
-    def warn_of_special(self, tasks: Sequence[Task]) -> None:
+    def warn_of_special(self, asked: Sequence[Request]) -> None:
         """Log the number of prompts in which the server will read text as special tokens."""
         if (
             self.codec
             and self.server.prompt == "text"
-            and (odd := sum(self.codec.marked_prompt(task)[1].literal for task in tasks))
+            and (odd := sum(self.codec.marked_prompt(*request.prompt_key)[1].literal for request in asked))
         ):
             log.warning(
                 "%s: %d of %d prompts spell special tokens, which the server reads as such where prompts are text; "
                 "sample.server.prompt: ids keeps them text",
                 self.url,
                 odd,
-                len(tasks),
+                len(asked),
             )
 
     def settings(self, request: Request, config: SampleConfig) -> Json:
@@ -164,7 +187,7 @@ class Server:
             "seed": request.seed,
         }
 
-    def read(self, task: Task, reply: Json, author: str, *, is_plain: bool) -> Attempt:
+    def read(self, request: Request, reply: Json, author: str, *, is_plain: bool) -> Attempt:
         """Return the attempt in a server's answer; ``is_plain``: it was sampled at temperature 1 without a nucleus or penalties.
 
         Raises:
@@ -182,16 +205,15 @@ class Server:
             else:
                 text, ids = str(choice["text"]), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
-            code, answer = self.parts(text, task, truncated=truncated)
+            code, answer = self.parts(text, request, truncated=truncated)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: not an answer of the OpenAI protocol: {json.dumps(reply)[:500]}") from error
         if choice["finish_reason"] in FAULTS:
             raise RetryError("the server gave up on the request")
         return Attempt(
-            task_id=task.task_id,
+            **request.origin,
             code=code,
             answer=answer,
-            language=task.language or "python",
             author=author or self.model,
             behavior_logp=sum(logps) if logps else None,
             tokens=tokens,
@@ -200,11 +222,14 @@ class Server:
             token_logps=logps if ids and is_plain else None,
         )
 
-    def parts(self, text: str, task: Task, *, truncated: bool) -> tuple[str, str]:
+    def parts(self, text: str, request: Request, *, truncated: bool) -> tuple[str, str]:
         """Return ``code`` and ``answer`` of a completion."""
+        task, prefix = request.task, request.prefix
         if self.codec is None:
             return program_in(text, task.language, names_of(task)), text
-        return self.codec.of_answer(text, task) if self.codec.answers else (before_fence(text, truncated=truncated), "")
+        if self.codec.answers:
+            return self.codec.of_answer(prefix + text, task)
+        return prefix + before_fence(text, truncated=truncated), ""
 
     def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
         """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.
@@ -215,7 +240,7 @@ class Server:
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
             try:
-                attempt = self.read(request.task, post(), author, is_plain=is_plain)
+                attempt = self.read(request, post(), author, is_plain=is_plain)
                 self.lost = False
                 return attempt
             except RetryError as error:
@@ -261,10 +286,10 @@ class Server:
 
 
 def run_concurrently(
-    work: Callable[[Request], Attempt], pending: Iterator[Request], threads: int, over: Event
-) -> "SimpleQueue[Attempt | Exception]":
+    work: Callable[[Request], Part], pending: Iterator[Request], threads: int, over: Event
+) -> "SimpleQueue[Part | Exception]":
     """Run requests in threads until ``over`` is set or one raises; results, and the exception, are put into the returned queue."""
-    ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
+    ended: SimpleQueue[Part | Exception] = SimpleQueue()
     taking = Lock()
 
     def run() -> None:

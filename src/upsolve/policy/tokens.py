@@ -21,10 +21,10 @@ from upsolve.policy.chat_template import BEGIN_THOUGHT, END_THOUGHT, ChatTemplat
 from upsolve.policy.prompt import (
     MARK,
     PLAIN,
+    beginning,
     completion_text,
     fenced_answer,
     messages,
-    opening,
     plain_prompt,
 )
 from upsolve.policy.text_encoder import Escaped, TextEncoder
@@ -103,48 +103,49 @@ class Codec:
         if hidden := [name for name, text in texts if text not in shown]:
             raise ModelError(f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} leaves it out")
 
-    def prompt_text(self, task: Task, turns: Sequence[Turn] = ()) -> str:
-        """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer."""
-        text, contents = self.marked_prompt(task, turns)
+    def prompt_text(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> str:
+        """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer, behind the prefix."""
+        text, contents = self.marked_prompt(task, turns, prefix)
         return contents.shown(text)
 
-    def marked_prompt(self, task: Task, turns: Sequence[Turn] = ()) -> tuple[str, Escaped]:
+    def marked_prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> tuple[str, Escaped]:
         """Return the prompt of a task with marks for the special tokens that its contents spell, and these contents.
 
         Raises:
             ModelError: the chat template leaves out an earlier attempt.
         """
         if self.template is None:
-            contents = self.text.escaped([plain_prompt(task, self.style, turns, fence=not self.answers)])
+            contents = self.text.escaped([plain_prompt(task, self.style, turns, prefix=prefix, fence=not self.answers)])
             return contents.texts[0], contents
         chat = messages(task, self.style, turns)
-        contents = self.text.escaped([*(said["content"] for said in chat), "" if self.answers else opening(task)])
+        contents = self.text.escaped([*(said["content"] for said in chat), beginning(task, prefix, fence=not self.answers)])
         said = [{**said, "content": content} for said, content in zip(chat, contents.texts, strict=False)]
         text = self.template.prompt(said)
         whole = contents.shown(text)
         if hidden := [turn for turn in turns if turn.attempt.code.strip() not in whole]:
             raise ModelError(
-                f"data.turns: the chat template of {self.tokenizer.name_or_path} leaves out {len(hidden)} of {len(turns)} earlier attempts"
+                f"data.turns, solve --rounds: the chat template of {self.tokenizer.name_or_path} leaves out {len(hidden)} of {len(turns)} "
+                "earlier attempts"
             )
         return text + contents.texts[-1], contents
 
-    def prompt(self, task: Task, turns: Sequence[Turn] = ()) -> EncodedPrompt:
-        """Encode the prompt of a task, with the earlier attempts of a conversation.
+    def prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> EncodedPrompt:
+        """Encode the prompt of a task, with the earlier attempts of a conversation and the beginning of the answer.
 
         Without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one.
 
         Raises:
             ModelError: the chat template leaves out an earlier attempt.
         """
-        return self.prompts([(task, turns)])[0]
+        return self.prompts([(task, turns, prefix)])[0]
 
-    def prompts(self, asked: Sequence[tuple[Task, Sequence[Turn]]]) -> list[EncodedPrompt]:
-        """Encode many prompts as ``prompt`` does each, in half of the time."""
-        prompts = [self.marked_prompt(task, turns) for task, turns in asked]
+    def prompts(self, asked: Sequence[tuple[Task, Sequence[Turn], str]]) -> list[EncodedPrompt]:
+        """Encode many prompts (task, turns, prefix) as ``prompt`` does each, in half of the time."""
+        prompts = [self.marked_prompt(*one) for one in asked]
         texts = [text for text, contents in prompts if not contents.literal]
         encoded = iter(self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
         ids = [self.text.made(text, contents.shown) if contents.literal else next(encoded) for text, contents in prompts]
-        return [EncodedPrompt(task.task_id, (*self.begin, *each)) for (task, _), each in zip(asked, ids, strict=True)]
+        return [EncodedPrompt(task.task_id, (*self.begin, *each)) for (task, *_), each in zip(asked, ids, strict=True)]
 
     def completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         """Return the token ids of a completion, with the closing fence if ``closed``."""
@@ -168,13 +169,13 @@ class Codec:
         """Return the token ids of an attempt's completion: the sampled ids if they decode to the completion, else its tokenized text.
 
         The completion of a whole answer ends with the end of a turn (``end``), unless the attempt is truncated. A completion that the
-        tokenizer cannot express has no ids.
+        tokenizer cannot express has no ids. The completion does not hold the beginning that was given to the author (``prefix_of``).
         """
         return self.ids_of_all([attempt])[0]
 
     def ids_of_all(self, attempts: Sequence[Attempt]) -> list[tuple[int, ...]]:
         """Return the token ids of many attempts, as ``ids_of`` returns them for each."""
-        texts = [self.whole_answer(attempt) if self.answers else attempt.code for attempt in attempts]
+        texts = [self.written(attempt)[len(self.prefix_of(attempt)) :] for attempt in attempts]
         sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
         asked = [
             (text, not self.answers and not attempt.truncated)  # a truncated attempt never closed its fence
@@ -185,6 +186,14 @@ class Codec:
         pairs = zip(attempts, texts, sampled, strict=True)
         return [ids or self.ended(attempt, next(encoded), text) for attempt, text, ids in pairs]
 
+    def written(self, attempt: Attempt) -> str:
+        """Return the text of an attempt: its code, or its whole answer (``whole_answer``)."""
+        return self.whole_answer(attempt) if self.answers else attempt.code
+
+    def prefix_of(self, attempt: Attempt) -> str:
+        """Return the beginning of an attempt's text that was given to its author, which belongs to the prompt; empty if there is none."""
+        return attempt.prefix if attempt.prefix and self.written(attempt).startswith(attempt.prefix) else ""
+
     def whole_answer(self, attempt: Attempt) -> str:
         """Return the whole answer of an attempt; only the end of the thought and the rest if the prompt opens a thought."""
         text = fenced_answer(attempt)
@@ -192,7 +201,7 @@ class Codec:
             return text
         begin, end = open_thought(self.opened)
         rest = text.removeprefix(self.opened).removeprefix(begin)
-        if end in rest or attempt.truncated or self.sampled_ids(attempt, rest):
+        if end in rest or attempt.truncated or self.sampled_ids(attempt, rest.removeprefix(attempt.prefix)):
             return rest
         return f"\n{end}\n\n{rest}"
 
@@ -243,12 +252,12 @@ class Codec:
 
         In a whole answer, spans before the code are negative; if the answer does not contain the code, all are.
         """
-        ids, closed = self.ids_of(attempt), not attempt.truncated
-        if self.answers:
-            return code_spans(self.whole_answer(attempt), attempt.code, self.decoded_spans(ids), attempt.language)
-        if ids == self.completion(attempt.code, closed=closed):
-            return self.offsets(attempt.code, closed=closed)
-        return self.decoded_spans(ids)
+        ids, closed, given = self.ids_of(attempt), not attempt.truncated, len(self.prefix_of(attempt))
+        rest = attempt.code[given:]
+        is_text = not self.answers and ids == self.completion(rest, closed=closed)
+        spans = self.offsets(rest, closed=closed) if is_text else self.decoded_spans(ids)
+        placed = [(start + given, end + given) for start, end in spans] if given else spans
+        return code_spans(self.whole_answer(attempt), attempt.code, placed, attempt.language) if self.answers else placed
 
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token in the decoded text."""
@@ -266,9 +275,9 @@ class Codec:
         text = self.text.decode(said)
         return text if self.answers else before_fence(text)
 
-    def code_and_answer(self, ids: Sequence[int], task: Task | str) -> tuple[str, str]:
-        """Return ``code`` and ``answer`` of an attempt with these sampled ids; ``task`` may be the name of a language alone."""
-        text = self.decode(list(ids))
+    def code_and_answer(self, ids: Sequence[int], task: Task | str, prefix: str = "") -> tuple[str, str]:
+        """Return ``code`` and ``answer`` of an attempt with these sampled ids behind a prefix; ``task`` may be the name of a language alone."""
+        text = prefix + self.decode(list(ids))
         asked = Task("", "", language=task) if isinstance(task, str) else task
         return self.of_answer(text, asked) if self.answers else (text, "")
 

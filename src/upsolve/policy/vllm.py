@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,11 +14,13 @@ from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import precision_of
 from upsolve.policy.model import codec_of, load_model, save_model
-from upsolve.policy.request import Request, requests
+from upsolve.policy.request import Part, Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
 __all__ = ["Vllm", "VllmFollower"]
+
+T = TypeVar("T")
 
 CHUNK = 1024
 """Requests given to vLLM at a time."""
@@ -76,16 +77,30 @@ class Vllm:
         Log-probabilities are those of the untempered distribution (vLLM's ``raw_logprobs``), so ``token_logps``, which are of the distribution
         that is sampled, are None for other settings than temperature 1 and top-p 1. ``entropy`` is None.
         """
-        prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
-        pending, done = requests(tasks, config), 0
-        while chunk := list(islice(pending, CHUNK)):
-            batch = [prompts[request.task.task_id] for request in chunk]
+        asked = [*requests(tasks, config)]
+        for _, attempt in self.sample_requests(asked, config=config, author=author, on_done=on_done):
+            yield attempt
+
+    def sample_requests(
+        self,
+        requests: Sequence[Request],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield ``part`` and the attempt of each request, in their order (``upsolve.policy.request.RequestSampler``)."""
+        prompts = {
+            key: {"prompt_token_ids": list(self.codec.prompt(*key).ids_P)} for key in {one.prompt_key for one in requests}
+        }
+        for start in range(0, len(requests), CHUNK):
+            chunk = requests[start : start + CHUNK]
+            batch = [prompts[request.prompt_key] for request in chunk]
             outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
             for request, output in zip(chunk, outputs, strict=True):
-                done += 1
-                yield self.attempt(request.task, output.outputs[0], author, is_plain=config.is_plain)
+                yield request.part, self.attempt(request, output.outputs[0], author, is_plain=config.is_plain)
             if on_done:
-                on_done(done)
+                on_done(start + len(chunk))
 
     def reload(self) -> None:
         """Wake vLLM up, reload the weights from the model's folder, and reset the prefix cache, which was computed with the old weights."""
@@ -115,21 +130,20 @@ class Vllm:
             logprobs=0,
         )
 
-    def attempt(self, task: Task, output: Any, author: str, *, is_plain: bool) -> Attempt:
+    def attempt(self, request: Request, output: Any, author: str, *, is_plain: bool) -> Attempt:
         """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token.
 
         ``is_plain``: it was sampled at temperature 1 without a nucleus.
         """
         ids = tuple(output.token_ids)
-        code, answer = self.codec.code_and_answer(ids, task)
+        code, answer = self.codec.code_and_answer(ids, request.task, request.prefix)
         logps = tuple(
             min(float(candidates[token].logprob), 0.0) for token, candidates in zip(ids, output.logprobs, strict=True)
         )
         return Attempt(
-            task_id=task.task_id,
+            **request.origin,
             code=code,
             answer=answer,
-            language=task.language or "python",
             author=author or self.model,
             behavior_logp=sum(logps),
             tokens=len(ids),
@@ -164,6 +178,27 @@ class VllmFollower:
         """
         if not tasks:
             return iter(())
+        engine = self.ready(model, codec, config)
+        return then_sleep(engine, engine(tasks, config=config, author=author, on_done=on_done))
+
+    def sample_requests(
+        self,
+        model: Any,
+        codec: Codec,
+        requests: Sequence[Request],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield attempts of requests, as a call does of tasks."""
+        if not requests:
+            return iter(())
+        engine = self.ready(model, codec, config)
+        return then_sleep(engine, engine.sample_requests(requests, config=config, author=author, on_done=on_done))
+
+    def ready(self, model: Any, codec: Codec, config: SampleConfig) -> Vllm:
+        """Return vLLM with the policy's current weights."""
         save_model(model, codec, self.folder)
         model.to("cpu")  # frees the GPU: this copy is not used after it was written
         on_gpu = torch.cuda.is_available()
@@ -173,10 +208,10 @@ class VllmFollower:
             self.engine = Vllm(config.vllm, self.model.at(str(self.folder)), sleeps=config.vllm.sleep and on_gpu)
         else:
             self.engine.reload()
-        return then_sleep(self.engine, self.engine(tasks, config=config, author=author, on_done=on_done))
+        return self.engine
 
 
-def then_sleep(engine: Vllm, attempts: Iterator[Attempt]) -> Iterator[Attempt]:
+def then_sleep(engine: Vllm, attempts: Iterator[T]) -> Iterator[T]:
     """Yield attempts, then put the engine to sleep, also if the caller stops early or sampling raises."""
     try:
         yield from attempts

@@ -14,7 +14,7 @@ from upsolve.errors import CollapseError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.model import codec_of
-from upsolve.policy.request import Sampler
+from upsolve.policy.request import Sampler, of_policy
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.check import checked_rewarder
@@ -257,6 +257,6 @@ def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Cal
         policy = learner.full_policy(everywhere=everywhere)
         if policy is None or not (everywhere or learner.processes.is_main):
             return None
-        return partial(run, learner.sampling_copy(policy), learner.codec)
+        return of_policy(run, learner.sampling_copy(policy), learner.codec)
 
     return ready

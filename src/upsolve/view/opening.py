@@ -171,7 +171,8 @@ def log_prober(
 
     def score(task: Task, attempt: Attempt, turns: Sequence[Turn]) -> list[float]:
         ids = codec.ids_of(attempt)
-        group = EncodedGroup(codec.prompt(task, turns).ids_P, (EncodedAttempt(ids, np.zeros(len(ids), np.float32)),))
+        prompt = codec.prompt(task, turns, codec.prefix_of(attempt)).ids_P
+        group = EncodedGroup(prompt, (EncodedAttempt(ids, np.zeros(len(ids), np.float32)),))
         with torch.inference_mode():
             return padded_scores(policy, plan_steps([group], optim)[0][0]).logp_T.tolist()
 

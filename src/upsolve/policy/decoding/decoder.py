@@ -8,7 +8,7 @@ Legend: B slots, Q new tokens of a slot, V vocabulary.
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,10 @@ from upsolve.policy.decoding.sampling import DecodeState, Lookup
 from upsolve.policy.head import head_of
 from upsolve.policy.request import Part, Request
 from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
-from upsolve.types import Task
 
 __all__ = ["Decoder", "Job", "of_like_length", "prefill_runs"]
+
+T = TypeVar("T")
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
@@ -33,19 +34,19 @@ PADDING, SPARE = 3, 384
 """A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
 
 
-def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[list[tuple[Task, EncodedPrompt]]]:
-    """Yield the prompts in parts that are decoded one after the other, the shortest prompts first.
+def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[tuple[T, EncodedPrompt]]]:
+    """Yield the prompts, each with what it is for, in parts that are decoded one after the other, the shortest prompts first.
 
     The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
     (``PADDING``) than those before it.
     """
-    part: list[tuple[Task, EncodedPrompt]] = []
+    part: list[tuple[T, EncodedPrompt]] = []
     tokens = 0
-    for task, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
+    for asked, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
         if part and len(prompt.ids_P) - SPARE > PADDING * tokens / len(part):
             yield part
             part, tokens = [], 0
-        part.append((task, prompt))
+        part.append((asked, prompt))
         tokens += len(prompt.ids_P)
     yield part
 

@@ -20,11 +20,11 @@ from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.decoding.sampling import DecodeState
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.machine import available_bytes, packed_weights
-from upsolve.policy.request import Part, joint_requests
+from upsolve.policy.request import Part, Request, by_prompt, joint_requests
 from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
 
-__all__ = ["LocalModel", "generate_attempts", "sample", "sample_each", "token_bytes_of"]
+__all__ = ["LocalModel", "PolicyModel", "generate_attempts", "sample", "sample_each", "sample_requests", "token_bytes_of"]
 
 PAD = 0
 """Token after the end of an attempt."""
@@ -58,17 +58,25 @@ class StopEnded(StoppingCriteria):
         return torch.tensor([not attempts for attempts in self.state.slots], device=input_ids.device)
 
 
-def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
-    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` attempts at one task, by all settings.
+def generate_attempts(
+    model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig
+) -> Iterator[list[Part]]:
+    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` attempts with one prompt.
 
     The model's ``generation_config`` (penalties, end-of-text tokens) is replaced during the call and restored afterwards.
+
+    Args:
+        model: as for ``sample``.
+        codec: as for ``sample``.
+        asked: requests by prompt.
+        config: top-p, length limit and batch size.
     """
-    before, config = model.generation_config, configs[0]
+    before = model.generation_config
     model.generation_config = GenerationConfig()
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=PAD, use_cache=True)
     try:
-        for task in tasks:
-            pending, ids_P = joint_requests(task, configs), codec.prompt(task).ids_P
+        for same in asked:
+            pending, ids_P = iter(same), codec.prompt(*same[0].prompt_key).ids_P
             while batch := list(islice(pending, config.batch)):
                 state = DecodeState(model, codec, config, len(batch))
                 for index, request in enumerate(batch):
@@ -116,7 +124,6 @@ def sample(
         yield attempt
 
 
-@torch.inference_mode()
 def sample_each(
     model: Any,
     codec: Codec,
@@ -141,15 +148,52 @@ def sample_each(
     """
     if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
         raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
-    if not tasks:
+    asked = [joint_requests(task, configs) for task in tasks]
+    yield from sample_asked(model, codec, asked, config=configs[0], author=author, on_done=on_done)
+
+
+def sample_requests(
+    model: Any,
+    codec: Codec,
+    requests: Sequence[Request],
+    *,
+    config: SampleConfig,
+    author: str = "",
+    on_done: Callable[[int], None] | None = None,
+) -> Iterator[Part]:
+    """Yield ``part`` and the attempt of each request, as ``sample`` does; each prompt is prefilled once for all its requests.
+
+    Args:
+        model: as for ``sample``.
+        codec: as for ``sample``.
+        requests: one for each attempt.
+        config: top-p, length limit and batch size.
+        author: as for ``sample``.
+        on_done: as for ``sample``.
+    """
+    return sample_asked(model, codec, by_prompt(requests), config=config, author=author, on_done=on_done)
+
+
+@torch.inference_mode()
+def sample_asked(
+    model: Any,
+    codec: Codec,
+    asked: Sequence[Sequence[Request]],
+    *,
+    config: SampleConfig,
+    author: str,
+    on_done: Callable[[int], None] | None,
+) -> Iterator[Part]:
+    """Yield the attempts of requests, which are given by prompt."""
+    if not asked:
         return
     model.eval()
-    if problem := problem_of(model, codec.prompt(tasks[0]).ids_P):
+    if problem := problem_of(model, codec.prompt(*asked[0][0].prompt_key).ids_P):
         warnings.warn(
             f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
         )
     decode, done = generate_attempts if problem else decode_batched, 0
-    for ended in decode(model, codec, tasks, configs):
+    for ended in decode(model, codec, asked, config):
         for part, attempt in ended:
             done += 1
             yield part, replace(attempt, author=author) if author else attempt
@@ -204,21 +248,42 @@ class LocalModel:
         """Yield attempts of several settings as ``sample_each`` does."""
         return sample_each(self.model, self.codec, tasks, configs=configs, author=author, on_done=on_done)
 
+    def sample_requests(
+        self,
+        requests: Sequence[Request],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield attempts of requests as the function ``sample_requests`` does."""
+        return sample_requests(self.model, self.codec, requests, config=config, author=author, on_done=on_done)
 
-def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
-    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
-    before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
-    config, samples = configs[0], sum(config.samples for config in configs)
+
+class PolicyModel:
+    """The policy in training, sampled as it is (``upsolve.policy.request.PolicySampler``)."""
+
+    __call__ = staticmethod(sample)
+    sample_requests = staticmethod(sample_requests)
+
+
+def decode_batched(model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig) -> Iterator[list[Part]]:
+    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call.
+
+    Arguments as for ``generate_attempts``.
+    """
+    before, prompts = model.config._attn_implementation, codec.prompts([same[0].prompt_key for same in asked])
     model.set_attn_implementation(ATTENTION)
     try:
         with packed_weights(model, config.max_tokens):
-            for part in of_like_length(prompts):
+            for part in of_like_length([*zip(asked, prompts, strict=True)]):
                 longest = max(len(prompt.ids_P) for _, prompt in part)
                 fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
-                most = min(config.batch, len(part) * samples, fit)
-                room = (min(len(part), -(-most // samples)), longest - 1, config.max_tokens)
+                counts = [len(same) for same, _ in part]
+                most = min(config.batch, sum(counts), fit)
+                room = (min(len(part), -(-most // min(counts))), longest - 1, config.max_tokens)
                 decoder = Decoder(model, codec, config, most=most, room=room)
-                jobs = make_jobs(part, configs)
+                jobs = make_jobs(part)
                 decoder.refill(jobs)
                 while decoder.state.busy:
                     yield decoder.step()
@@ -235,8 +300,8 @@ def token_bytes_of(model: Any) -> int:
     return token_bytes(sizes.num_hidden_layers, heads * size, model.dtype.itemsize)
 
 
-def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], configs: Sequence[SampleConfig]) -> Iterator[Job]:
-    """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
-    for task, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
-        for request in joint_requests(task, configs):
+def make_jobs(prompts: Sequence[tuple[Sequence[Request], EncodedPrompt]]) -> Iterator[Job]:
+    """Yield one job per attempt, all of one prompt before the next; prompts that begin alike come one after the other."""
+    for same, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
+        for request in same:
             yield request, prompt

@@ -278,13 +278,12 @@ class DecodeState:
 
     def finish(self, attempt: Sampling, *, truncated: bool) -> Attempt:
         """Return an attempt that ended."""
-        task = attempt.request.task
-        code, answer = self.codec.code_and_answer(attempt.ids, task)
+        request = attempt.request
+        code, answer = self.codec.code_and_answer(attempt.ids, request.task, request.prefix)
         return Attempt(
-            task_id=task.task_id,
+            **request.origin,
             code=code,
             answer=answer,
-            language=task.language or "python",
             author=self.author,
             behavior_logp=attempt.own_logp,
             tokens=len(attempt.ids),

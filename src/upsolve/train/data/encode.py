@@ -4,7 +4,7 @@ Legend: P prompt tokens, R tokens of one attempt.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, Self
@@ -266,9 +266,13 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
 
 
 def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
-    """Return for each group the token ids of the prompt of each attempt; attempts with the same earlier turns have the same prompt."""
-    shared = [*map(conversations, groups)]
-    asked = [(group.task, turns_of(group, alike[0])) for group, parts in zip(groups, shared, strict=True) for alike in parts]
+    """Return for each group the token ids of the prompt of each attempt; those with the same earlier turns and prefix have the same prompt."""
+    shared = [[*same_prompt(group, codec)] for group in groups]
+    asked = [
+        (group.task, turns_of(group, alike[0]), codec.prefix_of(group.attempts[alike[0]]))
+        for group, parts in zip(groups, shared, strict=True)
+        for alike in parts
+    ]
     encoded, prompts = iter(codec.prompts(asked)), list[list[tuple[int, ...]]]()
     for parts in shared:
         own: dict[int, tuple[int, ...]] = {}
@@ -276,6 +280,15 @@ def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ..
             own |= dict.fromkeys(alike, next(encoded).ids_P)
         prompts.append([own[index] for index in range(len(own))])
     return prompts
+
+
+def same_prompt(group: Group, codec: Codec) -> Iterator[list[int]]:
+    """Yield lists of indices of the attempts with the same earlier turns and prefix, in order of first appearance."""
+    for alike in conversations(group):
+        parts: dict[str, list[int]] = {}
+        for index in alike:
+            parts.setdefault(codec.prefix_of(group.attempts[index]), []).append(index)
+        yield from parts.values()
 
 
 def without_overlong(
@@ -299,11 +312,13 @@ def without_overlong(
 def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:
     """Return an attempt of a group with one advantage for all its tokens.
 
-    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``).
+    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``), and that of an attempt with a
+    parent only where the prompt shows the parent.
     """
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
-    logps = attempt.token_logps if attempt.token_ids == ids else None
-    known = attempt.behavior_logp if answers or not attempt.answer else None
+    shown = not attempt.parent_id or bool(turns_of(item.group, index))
+    logps = attempt.token_logps if shown and attempt.token_ids == ids else None
+    known = attempt.behavior_logp if shown and (answers or not attempt.answer) else None
     behavior = known if logps is None else sum(logps)
     return EncodedAttempt(
         ids_R=ids,
