@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
     from upsolve.solve.choose import Evidence
+    from upsolve.solve.search import Parents
     from upsolve.solve.solving import Answer, SolveSettings
     from upsolve.solve.solving import solve as solve_tasks
     from upsolve.train.loop import train as train_policy
@@ -66,6 +67,7 @@ __all__ = [
     "Language",
     "Limits",
     "Objective",
+    "Parents",
     "Recipe",
     "ReportContent",
     "SolveSettings",
@@ -133,6 +135,7 @@ SOURCES = {
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),
     "upsolve.solve.choose": ("Evidence",),
+    "upsolve.solve.search": ("Parents",),
     "upsolve.solve.solving": ("Answer", "SolveSettings", "solve_tasks"),
     "upsolve.train.loop": ("train_policy",),
     "upsolve.train.run.folder": ("Trained",),

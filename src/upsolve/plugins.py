@@ -58,6 +58,7 @@ KINDS: Mapping[str, Kind] = {
     "export": Kind("upsolve.exports.exporting:EXPORTS", "upsolve.exports.record:Export"),
     "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
+    "parent": Kind("upsolve.solve.search:PARENTS", "upsolve.solve.search:Parents"),
     "source": Kind("upsolve.importers.registry:SOURCES", "upsolve.importers.source:Source"),
 }
 """Kind -> location of its table and its class."""

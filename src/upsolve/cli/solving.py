@@ -41,7 +41,12 @@ def solve(
         str, typer.Argument(help="Archive, JSONL file of tasks, source:path, or - for one prompt from standard input.")
     ],
     model: ModelName = "",
-    samples: Annotated[int, typer.Option(min=1, help="Most candidates of a task; the first one is greedy.")] = 8,
+    samples: Annotated[int, typer.Option(min=1, help="Most candidates of a task in a round; the first one is greedy.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; later ones correct candidates of earlier ones.")] = 1,
+    parents: Annotated[
+        str,
+        typer.Option(help="What later rounds correct: refine (the default), scatter, uct, none (new samples), or your own."),
+    ] = "",
     choose: Annotated[
         str, typer.Option(help="Kinds of evidence, the strongest first: tests, runs, agreement, likelihood, or your own.")
     ] = "tests,runs,agreement,likelihood",
@@ -64,7 +69,10 @@ def solve(
     loaded = load(None, [f"sample.samples={samples}", *(settings or [])], model=model, seed=seed)
     limits = budget_of(budget)
     tokens = int(limits["tokens"]) if "tokens" in limits else None
-    how = SolveSettings(kinds_of(choose), tokens, limits.get("seconds"), stop_early)
+    if parents and rounds == 1:
+        raise ConfigError(f"--parents {parents} has no effect with one round: add --rounds 3")
+    ways = known("parent", "--parents", parents or "refine")
+    how = SolveSettings(known("evidence", "--choose", choose), tokens, limits.get("seconds"), stop_early, rounds, ways[0])
     wanted = [asked(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
     inputs = {task.task_id: [database_input(database)] for task in wanted} if database else None
     file = AnswerFile(out, f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}") if out else None
@@ -103,17 +111,17 @@ def answers(
         yield from map(answer_row, found)
 
 
-def kinds_of(text: str) -> tuple[str, ...]:
-    """Return the kinds of evidence of ``--choose``; ConfigError for an unknown one, before a model is loaded."""
+def known(kind: str, option: str, text: str) -> tuple[str, ...]:
+    """Return the names of records of a kind in an option; ConfigError for an unknown one, before a model is loaded."""
     from upsolve.plugins import find
 
-    kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
-    for kind in kinds:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
         try:
-            find("evidence", kind)
+            find(kind, name)
         except ValueError as error:
-            raise ConfigError(f"--choose: {error}") from error
-    return kinds
+            raise ConfigError(f"{option}: {error}") from error
+    return names
 
 
 def show(rows: list[dict[str, Any]], tasks: str, out: Path | None, *, as_json: bool) -> None:

@@ -45,6 +45,8 @@ PLAIN = PromptConfig()
 
 MAX_SHOWN = 3
 """Most visible tests shown in a prompt."""
+LONGEST_TEST = 1000
+"""Longest failed test shown in feedback, characters."""
 
 
 OUTCOMES = {
@@ -79,7 +81,7 @@ def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()
     chat = [*before, {"role": "user", "content": statement(task, dialect=style.dialect)}]
     for turn in turns:
         chat.append({"role": "assistant", "content": opening(task) + completion_text(turn.attempt.code)})
-        chat.append({"role": "user", "content": feedback(turn.verdict)})
+        chat.append({"role": "user", "content": feedback(turn.verdict, task)})
     return chat
 
 
@@ -94,10 +96,14 @@ def statement(task: Task, *, dialect: bool = True) -> str:
     return text
 
 
-def feedback(verdict: Verdict | None) -> str:
-    """Return the user's answer to an attempt: its outcome, the tests passed, and the first error with its line.
+def feedback(verdict: Verdict | None, task: Task | None = None) -> str:
+    """Return the user's answer to an attempt: its outcome, the tests passed, the first error with its line, and the test if it is visible.
 
     A verdict of upsolve names neither input nor expected value of a hidden test.
+
+    Args:
+        verdict: of the attempt, on all tests of the task or on its visible tests; None if it was not judged.
+        task: its first failed test is shown unless it is hidden, named in the error, or longer than ``LONGEST_TEST``.
     """
     status = verdict.status if verdict else Status.UNSCORED
     again = "improved" if status is Status.PASSED else "corrected"
@@ -107,7 +113,19 @@ def feedback(verdict: Verdict | None) -> str:
         error = ": ".join(filter(None, (verdict.error_type if status is Status.RUNTIME_ERROR else "", verdict.error_message)))
         text += f": {error}" if error else ""
         text += f"\n{verdict.passed} of {verdict.total} tests pass" if verdict.total else ""
+        failed = first_failed(verdict, task) if task else None
+        if failed and failed.input not in error and len(shown := example(failed)) <= LONGEST_TEST:
+            return f"{text}. The first test that fails:\n{shown}\n\nWrite the whole program again, {again}."
     return f"{text}.\n\nWrite the whole program again, {again}."
+
+
+def first_failed(verdict: Verdict, task: Task) -> TestCase | None:
+    """Return the first test that an attempt failed; None if it is hidden or unknown."""
+    tests = [test for test in task.tests if len(verdict.outcomes) == len(task.tests) or not test.hidden]
+    if len(tests) != len(verdict.outcomes):
+        return None
+    failed = next((test for test, outcome in zip(tests, verdict.outcomes, strict=True) if outcome in FAILURES), None)
+    return failed if failed and not failed.hidden else None
 
 
 def plain_prompt(

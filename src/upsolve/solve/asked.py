@@ -74,6 +74,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
         "author": answer.attempt.author,
         "evidence": {kind: scores[index] for kind, scores in answer.choice.scores.items()},
         "decided_by": answer.choice.decided_by,
+        "parent_id": answer.attempt.parent_id,
         "candidate": index,
         "candidates": count,
         "tokens": answer.tokens,

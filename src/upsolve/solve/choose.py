@@ -26,6 +26,8 @@ class Candidates:
     """Verdict on the visible tests of each; None without visible tests."""
     outputs: tuple[Outputs, ...]
     """Outputs of each on the same inputs."""
+    parents: tuple[int | None, ...] = ()
+    """Index of the candidate that each corrects, smaller than its own; None for a sample of the task. () if none corrects another."""
 
 
 @dataclass(frozen=True, slots=True)

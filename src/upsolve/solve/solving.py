@@ -1,6 +1,7 @@
 """Answers to tasks: sample candidates in stages, run them, choose one.
 
-A task's first candidate is decoded greedily. More are sampled while the evidence leaves a doubt, up to the number of samples.
+A task's first candidate is decoded greedily. More are sampled while the evidence leaves a doubt, up to the number of samples. Further rounds
+sample corrections of candidates (``upsolve.solve.search``).
 """
 
 import time
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
-from upsolve.policy.request import Sampler
+from upsolve.policy.request import Request, Sampler, request_sampler, requests
 from upsolve.progress import OnProgress, no_progress
 from upsolve.solve.choose import Candidates, Choice, choose
 from upsolve.solve.databases import databases_of
 from upsolve.solve.outputs import Outputs, outputs_of
+from upsolve.solve.search import Parents, Tree, corrections
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
@@ -42,6 +44,10 @@ class SolveSettings:
     """Wall time of all tasks, seconds: no stage begins after; None: unlimited."""
     stop_early: bool = True
     """Sample no more as soon as a candidate passes all visible tests or, without visible tests, three candidates agree."""
+    rounds: int = 1
+    """Rounds of at most ``samples`` candidates each, >= 1; candidates of later rounds correct those of earlier ones."""
+    parents: str | Parents = "refine"
+    """Which candidates later rounds correct (``upsolve.solve.search.PARENTS``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,16 @@ class Open:
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     verdicts: list[Verdict | None] = field(default_factory=list[Verdict | None])
     outputs: list[Outputs] = field(default_factory=list[Outputs])
+    parents: list[int | None] = field(default_factory=list[int | None])
 
     @property
     def candidates(self) -> Candidates:
         """The candidates so far."""
-        return Candidates(self.task, tuple(self.attempts), tuple(self.verdicts), tuple(self.outputs))
+        return Candidates(self.task, tuple(self.attempts), tuple(self.verdicts), tuple(self.outputs), tuple(self.parents))
+
+
+New = tuple[Open, Attempt, int | None]
+"""A task, a new candidate of it, and the index of the candidate that it corrects."""
 
 
 def inputs_of(task: Task) -> tuple[TestCase, ...]:
@@ -106,37 +117,40 @@ def solve(
     Args:
         tasks: tasks; ids are distinct.
         model: a sampler (``upsolve.policy.engines.sampler``), or the name or folder of a model.
-        config: ``samples`` candidates at most, the first one greedy, the others by ``temperature`` and ``top_p``.
-        how: kinds of evidence and limits of sampling.
+        config: ``samples`` candidates a round at most, the first one greedy, the others by ``temperature`` and ``top_p``.
+        how: kinds of evidence, limits of sampling, rounds.
         settings: limits and isolation of the sandbox.
         inputs: task id -> inputs that candidates are run on, instead of ``inputs_of``.
         progress: called with the tasks answered and all tasks.
 
     Raises:
-        ConfigError: a kind of evidence is unknown, or a schema cannot be read.
+        ConfigError: a kind of evidence is unknown, a schema cannot be read, or the sampler cannot be asked for corrections.
         ModelError: the model cannot be loaded, or its server does not answer.
         JudgeError: the sandbox broke, or a layer is missing.
     """
     settings, how, config = settings or JudgeSettings(), how or SolveSettings(), config or SampleConfig()
     draw = sampler(config, ModelConfig(name=model)) if isinstance(model, str) else model
-    given, steps, started, done = inputs or {}, stages(config), time.monotonic(), 0
+    given, steps, started, done = inputs or {}, stages(config, how.rounds), time.monotonic(), 0
+    if how.rounds > 1 and how.parents != "none":
+        request_sampler(draw, f"parents {how.parents}")
     for start in range(0, len(tasks), PORTION):
         left = [Open(task, tuple(given.get(task.task_id) or inputs_of(task))) for task in tasks[start : start + PORTION]]
-        for stage in steps:
-            extend(left, draw, stage, settings)
+        for number, stage in enumerate(steps):
+            is_later = number >= len(steps) - (how.rounds - 1)
+            extend(corrected(left, draw, stage, how) if is_later else sampled(left, draw, stage), settings)
             for one in [*left]:
                 choice = choose(one.candidates, how.kinds)
                 spent = time.monotonic() - started
-                if reason := why_stop(one.candidates, choice, how, spent, is_last=stage is steps[-1]):
+                if reason := why_stop(one.candidates, choice, how, spent, is_last=number == len(steps) - 1):
                     left.remove(one)
                     done += 1
                     progress("solve", done, len(tasks))
                     yield Answer(one.task, one.attempts[choice.index], choice, one.candidates, reason)
 
 
-def stages(config: SampleConfig) -> list[SampleConfig]:
-    """Return the settings of the stages: one greedy candidate, ``SECOND`` samples, the rest; together ``config.samples``."""
-    counts = [min(SECOND, config.samples - 1), config.samples - 1 - SECOND]
+def stages(config: SampleConfig, rounds: int = 1) -> list[SampleConfig]:
+    """Return the settings of the stages: one greedy candidate, ``SECOND`` samples, the rest of ``config.samples``; then each later round."""
+    counts = [min(SECOND, config.samples - 1), config.samples - 1 - SECOND, *[config.samples] * (rounds - 1)]
     greedy = config.model_copy(update={"samples": 1, "temperature": 0.0})
     later = [
         config.model_copy(update={"samples": count, "seed": config.seed + SEEDS * number})
@@ -146,17 +160,37 @@ def stages(config: SampleConfig) -> list[SampleConfig]:
     return [greedy, *later]
 
 
-def extend(left: Sequence[Open], draw: Sampler, stage: SampleConfig, settings: JudgeSettings) -> None:
-    """Sample the candidates of a stage for each open task, judge them on visible tests and run them on the inputs."""
+def sampled(left: Sequence[Open], draw: Sampler, stage: SampleConfig) -> list[New]:
+    """Sample the candidates of a stage for each open task."""
     by_id = {one.task.task_id: one for one in left}
-    attempts = [*draw([one.task for one in left], config=stage)] if left else []
-    owners = [by_id[attempt.task_id] for attempt in attempts]
+    return (
+        [(by_id[attempt.task_id], attempt, None) for attempt in draw([one.task for one in left], config=stage)] if left else []
+    )
+
+
+def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: SolveSettings) -> list[New]:
+    """Sample the corrections of a round for each open task; of tasks without anything to correct, new samples."""
+    asked: list[tuple[Open, Request, int | None]] = []
+    for one in left:
+        tree = Tree(one.candidates, choose(one.candidates, how.kinds).index)
+        new = corrections(tree, how.parents, [*requests([shown(one.task)], stage)])
+        asked += [(one, replace(request, part=len(asked) + number), parent) for number, (request, parent) in enumerate(new)]
+    if all(parent is None for *_, parent in asked):
+        return sampled(left, draw, stage)
+    found = dict(request_sampler(draw, f"parents {how.parents}").sample_requests([one for _, one, _ in asked], config=stage))
+    return [(owner, found[number], parent) for number, (owner, _, parent) in enumerate(asked)]
+
+
+def extend(new: Sequence[New], settings: JudgeSettings) -> None:
+    """Judge new candidates of open tasks on visible tests, run them on the inputs, and add them."""
+    owners, attempts = [owner for owner, *_ in new], [attempt for _, attempt, _ in new]
     verdicts = shown_verdicts(owners, attempts, settings)
     outputs = outputs_of([one.task for one in owners], attempts, [one.inputs for one in owners], settings)
-    for owner, attempt, verdict, output in zip(owners, attempts, verdicts, outputs, strict=True):
+    for (owner, attempt, parent), verdict, output in zip(new, verdicts, outputs, strict=True):
         owner.attempts.append(attempt)
         owner.verdicts.append(verdict)
         owner.outputs.append(output)
+        owner.parents.append(parent)
 
 
 def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings) -> list[Verdict | None]:
