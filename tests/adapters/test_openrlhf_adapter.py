@@ -37,9 +37,7 @@ def configured(tmp_path, monkeypatch):
     Archive.create(tmp_path / "a").append(tasks=[DOUBLE])
     monkeypatch.setenv("UPSOLVE_RECIPE", str(tmp_path / "recipe.yaml"))
     monkeypatch.setenv("UPSOLVE_TASKS", str(tmp_path / "a"))
-    openrlhf.scorer.cache_clear()
-    yield tmp_path
-    openrlhf.scorer.cache_clear()
+    return tmp_path
 
 
 @pytest.mark.usefixtures("configured")

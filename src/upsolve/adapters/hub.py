@@ -36,15 +36,7 @@ class Upload:
 
 
 def plan_upload(path: str | Path, title: str) -> Upload:
-    """Return the files and the card of a push, without contacting the Hub.
-
-    Args:
-        path: the folder of a run, of a model or of adapters; a .gguf file; an archive, or the name of one of the package; or an exported data set, which has its card.
-        title: title of a new card.
-
-    Raises:
-        ConfigError: the path is none of these.
-    """
+    """Return the files and the card of a push, without contacting the Hub; ConfigError if there is nothing to push."""
     folder = SHIPPED.get(str(path), Path(path))
     if folder.suffix == ".gguf" and folder.is_file():
         return Upload("model", {folder.name: folder}, model_card(folder, title))
@@ -130,11 +122,7 @@ def text_of_card(about: Mapping[str, Any], lines: Sequence[str]) -> str:
 
 
 def upload(planned: Upload, repo: str, *, private: bool = False) -> str:
-    """Create the repository if it does not exist, push in one commit, and return its address.
-
-    Raises:
-        ArchiveError: the Hub refuses or cannot be reached; nothing is half pushed.
-    """
+    """Create the repository if needed, push in one commit, and return its address; ArchiveError if the Hub refuses."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     files: dict[str, Path | bytes] = {**planned.files, CARD: planned.card.encode()}

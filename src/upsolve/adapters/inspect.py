@@ -50,14 +50,11 @@ def upsolve_scorer(tasks: str = "", recipe: str = "", url: str = "", *, token: s
         row = {"task_id": str(state.sample_id), **(state.metadata or {})}
         found = task_of(row, judge.known)
         (one,) = await run_sync(judge.score, [(found, state.output.completion)])
-        verdict = one.verdict
-        about = {"status": str(verdict.status), "passed": verdict.passed, "total": verdict.total, "reward": one.reward}
+        about = {**one.outcome, "reward": one.reward}
         if one.reward is None:
             return Score.unscored(reason="scoring_failed", answer=one.attempt.code, explanation=one.reason, metadata=about)
-        error = ": ".join(filter(None, (verdict.error_type, verdict.error_message)))
-        return Score(
-            value=CORRECT if one.passed else INCORRECT, answer=one.attempt.code, explanation=error or None, metadata=about
-        )
+        value = CORRECT if one.passed else INCORRECT
+        return Score(value=value, answer=one.attempt.code, explanation=one.error or None, metadata=about)
 
     return score
 
@@ -81,19 +78,7 @@ class UpsolveSandbox(SandboxEnvironment):
         """Do nothing: a sandbox ends with its command."""
 
     async def exec(self, cmd: list[str], input: str | bytes | None = None, cwd: str | None = None, **options: Any) -> Any:  # noqa: A002
-        """Run a command, ``python -c CODE`` by a warm interpreter, others by bash.
-
-        Args:
-            cmd: the command.
-            input: standard input.
-            cwd: folder below that of the sample.
-            options: ``env``, ``timeout`` (seconds); ``user`` is refused.
-
-        Raises:
-            TimeoutError: it ran longer than ``timeout`` (default: 10 s).
-            OutputLimitExceededError: it wrote more than 1 MiB.
-            PermissionError: ``user`` is given, or ``cwd`` is elsewhere.
-        """
+        """Run a command, ``python -c CODE`` by a warm interpreter, others by bash, for ``timeout`` seconds (default: 10)."""
         if options.get("user"):
             raise PermissionError(f"the sandbox of upsolve has one user, not {options['user']}")
         env: dict[str, str] = options.get("env") or {}

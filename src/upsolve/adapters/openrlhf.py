@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from upsolve.adapters.scoring import Scored, attempt_of, rewards_of, scorer_from_environment, task_of
@@ -14,8 +13,6 @@ from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.scheduler import Service
 
 __all__ = ["reward_func", "reward_route"]
-
-scorer = lru_cache(1)(scorer_from_environment)
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[str], **_: Any) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
     """
     import torch
 
-    judge = scorer()
+    judge = scorer_from_environment()
     answers = answers_of(queries, prompts, labels, judge.known)
     numbers = numbers_of(judge.score(answers, prompts=prompts))
     return {

@@ -28,6 +28,7 @@ __all__ = [
     "attempt_of",
     "rewards_of",
     "scorer_from_environment",
+    "scorer_of",
     "shown",
     "task_of",
     "task_of_truth",
@@ -39,11 +40,7 @@ CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
 
 
 def text_of_answer(completion: Any) -> str:
-    """Return the text of a completion: text, or the last message of the assistant in a list of messages.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Return a completion that is text, or its last message of the assistant; ValueError if it is neither."""
     if isinstance(completion, str):
         return completion
     messages = [one for one in completion or () if isinstance(one, Mapping) and one.get("role", "assistant") == "assistant"]
@@ -86,16 +83,7 @@ def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
 
 
 def task_of_truth(ground_truth: Any, about: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
-    """Return the task of a row with ``ground_truth``, as verl and SkyRL have it.
-
-    Args:
-        ground_truth: the tests, JSON or not: ``{"inputs", "outputs"[, "fn_name"]}``, ``{"assert_case"}`` or ``{"tests"}``.
-        about: other columns; ``task``, or ``task_id`` of a known task, decides if it is there.
-        known: tasks by id.
-
-    Raises:
-        SourceError: as ``task_of``, or the ground truth is not JSON.
-    """
+    """Return the task of a row of verl or SkyRL: ``task`` or a known ``task_id`` in ``about``, else from its tests."""
     if about.get("task") or (about.get("task_id") and known and known.tasks):
         return task_of(about, known)
     try:
@@ -157,12 +145,18 @@ class Scored:
         """Share of the tests that passed, in [0, 1]."""
         return self.verdict.passed / self.verdict.total if self.verdict.total else float(self.passed)
 
-    def number(self) -> float:
-        """Return the reward, for tools that take a number only.
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Status, and numbers of passed and of all tests."""
+        return {"status": str(self.verdict.status), "passed": self.verdict.passed, "total": self.verdict.total}
 
-        Raises:
-            JudgeError: there is none; names the task and the reason.
-        """
+    @property
+    def error(self) -> str:
+        """Type and message of the error; empty without one."""
+        return ": ".join(filter(None, (self.verdict.error_type, self.verdict.error_message)))
+
+    def number(self) -> float:
+        """Return the reward, for tools that take a number only; JudgeError names the task and why there is none."""
         if self.reward is None:
             raise JudgeError(f"task {self.task.task_id}: the attempt has no reward: {self.reason}")
         return self.reward
@@ -212,8 +206,7 @@ def shown(scored: Scored) -> str:
     if passed and not visible:
         return "the tests are hidden"
     first = passed.index(False) if False in passed else 0
-    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message)))
-    said = f"; {error}" if error and not (passed and scored.task.tests[first].hidden) else ""
+    said = f"; {scored.error}" if scored.error and not (passed and scored.task.tests[first].hidden) else ""
     return f"{sum(visible)} of {len(visible)} visible tests passed{said}" if passed else f"{verdict.status}{said}"
 
 
@@ -277,12 +270,25 @@ class Scorer:
         return rewards_of(pairs, verdicts, self.rewards)
 
 
-def scorer_from_environment() -> Scorer:
-    """Return the scorer that ``UPSOLVE_TASKS``, ``UPSOLVE_RECIPE``, ``UPSOLVE_JUDGE`` (URL), ``UPSOLVE_TOKEN`` and ``UPSOLVE_PROMPT_END`` describe.
+OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
 
-    For tools that load a file and pass no arguments to it. Raises as ``Scorer``.
-    """
-    tasks, recipe, url, token, end = (
-        os.environ.get(f"UPSOLVE_{name}", "") for name in ("TASKS", "RECIPE", "JUDGE", "TOKEN", "PROMPT_END")
-    )
-    return Scorer(tasks, recipe=recipe or None, url=url, token=token, prompt_end=end)
+
+def scorer_of(options: Any) -> Scorer:
+    """Return the scorer of a tool's options; other options and empty ones are not read. A process has one for all calls."""
+    own = {name: options.get(name) for name in OPTIONS if options.get(name)}
+    return cached_scorer(json.dumps(own, sort_keys=True, default=list))
+
+
+@lru_cache(8)
+def cached_scorer(options: str) -> Scorer:
+    """Return the scorer of options as JSON."""
+    return Scorer(**json.loads(options))
+
+
+VARIABLES = {"tasks": "TASKS", "recipe": "RECIPE", "url": "JUDGE", "token": "TOKEN", "prompt_end": "PROMPT_END"}
+"""Option -> environment variable after ``UPSOLVE_``."""
+
+
+def scorer_from_environment() -> Scorer:
+    """Return the scorer that ``VARIABLES`` describe, for tools that load a file and pass no arguments to it."""
+    return scorer_of({name: os.environ.get(f"UPSOLVE_{variable}", "") for name, variable in VARIABLES.items()})

@@ -1,18 +1,14 @@
 """SkyRL: an environment for ``skyrl_gym.register(id="upsolve", entry_point="upsolve.adapters.skyrl:UpsolveEnv")``."""
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from upsolve.adapters.scoring import Scored, Scorer, shown, task_of_truth
+from upsolve.adapters.scoring import Scored, scorer_of, shown, task_of_truth
 
 __all__ = ["UpsolveEnv"]
-
-OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
 
 
 class UpsolveEnv(BaseTextEnv):
@@ -29,9 +25,8 @@ class UpsolveEnv(BaseTextEnv):
             SourceError: the row does not say what its task is.
         """
         super().__init__()
-        extras, config = extras or {}, env_config or {}
-        options = {name: config.get(name) for name in OPTIONS if config.get(name)}
-        self.scorer = scorer_of(json.dumps(options, sort_keys=True, default=list))
+        extras = extras or {}
+        self.scorer = scorer_of(env_config or {})
         about = {**extras, **(extras.get("extra_info") or {})}
         truth = (extras.get("reward_spec") or {}).get("ground_truth")
         self.task = task_of_truth(truth, about, self.scorer.known)
@@ -39,21 +34,16 @@ class UpsolveEnv(BaseTextEnv):
         self.last: Scored | None = None
 
     def step(self, action: str) -> Any:
-        """Judge an answer; the last answer gets its reward, earlier answers get 0.
-
-        Raises:
-            JudgeError: it could not be judged: SkyRL takes a number only.
-        """
+        """Judge an answer: the last gets its reward, earlier ones 0; JudgeError without one, as SkyRL takes a number only."""
         self.turns += 1
         (self.last,) = self.scorer.score([(self.task, action)])
         reward = self.last.number()
         done = self.last.passed or self.turns >= self.max_turns
-        verdict = self.last.verdict
         return BaseTextEnvStepOutput(
             observations=[] if done else [{"role": "user", "content": shown(self.last)}],
             reward=reward if done else 0.0,
             done=done,
-            metadata={"status": str(verdict.status), "passed": verdict.passed, "total": verdict.total},
+            metadata=self.last.outcome,
         )
 
     def get_metrics(self) -> dict[str, float]:
@@ -61,9 +51,3 @@ class UpsolveEnv(BaseTextEnv):
         if self.last is None:
             return {}
         return {"passed": float(self.last.passed), "share": self.last.share, "turns": float(self.turns)}
-
-
-@lru_cache(8)
-def scorer_of(options: str) -> Scorer:
-    """Return the scorer of options as JSON; one for all episodes of a process."""
-    return Scorer(**json.loads(options))

@@ -4,7 +4,6 @@
 import asyncio
 import json
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import verifiers.v1 as vf
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.utils.trace_store import write_episode
 
-from upsolve.adapters.scoring import Scorer, task_of
+from upsolve.adapters.scoring import scorer_of, task_of
 from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import fenced_answer, messages
 from upsolve.records import to_row
@@ -64,10 +63,9 @@ class UpsolveTask(vf.Task[UpsolveData, vf.State, UpsolveTaskConfig]):
         Raises:
             JudgeError: the attempt could not be judged: verifiers leaves the reward None and records the error.
         """
-        scorer = scorer_of(self.config.recipe, self.config.url, self.config.token, self.config.prompt_end)
+        scorer = scorer_of({name: getattr(self.config, name) for name in ("recipe", "url", "token", "prompt_end")})
         (scored,) = await asyncio.to_thread(scorer.score, [(task_of({"task": self.data.record}), trace.last_reply)])
-        verdict = scored.verdict
-        trace.info["upsolve"] = {"status": str(verdict.status), "passed": verdict.passed, "total": verdict.total}
+        trace.info["upsolve"] = scored.outcome
         return scored.number()
 
 
@@ -78,12 +76,6 @@ class UpsolveTaskset(vf.Taskset[UpsolveTask, UpsolveTasksetConfig]):
         """Yield the tasks."""
         for index, task in enumerate(read_tasks(self.config.tasks, f"tasks {self.config.tasks}")):
             yield UpsolveTask(data_of(task, index), self.config.task)
-
-
-@lru_cache(8)
-def scorer_of(recipe: str, url: str, token: str, prompt_end: str) -> Scorer:
-    """Return the scorer of options; one for all tasks of a process."""
-    return Scorer(recipe=recipe or None, url=url, token=token, prompt_end=prompt_end)
 
 
 def data_of(task: Task, index: int) -> UpsolveData:

@@ -1,15 +1,11 @@
 """verl: a custom reward function, ``reward.custom_reward_function.{path: pkg://upsolve.adapters.verl, name: compute_score}``."""
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scoring import Scorer, task_of_truth
+from upsolve.adapters.scoring import scorer_of, task_of_truth
 
 __all__ = ["compute_score"]
-
-OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
 
 
 def compute_score(
@@ -34,13 +30,6 @@ def compute_score(
         SourceError: the row does not say what its task is.
     """
     del data_source
-    own = {name: value for name, value in options.items() if name in OPTIONS and value}
-    judge = scorer(json.dumps(own, sort_keys=True, default=list))
+    judge = scorer_of(options)
     ((scored),) = judge.score([(task_of_truth(ground_truth, extra_info or {}, judge.known), solution_str)])
     return {"score": scored.number(), "acc": float(scored.passed), "share": scored.share}
-
-
-@lru_cache(8)
-def scorer(options: str) -> Scorer:
-    """Return the scorer of options as JSON; one for all calls of a process."""
-    return Scorer(**json.loads(options))

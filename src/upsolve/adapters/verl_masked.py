@@ -43,15 +43,7 @@ def scored_or_nan(compute_score: Callable[..., dict[str, float]], **row: Any) ->
 def scored_alone(
     estimator: Callable[..., Advantages], rewards_BR: torch.Tensor, mask_BR: torch.Tensor, index: Any, **rest: Any
 ) -> Advantages:
-    """Return advantages and returns [B, R] of an estimator over the attempts with a score; attempts without one get 0.
-
-    Args:
-        estimator: of verl, over groups of equal ``index``.
-        rewards_BR: rewards of tokens; ``nan`` somewhere in the row of an attempt without a score.
-        mask_BR: 1 for tokens of the response.
-        index: id of the group of each attempt, [B].
-        rest: other arguments of the estimator.
-    """
+    """Return advantages and returns [B, R] of an estimator over attempts with a score (no ``nan``); others get 0."""
     known_B = ~rewards_BR.sum(-1).isnan()
     advantages_BR, returns_BR = torch.zeros_like(rewards_BR), torch.zeros_like(rewards_BR)
     if known_B.any():

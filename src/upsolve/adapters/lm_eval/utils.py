@@ -2,21 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scoring import Scorer, scorer_from_environment, task_of
+from upsolve.adapters.scoring import scorer_from_environment, task_of
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import to_row
 
 __all__ = ["load", "score", "score_chat"]
-
-
-@lru_cache(1)
-def scorer() -> Scorer:
-    """Return the scorer that the environment describes."""
-    return scorer_from_environment()
 
 
 def load(**_: Any) -> dict[str, Any]:
@@ -27,7 +20,7 @@ def load(**_: Any) -> dict[str, Any]:
     """
     from datasets import Dataset
 
-    tasks = scorer().known.tasks
+    tasks = scorer_from_environment().known.tasks
     if not tasks:
         raise ConfigError("set UPSOLVE_TASKS to an archive or to source:path, such as UPSOLVE_TASKS=mbpp:mbpp.jsonl")
     rows = [
@@ -53,11 +46,8 @@ def score_chat(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, floa
 
 
 def metrics_of(doc: Mapping[str, Any], answer: str, prompt: str) -> dict[str, float]:
-    """Return ``passed`` (1 or 0), ``share`` (of passed tests), and ``unscored`` of the answer to a task.
-
-    An answer that cannot be judged has only ``unscored``: the means of the other metrics are taken over the answers that were.
-    """
-    (one,) = scorer().score([(task_of(doc), answer)], prompts=[prompt])
+    """Return ``passed``, ``share`` (of passed tests) and ``unscored``; only ``unscored`` for what cannot be judged."""
+    (one,) = scorer_from_environment().score([(task_of(doc), answer)], prompts=[prompt])
     if one.reward is None:
         return {"unscored": 1.0}
     return {"passed": float(one.passed), "share": one.share, "unscored": 0.0}
