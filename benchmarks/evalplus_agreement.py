@@ -23,7 +23,7 @@ from machine import machine
 
 from upsolve.archive.store import Archive
 from upsolve.exports.exporting import export_archive
-from upsolve.exports.formats.samples import benchmark_id
+from upsolve.exports.formats import benchmark_id
 from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status
 from upsolve.verify.limits import JudgeSettings, Limits

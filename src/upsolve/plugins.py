@@ -55,7 +55,7 @@ KINDS: Mapping[str, Kind] = {
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
     "evidence": Kind("upsolve.solve.choose:EVIDENCE", "upsolve.solve.choose:Evidence"),
-    "export": Kind("upsolve.exports.exporting:EXPORTS", "upsolve.exports.record:Export"),
+    "export": Kind("upsolve.exports.formats:EXPORTS", "upsolve.exports.record:Export"),
     "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
     "parent": Kind("upsolve.solve.search:PARENTS", "upsolve.solve.search:Parents"),

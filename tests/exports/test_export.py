@@ -16,8 +16,8 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.exports.exporting import EXPORTS, export_archive
-from upsolve.exports.formats.samples import benchmark_id
+from upsolve.exports.exporting import export_archive
+from upsolve.exports.formats import EXPORTS, benchmark_id
 from upsolve.exports.record import TEXT, WHOLE, Column, Export, Form, LeftOut
 from upsolve.importers.ingest import ingest
 from upsolve.importers.rows import rows_of_file

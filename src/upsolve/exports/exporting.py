@@ -19,15 +19,13 @@ from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.config import PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.exports.card import Card, card_text, judges_of, licences_of
-from upsolve.exports.formats import prompts, samples, trl
 from upsolve.exports.forming import Items, Part, Stages, check_format, items_of, parts_of, stages_of
-from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place
+from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
 from upsolve.files import commit_file, write_text
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, spelled
 
-__all__ = ["EXPORTS", "Exported", "export_archive", "rows_of", "write_rows"]
+__all__ = ["Exported", "export_archive", "format_of", "rows_of", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,8 @@ def export_archive(
         ArchiveError: the folder is not empty or a URL, or a file cannot be written.
     """
     name, record, values = format_of(format, options or {})
-    values = completed(record, values, recipe)
+    if recipe and COMPLETION in record.options:
+        values = {COMPLETION.name: Content(recipe.model.completion), **values}
     stages = stages_of(recipe or load_recipe(record.recipe))
     check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
     work = Work(local_place(out), name, record, options=values, prompt=recipe.model.prompt if recipe else PromptConfig())
@@ -89,36 +88,21 @@ def export_archive(
         work.write_file(chain.from_iterable(found.items for _, found in items))
         return work.exported()
     work.write_folder(items)
+    shipped = (name for name, folder in SHIPPED.items() if folder == archive.path)
     settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
-    card = work.card(parts, archive=archive_name(archive), made={"command": command, "recipe": settings})
-    write_text(work.path / "README.md", card_text(card))
+    card = card_text(work, parts, archive=next(shipped, archive.path.resolve().name), command=command, recipe=settings)
+    write_text(work.path / "README.md", card)
     return work.exported()
 
 
 def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Export, dict[str, Any]]:
-    """Return the name, the record and the parsed options of a format.
-
-    Raises:
-        ConfigError: no such format or option, or a value has another type.
-    """
+    """Return the name, the record and the parsed options of a format; ConfigError for an unknown name or a wrong value."""
     try:
         record: Export = find("export", name.replace(".py:", ":") if isinstance(name, str) else name)
         label = spelled("export", name)
         return label, record, parse_options(f"format {label}", record.options, options)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def completed(record: Export, values: dict[str, Any], recipe: Recipe | None) -> dict[str, Any]:
-    """Return the options of a format, with what completions hold in the recipe (``model.completion``) if the user does not say it."""
-    if recipe is None or COMPLETION not in record.options:
-        return values
-    return {COMPLETION.name: Content(recipe.model.completion), **values}
-
-
-def archive_name(archive: Archive) -> str:
-    """Return the name of an archive of the package, or of its folder."""
-    return next((name for name, folder in SHIPPED.items() if folder == archive.path), archive.path.resolve().name)
 
 
 def card_recipe(record: Export, stages: Stages, prompt: PromptConfig, *, given: bool) -> str:
@@ -138,11 +122,7 @@ class Work:
     """An export in progress: files, rows by split, and what was left out."""
 
     def __init__(self, path: Path, name: str, record: Export, *, options: Mapping[str, Any], prompt: PromptConfig) -> None:
-        """Check the path.
-
-        Raises:
-            ArchiveError: the folder is not empty, or the file is a folder.
-        """
+        """Check the path: ArchiveError if the folder is not empty, or the file is a folder."""
         self.path, self.name, self.record, self.options, self.prompt = path, name, record, options, prompt
         self.rows, self.files = dict[str, int](), dict[str, str]()
         self.left_out, self.flagged = Counter[str](), Counter[str]()
@@ -178,53 +158,79 @@ class Work:
         return write_rows(file, rows, self.columns if self.record.output == "parquet" else None)
 
     def check_rows(self) -> None:
-        """Refuse an export without a row, and remove what it left.
-
-        Raises:
-            ConfigError: says what was left out.
-        """
+        """Refuse an export without a row, and remove what it left; the ConfigError says what was left out."""
         if any(self.rows.values()):
             return
         self.path.unlink() if self.record.output == "file" else self.path.rmdir()
         reasons = "; ".join(f"{count} {reason}" for reason, count in self.left_out.most_common(3)) or "the archive has none"
         raise ConfigError(f"{self.path}: nothing to export in the format {self.name}: {reasons}")
 
-    def card(self, parts: Sequence[Part], *, archive: str, made: Mapping[str, str]) -> Card:
-        """Return the content of the card; ``made`` has the command and the recipe."""
-        return Card(
-            title=self.path.name,
-            archive=archive,
-            name=self.name,
-            help=self.record.help,
-            files=self.files,
-            rows=self.rows,
-            tasks={part.split: len(part.tasks) for part in parts},
-            columns=self.columns,
-            left_out=self.left_out,
-            flagged=self.flagged,
-            licences=licences_of(parts, attempts=self.record.unit != "task"),
-            judges={} if self.record.unit == "task" else judges_of(parts),
-            version=__version__,
-            **made,
-        )
-
     def exported(self) -> Exported:
         """Return the result."""
         return Exported(self.path, self.rows, self.left_out)
 
 
-EXPORTS: Mapping[str, Export] = {
-    "evalplus": samples.EVALPLUS,
-    "groups": trl.GROUPS,
-    "human-eval": samples.HUMAN_EVAL,
-    "jsonl": samples.JSONL,
-    "kto": trl.KTO,
-    "openrlhf": prompts.OPENRLHF,
-    "pairs": trl.PAIRS,
-    "sft": trl.SFT,
-    "verl": prompts.VERL,
-}
-"""Name of a format -> record."""
+SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
+"""Names of the Hub's size categories, with the number of rows that each stays below."""
+UNKNOWN = "(not stated by the source)"
+
+
+def licences_of(parts: Iterable[Part], *, attempts: bool) -> Counter[str]:
+    """Return the number of attempts, or of tasks, by licence."""
+    if not attempts:
+        return Counter(licence_of(task) or UNKNOWN for part in parts for task in part.tasks)
+    groups = (group for part in parts for group in part.groups)
+    return Counter(licence_of(group.task, attempt) or UNKNOWN for group in groups for attempt in group.attempts)
+
+
+def judges_of(parts: Iterable[Part]) -> Counter[str]:
+    """Return the number of attempts by judge."""
+    verdicts = (verdict for part in parts for group in part.groups for verdict in group.verdicts)
+    return Counter("(not judged)" if verdict is None else verdict.judge or "(no name)" for verdict in verdicts)
+
+
+def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str, recipe: str) -> str:
+    """Return the text of a card: README.md with the metadata that the Hugging Face Hub and ``datasets.load_dataset`` read."""
+    total, tasks = sum(work.rows.values()), {part.split: len(part.tasks) for part in parts}
+    of_tasks = work.record.unit == "task"
+    licences = licences_of(parts, attempts=not of_tasks)
+    about = f"exported by upsolve {__version__} in the format `{work.name}`: {work.record.help}."
+    splits = [(f"`{split}`", f"{tasks[split]:,}", f"{count:,}") for split, count in work.rows.items()]
+    sections = [
+        f"# {work.path.name}",
+        f"{total:,} rows of the archive `{archive}`, {about}",
+        *("## Splits", table(("split", "tasks", "rows"), splits)),
+        *("## Columns", table(("column", "meaning"), [(f"`{column.name}`", column.help) for column in work.columns])),
+        *counted("## Licences", "licence", licences),
+        *counted("## Judges", "judge", {} if of_tasks else judges_of(parts)),
+        *counted("## Left out", "reason", work.left_out),
+        *counted("## Flagged", "name", work.flagged),
+        *("## How it was made", f"```\n{command}\n```" if command else "By `upsolve.export_archive` in Python."),
+    ]
+    if recipe:
+        sections.append(f"Splits, rewards, selection and advantages are those of this recipe:\n\n```yaml\n{recipe}```")
+    metadata = {
+        **({} if len(licences) != 1 or UNKNOWN in licences else {"license": next(iter(licences)).lower()}),
+        "task_categories": ["text-generation"],
+        "tags": ["code", "upsolve"],
+        "size_categories": [next((name for name, limit in SIZES if total < limit), "n>10M")],
+        "configs": [
+            {"config_name": "default", "data_files": [{"split": split, "path": file} for split, file in work.files.items()]}
+        ],
+    }
+    return f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n" + "\n\n".join(sections) + "\n"
+
+
+def counted(title: str, label: str, counts: Mapping[str, int]) -> list[str]:
+    """Return a section with counts, the highest first; nothing if there are none."""
+    rows = [(name, f"{count:,}") for name, count in Counter(counts).most_common()]
+    return [title, table((label, "number"), rows)] if rows else []
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 BATCH = 1000
@@ -247,17 +253,7 @@ def rows_of(
 
 
 def write_rows(path: Path, rows: Iterator[Row], columns: Sequence[Column] | None) -> int:
-    """Write a file, atomically, and return its number of rows.
-
-    Args:
-        path: the file; one that exists is replaced.
-        rows: values by column.
-        columns: of a Parquet file; None: JSON lines.
-
-    Raises:
-        ArchiveError: the file cannot be written.
-        ValueError: a row has other columns.
-    """
+    """Write a Parquet file (without columns: JSON lines), atomically, and return its number of rows."""
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         count = write_lines(temporary, rows) if columns is None else write_parquet(temporary, rows, columns)

@@ -83,11 +83,7 @@ def stages_of(recipe: Recipe) -> Stages:
 
 
 def check_format(record: Export, stages: Stages, *, given: bool, split: str, epoch: int | None) -> None:
-    """Refuse settings that a format does not read.
-
-    Raises:
-        ConfigError: names the setting and the fix.
-    """
+    """Refuse settings that a format does not read: ConfigError names the setting and the fix."""
     formed = record.unit in ("group", "pair")
     if record.unit == "record" and (given or split):
         raise ConfigError("--as: this format holds the whole archive: leave out --recipe, --set and --split")
@@ -112,14 +108,7 @@ def check_format(record: Export, stages: Stages, *, given: bool, split: str, epo
 
 
 def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
-    """Return the splits of an archive, or one of them.
-
-    Args:
-        archive: the archive.
-        data: how to split, whose attempts to take, and whose verdicts; None: everything in ``train``.
-        split: name of the only split to return; empty: all.
-        formed: for groups or pairs: with the probability that each label is right, and only attempts in the language of the prompt.
-    """
+    """Return the splits of an archive, or one; ``formed``: for groups or pairs, in the language of the prompt."""
     if data is None:
         groups = archive.groups(labels=formed)
         if formed:
@@ -135,17 +124,7 @@ def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, form
 
 
 def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -> Items:
-    """Return the items of a split for a format of tasks, attempts, groups or pairs.
-
-    Groups and pairs have the rewards, the selection and the advantages of a recipe, computed by the functions that training uses.
-
-    Args:
-        part: the split.
-        record: says which items the format takes.
-        stages: rewards, selection, advantages, kind and number of pairs.
-        epoch: groups as training samples them in this epoch; None: one group of all attempts for each task. Pairs are always sampled,
-            by default as in epoch 0.
-    """
+    """Return the items of a split, as training forms them in an epoch; None: all attempts of a task in one group."""
     if record.unit == "task":
         return Items(part.tasks, Counter(), Counter())
     if record.unit == "attempts":

@@ -31,18 +31,7 @@ SPLITS = {CONTRACTIONS + r"\p{N}" + REST: "qwen2", CONTRACTIONS + r"\p{N}{1,3}" 
 
 
 def export_model(name: str, out: str | Path, *, kind: str = "f16", offline: bool = False) -> Path:
-    """Write a model whole: adapters are merged into the weights of their base.
-
-    Args:
-        name: as for ``load_model``, such as ``runs/rloo/training/model``.
-        out: a new folder, or a file ``*.gguf``, which is replaced.
-        kind: precision of the matrices of a .gguf file: ``f32``, ``f16``, ``bf16`` or ``q8_0``. A folder has the weights in float32.
-        offline: do not ask the hub.
-
-    Raises:
-        ModelError: the model cannot be read; or llama.cpp's form of its architecture or tokenizer is not known here.
-        ArchiveError: the folder is not empty.
-    """
+    """Write a model with adapters merged: a new folder, or a .gguf file in a precision. ModelError if llama.cpp lacks it."""
     path = Path(out)
     if path.suffix != ".gguf" and path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ArchiveError(f"{path}: exists; export a model into a new folder, or to a file that ends with .gguf")

@@ -219,10 +219,7 @@ def prompt_of(
 
 
 def completion_of(task: Task, attempt: Attempt, form: Form, content: Content = Content.CODE) -> str | list[Mapping[str, str]]:
-    """Return the completion as training writes it: the fenced code as the assistant's message or, plain, the code and the closing fence.
-
-    With ``Content.ANSWER`` it is the whole answer, or the fenced code of an attempt without one.
-    """
+    """Return the completion as training writes it: the code in a fence or, for ``Content.ANSWER``, the whole answer."""
     if content is Content.ANSWER:
         text, opened = fenced_answer(attempt), ""
     else:

@@ -1,1 +1,0 @@
-"""The built-in formats, a small file for each kind of reader."""
