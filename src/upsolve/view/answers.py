@@ -37,17 +37,7 @@ class Answers:
         open_samples: "Callable[[], Answers] | None" = None,
         judge: str = "",
     ) -> None:
-        """Open the index of the archive.
-
-        Args:
-            archive: the archive.
-            title: headline of the page.
-            run: folder of a run with ``metrics.jsonl``.
-            scores: rewards and advantages by the run's recipe.
-            note: a sentence below the headline.
-            open_samples: opens the samples of the run's evaluations.
-            judge: whose verdicts count, as ``data.judge``.
-        """
+        """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``."""
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
         self.open_samples, self.samples = open_samples, None
         self.index, self.lock, self.checked = Index(archive, judge=judge), threading.Lock(), time.monotonic()
@@ -64,11 +54,7 @@ class Answers:
         }
 
     def about(self, what: str) -> "Answers":
-        """Return the answers about ``samples`` of the run's evaluations, opened at the first call, or else these.
-
-        Raises:
-            ArchiveError: a file of samples is damaged, or the run has none.
-        """
+        """Return the answers about ``samples``, opened at the first call, or else these; ArchiveError without samples."""
         if what != "samples":
             return self
         if self.open_samples is None:

@@ -63,16 +63,7 @@ class Filters:
 
 
 def list_attempts(index: Index, filters: Filters, *, after: int = -1) -> dict[str, Any]:
-    """Return a page of attempts in the order of the archive.
-
-    Args:
-        index: the index; until it is ready, the first attempts without filters are returned.
-        filters: which attempts.
-        after: ``place`` of the last attempt of the page before; -1: the first page.
-
-    Returns:
-        ``rows``, and ``next``, the ``after`` of the following page; None at the end.
-    """
+    """Return a page of attempts after a place in the order of the archive: ``rows``, and the ``next`` place or None."""
     if not index.ready:
         return {"rows": [{name: row[name] for name in COLUMNS.split(", ")} for row in index.preview[:PAGE_ROWS]], "next": None}
     if filters.text:
@@ -80,6 +71,11 @@ def list_attempts(index: Index, filters: Filters, *, after: int = -1) -> dict[st
     condition, values = filters.condition()
     sql = f"select {COLUMNS} from entries where place > ? and {condition} order by place limit {PAGE_ROWS + 1}"  # noqa: S608
     rows = index.query(sql, [after, *values])
+    return page_of(rows)
+
+
+def page_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the page of rows, of which there is one more than a page has if another page follows."""
     return {"rows": rows[:PAGE_ROWS], "next": rows[PAGE_ROWS - 1]["place"] if len(rows) > PAGE_ROWS else None}
 
 
@@ -93,7 +89,7 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
         rows += index.query(sql, [places, *values]) if places else []
         if len(rows) > PAGE_ROWS:
             break
-    return {"rows": rows[:PAGE_ROWS], "next": rows[PAGE_ROWS - 1]["place"] if len(rows) > PAGE_ROWS else None}
+    return page_of(rows)
 
 
 def matches(index: Index, number: int, text: str) -> list[int]:
@@ -105,28 +101,20 @@ def matches(index: Index, number: int, text: str) -> list[int]:
 
 def count_attempts(index: Index, filters: Filters) -> int:
     """Return the number of attempts that filters let through; with a text, all code is read. The index remembers it."""
-    return index.remember(filters, lambda: count_now(index, filters))
 
+    def count() -> int:
+        condition, values = filters.condition()
+        sql = f"select count(*) as n from entries where {condition}"  # noqa: S608
+        if filters.text:
+            places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
+            sql, values = f"{sql} and place in (select unnest(?::bigint[]))", [*values, places]
+        return int(index.query(sql, values)[0]["n"])
 
-def count_now(index: Index, filters: Filters) -> int:
-    """Count the attempts that filters let through."""
-    condition, values = filters.condition()
-    sql = f"select count(*) as n from entries where {condition}"  # noqa: S608
-    if filters.text:
-        places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
-        sql, values = f"{sql} and place in (select unnest(?::bigint[]))", [*values, places]
-    return int(index.query(sql, values)[0]["n"])
+    return index.remember(filters, count)
 
 
 def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str = "") -> dict[str, Any]:
-    """Return a page of tasks in the order of the archive, with their numbers of attempts.
-
-    Args:
-        index: the index; until it is ready, there are no rows.
-        after: ``place`` of the last task of the page before.
-        text: text in the task's id or prompt, in any case.
-        difficulty: difficulty of the tasks; empty: all.
-    """
+    """Return a page of tasks in the order of the archive, with their numbers of attempts; no rows until the index is ready."""
     if not index.ready:
         return {"rows": [], "next": None}
     parts, values = ["place > ?"], list[Any]([after])
@@ -140,19 +128,17 @@ def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str
         parts.append("task_id in (select unnest(?::varchar[]))")
         values.append(names)
     rows = index.query(f"select * from task_rows where {' and '.join(parts)} order by place limit {PAGE_ROWS + 1}", values)  # noqa: S608
-    return {"rows": rows[:PAGE_ROWS], "next": rows[PAGE_ROWS - 1]["place"] if len(rows) > PAGE_ROWS else None}
+    return page_of(rows)
 
 
 def facets(index: Index) -> dict[str, Any]:
     """Return the values of every filter with their numbers of attempts, most frequent first, and the numbers of all records."""
-    return index.remember("facets", lambda: facets_now(index))
 
+    def read() -> dict[str, Any]:
+        values: dict[str, list[Any]] = {name: [] for name, _, _ in CHOICES}
+        for row in index.query("select facet, value, attempts from facets order by attempts desc, value"):
+            values[row["facet"]].append([row["value"], row["attempts"]])
+        (counts,) = index.query("select (select count(*) from entries) as attempts, (select count(*) from task_rows) as tasks")
+        return {"facets": values, "counts": counts}
 
-def facets_now(index: Index) -> dict[str, Any]:
-    """Read the facets from the index."""
-    rows = index.query("select facet, value, attempts from facets order by attempts desc, value")
-    values: dict[str, list[Any]] = {name: [] for name, _, _ in CHOICES}
-    for row in rows:
-        values[row["facet"]].append([row["value"], row["attempts"]])
-    (counts,) = index.query("select (select count(*) from entries) as attempts, (select count(*) from task_rows) as tasks")
-    return {"facets": values, "counts": counts}
+    return index.remember("facets", read)

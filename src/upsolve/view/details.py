@@ -35,11 +35,7 @@ def read_rows(index: Index, table: str, places: Sequence[int]) -> dict[int, dict
 
 
 def entry_at(index: Index, place: int) -> dict[str, Any]:
-    """Return the row of the index at a place.
-
-    Raises:
-        ArchiveError: no attempt is stored there.
-    """
+    """Return the row of the index at a place; ArchiveError if no attempt is stored there."""
     found = index.query("select * from entries where place = ?", [place]) if index.ready else index.preview
     entry = next((row for row in found if row["place"] == place), None)
     if entry is None:
@@ -85,11 +81,7 @@ def read_groups(index: Index, names: Sequence[str], most: int = GROUP_ROWS) -> d
 
 
 def read_attempt(index: Index, place: int) -> dict[str, Any]:
-    """Return everything about an attempt: its fields, its verdicts, the preferred one first, its task, and links to its relatives.
-
-    Raises:
-        ArchiveError: no attempt is stored at this place.
-    """
+    """Return everything about an attempt, the preferred verdict first; ArchiveError if none is stored at this place."""
     entry = entry_at(index, place)
     ((attempt, judged),) = records_of(index, [entry])
     task = read_tasks(index, [attempt.task_id]).get(attempt.task_id)

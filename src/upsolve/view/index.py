@@ -130,16 +130,7 @@ class Index:
     """The index of one state of an archive."""
 
     def __init__(self, archive: Archive, *, judge: str = "", on_error: Callable[[str], None] = print) -> None:
-        """Open the index, or start to build it; the index of a small archive is complete when this returns.
-
-        Args:
-            archive: the archive.
-            judge: whose verdicts count, as ``data.judge``; empty: the preferred one of each attempt.
-            on_error: told what ends building in the background.
-
-        Raises:
-            ArchiveError: a part of a small archive is damaged.
-        """
+        """Open the index, or start to build it; the index of a small archive is complete when this returns."""
         self.parts, self.judge, self.on_error = parts_of(archive), judge, on_error
         self.state = archive_state(self.parts, judge)
         self.file = index_folder(archive) / f"{self.state}.duckdb"
@@ -176,11 +167,7 @@ class Index:
             opened.close()
 
     def wait(self) -> None:
-        """Wait until the index is built.
-
-        Raises:
-            ArchiveError: it cannot be built.
-        """
+        """Wait until the index is built; ArchiveError if it cannot be built."""
         while not self.ready:
             if self.error:
                 raise ArchiveError(self.error)
@@ -217,11 +204,7 @@ class Index:
             fill(connection, "cached", judge=self.judge)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Return the rows of a query of the index; several threads may ask at once.
-
-        Raises:
-            RuntimeError: the index is not ready.
-        """
+        """Return the rows of a query of the index, which must be ready; several threads may ask at once."""
         if self.opened is None:
             raise RuntimeError("the index is not ready")
         with self.opened.cursor() as cursor:

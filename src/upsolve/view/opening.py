@@ -180,11 +180,7 @@ def log_prober(
 
 
 def import_log(path: Path, source: str) -> tuple[str, Archive]:
-    """Import a log into an archive in a temporary folder; return the importer's name, and the archive.
-
-    Raises:
-        ArchiveError: no importer can read it; names what each said.
-    """
+    """Import a log into a temporary archive, and return the importer's name, too; ArchiveError if none can read it."""
     if source and source not in names("source") and ":" not in source:
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
@@ -216,17 +212,7 @@ JUDGE = "recorded:"
 
 
 def fill_with_samples(archive: Archive, files: Sequence[Path]) -> None:
-    """Append the samples of a run's evaluations, their outcomes, and their tasks as far as the archive of the run beside the files has them.
-
-    Task set and temperature of a sample are in its ``extra``.
-
-    Args:
-        archive: an empty archive.
-        files: files of one run.
-
-    Raises:
-        ArchiveError: a line is not a sample; names file and line.
-    """
+    """Append the samples of a run's evaluations, and their tasks if the run's archive is there; ArchiveError names a bad line."""
     pairs = [
         pair_of(file, number, line)
         for file in files

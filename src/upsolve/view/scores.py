@@ -199,10 +199,8 @@ class RunScores:
             **self.logps(group.task, attempt, ids, turns=chains[index] if chains else ()),
         }
         if scored is None or not spans:
-            return {
-                **answer,
-                "note": f"this attempt has no reward; left out of its group: {listed(task.left_out) or 'nothing'}",
-            }
+            reasons = ", ".join(f"{count} {reason}" for reason, count in task.left_out.items()) or "nothing"
+            return {**answer, "note": f"this attempt has no reward; left out of its group: {reasons}"}
         return {**answer, **self.credited(scored, scored.places.index(place), recorded=task.drawn is not None)}
 
     def credited(self, scored: Scored, index: int, *, recorded: bool) -> dict[str, Any]:
@@ -262,11 +260,6 @@ def drawn_row(scored: Scored) -> dict[str, Any]:
     rows = [{"place": place, "reward": reward, "advantage": value if known else None} for place, reward, value in values]
     missing = len(scored.drawn.keys) - len(rows)
     return {"round": scored.drawn.round, "number": scored.drawn.number, "attempts": rows, "missing": missing}
-
-
-def listed(counts: dict[str, int]) -> str:
-    """Return counts by reason as text."""
-    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 
 @cache

@@ -12,8 +12,6 @@ import signal
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,6 @@ HEADERS = {
 """Header fields of every answer."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """Names under which the server answers; another name in the header Host is an attack that rebinds a name of the internet."""
-Send = Callable[[Any], Awaitable[None]]
 
 
 def to_json(data: Any) -> bytes:
@@ -55,69 +52,34 @@ def to_json(data: Any) -> bytes:
     return json.dumps(finite(data), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
-class Guard:
-    """ASGI middleware: only GET, only by a local name, only with the token; it adds ``HEADERS`` to every answer."""
-
-    def __init__(self, app: Callable[..., Awaitable[None]], token: str) -> None:
-        self.app, self.token = app, token
-
-    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Send) -> None:
-        """Serve a request, or refuse it."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
-        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        host, _, port = given.get("host", "").rpartition(":")
-        query = scope["query_string"].decode("latin-1")
-        cookie = f"upsolve-view-{port}"
-        extra: list[tuple[bytes, bytes]] = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        if scope["method"] != "GET":
-            await self.refuse(send, 405, "the viewer only reads: GET", extra)
-        elif host not in LOCAL:
-            await self.refuse(send, 403, f"the viewer answers at {LOCAL[0]} only", extra)
-        elif scope["path"] == "/" and query.startswith("token=") and self.valid(query[6:]):
-            stored = f"{cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-            await self.refuse(send, 303, "", [*extra, (b"set-cookie", stored.encode()), (b"location", b"/")])
-        elif not self.valid(cookie_of(given.get("cookie", ""), cookie)):
-            await self.refuse(send, 401, "open the address that `upsolve view` printed: it has the token", extra)
-        else:
-            await self.app(scope, receive, partial(self.add, send, extra))
-
-    def valid(self, token: str) -> bool:
-        """Return whether this is the token."""
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
-
-    @staticmethod
-    async def add(send: Send, extra: list[tuple[bytes, bytes]], message: Any) -> None:
-        """Send a message of the application, with the header fields."""
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *extra]}
-        await send(message)
-
-    @staticmethod
-    async def refuse(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
-        """Answer without the application."""
-        kind = (b"content-type", b"text/plain; charset=utf-8")
-        await send({"type": "http.response.start", "status": status, "headers": [*headers, kind]})
-        await send({"type": "http.response.body", "body": text.encode()})
-
-
-def cookie_of(header: str, name: str) -> str:
-    """Return the value of a cookie, empty if it is absent."""
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
-
-
-def application(answers: Answers, token: str) -> Guard:
-    """Return the viewer as an ASGI application."""
+def application(answers: Answers, token: str) -> Any:
+    """Return the viewer as an ASGI application: only GET, only by a local name, only with the token, ``HEADERS`` in every answer."""
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
+
+    def is_token(text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
+
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        host, _, port = request.headers.get("host", "").rpartition(":")
+        cookie = f"upsolve-view-{port}"
+        if request.method != "GET":
+            response: Response = PlainTextResponse("the viewer only reads: GET", 405)
+        elif host not in LOCAL:
+            response = PlainTextResponse(f"the viewer answers at {LOCAL[0]} only", 403)
+        elif request.scope["path"] == "/" and is_token(request.query_params.get("token", "")):
+            stored = f"{cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
+            response = RedirectResponse("/", 303, headers={"set-cookie": stored})
+        elif not is_token(request.cookies.get(cookie, "")):
+            response = PlainTextResponse("open the address that `upsolve view` printed: it has the token", 401)
+        else:
+            response = await answer(request)
+        response.headers.update(HEADERS)
+        return response
 
     def api(request: Request) -> Response:
         name, query = request.path_params["name"], request.query_params
@@ -136,7 +98,7 @@ def application(answers: Answers, token: str) -> Guard:
         return Response((WEB / name).read_bytes(), headers={"content-type": TYPES[Path(name).suffix]})
 
     routes = [Route("/", page), Route("/api/{name}", api), Route("/{name}", page)]
-    return Guard(Starlette(routes=routes), token)
+    return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
 FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
@@ -144,18 +106,7 @@ FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
 
 
 def serve(answers: Answers, port: int = 0, *, browser: bool = True, say: Callable[[str], None] = print) -> None:
-    """Serve until SIGTERM or SIGINT.
-
-    Args:
-        answers: what the requests are answered from.
-        port: port of 127.0.0.1; 0: any free one.
-        browser: open the page in the user's browser.
-        say: prints the address.
-
-    Raises:
-        ConfigError: the port is not available.
-        MissingExtraError: FastAPI's server is not installed (extra ``serve``).
-    """
+    """Serve on 127.0.0.1 until SIGTERM or SIGINT; ``say`` prints the address. ConfigError if the port is not available."""
     token = secrets.token_urlsafe(24)
     with needs_extras():
         import uvicorn

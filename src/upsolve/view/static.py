@@ -45,15 +45,7 @@ def packed(part: Any) -> str:
 def heat_maps(
     answers: Answers, entries: Sequence[Mapping[str, Any]], scored: Mapping[str, TaskScores], *, chunk: int, room: int
 ) -> Heats:
-    """Return the heat maps of the first attempts that fit.
-
-    Args:
-        answers: of a run; of anything else there are none.
-        entries: rows of the index.
-        scored: their tasks (``Answers.scored``).
-        chunk: attempts of a block.
-        room: bytes that the blocks may take.
-    """
+    """Return the heat maps of the first attempts that fit into ``room`` bytes, in blocks of ``chunk`` attempts."""
     heats = Heats()
     maps = tokens_of(answers, entries, scored)
     try:
@@ -102,12 +94,7 @@ POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{s
 
 
 def write_page(answers: Answers, path: Path) -> str:
-    """Write the page, atomically, and return a sentence about it.
-
-    Args:
-        answers: an archive or a run; the index is waited for.
-        path: the HTML file.
-    """
+    """Write the page, atomically, once the index is built; return a sentence about it."""
     most = MOST_ATTEMPTS
     page = page_of(answers, most)
     while len(page.text) > MOST_BYTES and most > CHUNK:
@@ -156,11 +143,7 @@ def page_of(answers: Answers, most: int) -> Page:
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
-    """Return the rows of the index that a page shows, in the order of the index.
-
-    Of a run that recorded groups, attempts at tasks of these groups come before others; of samples, those at the first tasks, so that the
-    page has the samples of every model there.
-    """
+    """Return the rows that a page shows: of a run, first those at tasks trained on; of samples, all at the first tasks."""
     answers.index.wait()
     trained = answers.scores.recorded.tasks() if answers.scores else []
     order = "task_id not in (select unnest(?::varchar[])), if(sampled = '', '', task_id), place"
@@ -181,7 +164,7 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
     overview: dict[str, Any] = {
         "info": {
             "title": answers.title,
-            "note": note_of(answers, len(entries)),
+            "note": "; ".join(filter(None, (answers.note, share_of(answers, len(entries))))),
             "version": __version__,
             "run": answers.run is not None,
             "samples": answers.open_samples is not None,
@@ -198,11 +181,6 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
     return overview, [packed(full[start : start + CHUNK]) for start in range(0, len(full), CHUNK)]
 
 
-def note_of(answers: Answers, count: int) -> str:
-    """Return the sentence below the headline."""
-    return "; ".join(part for part in (answers.note, share_of(answers, count)) if part)
-
-
 def share_of(answers: Answers, count: int) -> str:
     """Return which attempts a page shows, in words; empty if it shows all."""
     whole = count_attempts(answers.index, Filters())
@@ -215,7 +193,8 @@ def share_of(answers: Answers, count: int) -> str:
 def assemble(data: Sequence[str]) -> str:
     """Return the page with its data (``packed``)."""
     style = (WEB / "style.css").read_text(encoding="utf-8")
-    script = "\n".join(plain_script((WEB / name).read_text(encoding="utf-8")) for name in SCRIPTS)
+    modules = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = re.sub(r"^(?:export |import .*;\n)", "", modules, flags=re.MULTILINE)
     script = f'"use strict";\n(() => {{\n{script}\n}})();\n'
     policy = POLICY.format(script=digest(script), style=digest(style))
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
@@ -224,11 +203,6 @@ def assemble(data: Sequence[str]) -> str:
     page = page.replace('<link rel="stylesheet" href="style.css">\n', head)
     page = page.replace('<script type="module" src="main.js"></script>\n', "")
     return page.replace("</body>", f"{blocks}\n<script>{script}</script>\n</body>")
-
-
-def plain_script(module: str) -> str:
-    """Return a module without the words for imports and exports."""
-    return re.sub(r"^export ", "", re.sub(r"^import .*;\n", "", module, flags=re.MULTILINE), flags=re.MULTILINE)
 
 
 def digest(text: str) -> str:
