@@ -63,11 +63,7 @@ def domain_folder(path: Path) -> Path:
 
 
 def read(path: Path) -> Iterator[Task]:
-    """Yield the tasks of a domain's folder, with ids ``<folder>/<name>``.
-
-    Raises:
-        SourceError: a file is missing or invalid; names file, task and key.
-    """
+    """Yield the tasks of a domain's folder, with ids ``<folder>/<name>``; SourceError names file, task and key."""
     try:
         source = (path / "world.py").read_text(encoding="utf-8")
         domain = domain_of(source)

@@ -123,37 +123,29 @@ def asked(person: str, word: str) -> Event:
 
 T = TypeVar("T")
 
-ROOMS = (
-    *("kitchen", "lobby", "library", "workshop", "garage", "attic", "cellar", "office", "studio", "gym", "pantry", "terrace"),
-    *("archive", "canteen", "laundry", "nursery", "porch", "lounge", "greenhouse", "boiler room", "meeting room", "mail room"),
+
+def listing(text: str) -> tuple[str, ...]:
+    """Return the items of a text that are separated by commas."""
+    return tuple(text.replace("\n", " ").split(", "))
+
+
+ROOMS = listing(
+    """kitchen, lobby, library, workshop, garage, attic, cellar, office, studio, gym, pantry, terrace, archive, canteen, laundry, nursery,
+porch, lounge, greenhouse, boiler room, meeting room, mail room"""
 )
-PEOPLE = (
-    *("Ann", "Bo", "Cleo", "Dina", "Emil", "Farah", "Gus", "Hana", "Ivo", "Jonas", "Kim", "Lea", "Mara", "Nils", "Olga", "Pia"),
-    *("Quinn", "Rosa", "Sven", "Tara", "Uma", "Vito", "Wanda", "Yusuf", "Zoe"),
+PEOPLE = listing(
+    """Ann, Bo, Cleo, Dina, Emil, Farah, Gus, Hana, Ivo, Jonas, Kim, Lea, Mara, Nils, Olga, Pia, Quinn, Rosa, Sven, Tara, Uma, Vito, Wanda,
+Yusuf, Zoe"""
 )
-THINGS = (
-    *("cup", "book", "lamp", "key", "parcel", "hammer", "tablet", "towel", "plant", "jacket", "umbrella", "camera", "toolbox"),
-    *("vase", "blanket", "ladder", "drill", "basket", "bottle", "folder", "radio", "helmet", "charger", "mirror", "letter"),
+THINGS = listing(
+    """cup, book, lamp, key, parcel, hammer, tablet, towel, plant, jacket, umbrella, camera, toolbox, vase, blanket, ladder, drill, basket,
+bottle, folder, radio, helmet, charger, mirror, letter"""
 )
-MESSAGES = (
-    *("dinner is ready", "the meeting starts now", "please come down", "the taxi is here", "good morning", "good night"),
-    *(
-        "all clear",
-        "the round is done",
-        "please close the window",
-        "the guests have arrived",
-        "the lights are off",
-        "nothing to do",
-    ),
-    *(
-        "the bus leaves soon",
-        "please call home",
-        "the parcel is gone",
-        "the room is free",
-        "the coffee is ready",
-        "see you later",
-    ),
-    *("the printer works again", "please be quiet", "the doctor is waiting", "the heating is on", "lunch is late", "thank you"),
+MESSAGES = listing(
+    """dinner is ready, the meeting starts now, please come down, the taxi is here, good morning, good night, all clear, the round is done,
+please close the window, the guests have arrived, the lights are off, nothing to do, the bus leaves soon, please call home,
+the parcel is gone, the room is free, the coffee is ready, see you later, the printer works again, please be quiet,
+the doctor is waiting, the heating is on, lunch is late, thank you"""
 )
 """Messages for the robot to say."""
 CHOICES = (

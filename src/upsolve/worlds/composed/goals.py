@@ -236,10 +236,8 @@ def if_here(names: Names, one: Goal, two: Goal) -> Goal:
     where = {name: (room, other)}
     scene = Scene((room, other), people=where) if is_person else Scene((room, other), things=where)
 
-    def outcome(world: World) -> Outcome:
-        return choose_outcome(one, two, world, {**world.people, **world.things}[name] == room)
-
-    return joined("if_here", (one, two), text, code, outcome, scene)
+    goals = (one, two)
+    return either("if_here", goals, text, code, scene=scene, holds=lambda world: {**world.people, **world.things}[name] == room)
 
 
 def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
@@ -252,11 +250,10 @@ def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
     asking = f'robot.ask("{person}", "{question}", ["yes", "no"])'
     code = f'robot.go_to("{room}")\nanswer = {asking}\nif answer == "yes":\n{block(one)}\nelse:\n{block(two)}'
     scene = Scene((room,), people={person: (room,)}, answers={person: (word, ("yes", "no"))})
-
-    def outcome(world: World) -> Outcome:
-        return choose_outcome(one, two, world, world.answers[person][word] == "yes", [asked(person, word)])
-
-    return joined("if_answer", (one, two), text, code, outcome, scene)
+    asks = [asked(person, word)]
+    return either(
+        "if_answer", (one, two), text, code, scene, lambda world: world.answers[person][word] == "yes", lambda _: asks
+    )
 
 
 def poll(names: Names, one: Goal, two: Goal) -> Goal:
@@ -276,11 +273,10 @@ def poll(names: Names, one: Goal, two: Goal) -> Goal:
     )
     scene = Scene((room,), people=dict.fromkeys(people, (room,)), answers=dict.fromkeys(people, (word, ("yes", "no"))))
 
-    def outcome(world: World) -> Outcome:
-        votes = sum(world.answers[person][word] == "yes" for person in people)
-        return choose_outcome(one, two, world, votes >= 2, [asked(person, word) for person in people])
+    def holds(world: World) -> bool:
+        return sum(world.answers[person][word] == "yes" for person in people) >= 2
 
-    return joined("poll", (one, two), text, code, outcome, scene)
+    return either("poll", (one, two), text, code, scene, holds, lambda _: [asked(person, word) for person in people])
 
 
 def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
@@ -291,11 +287,8 @@ def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
         f"Go to the {room}. When its door is closed, {one.text}; when you get in, {two.text}.",
     )
     code = f'try:\n    robot.go_to("{room}")\nexcept DoorError:\n{block(one)}\nelse:\n{block(two)}'
-
-    def outcome(world: World) -> Outcome:
-        return choose_outcome(one, two, world, room in world.closed)
-
-    return joined("if_closed", (one, two), text, code, outcome, Scene((room,), closed=(room,)))
+    scene = Scene((room,), closed=(room,))
+    return either("if_closed", (one, two), text, code, scene, lambda world: room in world.closed)
 
 
 def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
@@ -310,12 +303,10 @@ def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
         f'robot.go_to("{room}")\ntry:\n    robot.pick("{thing}")\nexcept WeightError:\n{block(one)}\n'
         f'else:\n    robot.place("{thing}")\n{block(two)}'
     )
-
-    def outcome(world: World) -> Outcome:
-        heavy = thing in world.heavy
-        return choose_outcome(one, two, world, heavy, [] if heavy else [placed(thing, room)])
-
-    return joined("if_heavy", (one, two), text, code, outcome, Scene((room,), things={thing: (room,)}, heavy=(thing,)))
+    scene, back = Scene((room,), things={thing: (room,)}, heavy=(thing,)), [placed(thing, room)]
+    return either(
+        "if_heavy", (one, two), text, code, scene, lambda world: thing in world.heavy, lambda heavy: [] if heavy else back
+    )
 
 
 JOINS = (then, if_here, if_answer, poll, if_closed)
@@ -334,10 +325,23 @@ def joined(
     return Goal(f"{name}({one.name},{two.name})", text, code, whole_scene, outcome, first, branches=2 if scene else 1)
 
 
-def choose_outcome(one: Goal, two: Goal, world: World, holds: bool, before: Sequence[Event] = ()) -> Outcome:
-    """Return the outcome of the goal selected by the condition, after the events of the join."""
-    outcome = (one if holds else two).outcome(world)
-    return Outcome([before, *outcome.stages] if before else outcome.stages, outcome.moved, branch=int(holds))
+def either(
+    name: str,
+    goals: tuple[Goal, Goal],
+    text: str,
+    code: str,
+    scene: Scene,
+    holds: Callable[[World], bool],
+    before: Callable[[bool], Sequence[Event]] = lambda _: (),
+) -> Goal:
+    """Return the first goal in worlds where a condition holds, else the second, after the events by which the join finds out."""
+
+    def outcome(world: World) -> Outcome:
+        met = holds(world)
+        chosen, events = goals[not met].outcome(world), before(met)
+        return Outcome([events, *chosen.stages] if events else chosen.stages, chosen.moved, branch=int(met))
+
+    return joined(name, goals, text, code, outcome, scene)
 
 
 def block(goal: Goal) -> str:

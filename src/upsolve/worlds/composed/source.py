@@ -96,18 +96,7 @@ def can_join(join: MakeJoin, *goals: MakeGoal) -> bool:
 
 
 def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none", worlds: int = WORLDS) -> Iterator[Task | Attempt]:
-    """Yield tasks, each followed by its attempts, which have no verdicts yet.
-
-    Args:
-        path: the folder of the robot's domain.
-        tasks: number of tasks, >= 1.
-        seed: random seed.
-        docs: description of the robot's methods in prompts: ``none``, ``names`` or ``full``.
-        worlds: number of worlds of a task, at least ``WORLDS``, in which every branch of every goal occurs.
-
-    Raises:
-        SourceError: the domain is not ``robot``, or an option is out of range.
-    """
+    """Yield tasks, each followed by its attempts, without verdicts; SourceError if an option is out of range."""
     if path.name != "robot" or tasks < 1 or docs not in DOCS or worlds < WORLDS:
         raise SourceError(
             f"composed: the domain must be robot, tasks >= 1, docs one of {', '.join(DOCS)}, worlds >= {WORLDS}; got {path.name}, {tasks}, "
@@ -148,11 +137,7 @@ def task_of(goal: Goal, rng: Random, *, source: str, description: str, count: in
 
 
 def attempts(task: Task, rng: Random) -> Iterator[Attempt]:
-    """Yield correct programs in several styles, then incorrect ones; ``extra`` holds the result of each in the rehearsal.
-
-    Raises:
-        ValueError: a program that should be correct does not pass.
-    """
+    """Yield correct programs in several styles, then incorrect ones; ValueError if a correct one does not pass."""
     right = {task.reference: "plain"}
     for _ in range(2 * RIGHT):
         if len(right) < RIGHT:

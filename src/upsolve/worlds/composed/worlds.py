@@ -34,11 +34,7 @@ def worlds(goal: Goal, rng: Random, count: int = WORLDS) -> list[World]:
 
 
 def world(goal: Goal, number: int, rng: Random) -> World:
-    """Return one world of a task: the goal's scene, and one or two rooms, a person and a thing as distractors.
-
-    Each variable of the scene cycles through its options with the number of the world; every second variable changes at
-    half the frequency, so that combinations differ.
-    """
+    """Return a world: the scene with random distractors; its variables cycle with the number, every second at half the pace."""
     scene = goal.scene
     rooms = [*scene.rooms, *rng.sample([room for room in ROOMS if room not in scene.rooms], rng.randint(1, 2))]
     rng.shuffle(rooms)
@@ -142,12 +138,7 @@ class Rehearsal:
 
 
 def rehearse(code: str, task: Task) -> tuple[Status, str]:
-    """Return the status of a program, and the exception name in the first world in which it does not pass.
-
-    Args:
-        code: source of the program.
-        task: task of a built-in domain; its tests are the worlds.
-    """
+    """Return the status of a program, and the exception name in the first world in which it does not pass."""
     try:
         program = compile(code, "<attempt>", "exec", dont_inherit=True)
     except SyntaxError as error:
