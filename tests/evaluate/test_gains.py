@@ -4,10 +4,9 @@ import pytest
 
 from upsolve.cli.recipes import seeded
 from upsolve.config import load_recipe
-from upsolve.evaluate.gains import RunResult, gains, worth_of_verdicts
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
-from upsolve.report.several import runs_table, seeds_table, without_seeds, worth_table
+from upsolve.report.several import RunResult, gains, runs_table, seeds_table, without_seeds, worth_of_verdicts, worth_table
 
 
 def sweep(passed, first=0, temperature=1.0):

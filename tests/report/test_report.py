@@ -7,8 +7,7 @@ from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
-from upsolve.report.content import ReportContent
-from upsolve.report.examples import Example, diff_lines, pick_examples
+from upsolve.report.content import Example, ReportContent, diff_lines, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves

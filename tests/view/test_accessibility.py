@@ -10,12 +10,11 @@ import pytest
 from browser import open_page
 
 from upsolve.cli.comparing import write_runs
-from upsolve.evaluate.gains import RunResult
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
-from upsolve.report.content import ReportContent
-from upsolve.report.examples import Example
+from upsolve.report.content import Example, ReportContent
 from upsolve.report.html import write_report
+from upsolve.report.several import RunResult
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 

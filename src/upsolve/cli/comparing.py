@@ -16,8 +16,9 @@ from upsolve.files import write_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from upsolve.evaluate.gains import RunResult
+    from upsolve.evaluate.intervals import Paired
     from upsolve.report.content import ReportContent
+    from upsolve.report.several import RunResult
 
 __all__ = ["compare", "power", "report"]
 
@@ -68,11 +69,7 @@ def write_content(content: "ReportContent", file: Path) -> None:
 
 
 def report_content(paths: "Sequence[Path]") -> "ReportContent":
-    """Return the content of a report on the folder of a run, or on evaluations.
-
-    Raises:
-        ConfigError: several folders are given, or the folder is not of a finished run.
-    """
+    """Return the content of a report on the folder of a run, or on evaluations; ConfigError for several folders."""
     from upsolve.evaluate.runs import load_sweep
     from upsolve.report.content import ReportContent
 
@@ -148,61 +145,36 @@ def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
     """Return the gain of every run, of the runs of several seeds together, and the gains beyond every control, as plain data."""
     from upsolve.cli.figures import change_figures
     from upsolve.evaluate.capability import capability
-    from upsolve.evaluate.gains import methods_of, worth_of_verdicts
+    from upsolve.report.several import methods_of, worth_of_verdicts
 
-    rows = [(run, capability(run.before, run.after)) for run in results]
+    seeds = [method for method in methods_of(results) if len(method.runs) > 1]
     return {
         "runs": [
-            {
-                "run": run.name,
-                "verdicts": run.verdicts,
-                **change_figures(change),
-            }
-            for run, change in rows
+            {"run": run.name, "verdicts": run.verdicts, **change_figures(capability(run.before, run.after))} for run in results
         ],
-        "seeds": [
-            {
-                "runs": [run.name for run in method.runs],
-                "gain": asdict(method.paired.difference),
-                "p_value": method.paired.p_value,
-            }
-            for method in methods_of(results)
-            if len(method.runs) > 1
-        ],
+        "seeds": [{"runs": [run.name for run in method.runs], **gain_figures(method.paired)} for method in seeds],
         "worth": [
-            {
-                "run": worth.method,
-                "control": worth.control,
-                "gain_beyond": asdict(worth.paired.difference),
-                "p_value": worth.paired.p_value,
-            }
+            {"run": worth.method, "control": worth.control, **gain_figures(worth.paired, "gain_beyond")}
             for worth in worth_of_verdicts(results)
         ],
     }
 
 
-def run_result(folder: Path) -> "RunResult":
-    """Read the results of `upsolve run`, with or without `--folds`.
+def gain_figures(paired: "Paired", name: str = "gain") -> dict[str, Any]:
+    """Return a gain with its interval, and its p-value, as plain data."""
+    return {name: asdict(paired.difference), "p_value": paired.p_value}
 
-    Raises:
-        ConfigError: the folder is not that of a finished run.
-    """
-    from upsolve.evaluate.gains import RunResult
+
+def run_result(folder: Path) -> "RunResult":
+    """Read the results of `upsolve run`, with or without `--folds`; ConfigError if the run is not finished."""
     from upsolve.evaluate.runs import load_run
-    from upsolve.report.several import seeds_of, without_seeds
+    from upsolve.report.several import RunResult, seeds_of, without_seeds
 
     recipe, before, after = load_run(folder)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
-    settings = recipe.model_dump(mode="json")
-    return RunResult(
-        name,
-        recipe.reward.verdicts,
-        before,
-        after,
-        imitates=recipe.advantage.record.selects,
-        settings=without_seeds(settings),
-        seeds=seeds_of(settings),
-    )
+    settings, imitates = recipe.model_dump(mode="json"), recipe.advantage.record.selects
+    about = without_seeds(settings), seeds_of(settings)
+    return RunResult(name, recipe.reward.verdicts, before, after, imitates, *about)
 
 
 @app.command()
@@ -229,25 +201,22 @@ def power(
     except ValueError as error:
         raise ConfigError(f"--rate, --correlation: {error}") from error
     deviation = observed_deviation(run) if run else assumed
+    smallest, needed = detectable(tasks, deviation), {each: tasks_needed(each, deviation) for each in DIFFERENCES}
     if as_json:
-        needed = [{"difference": difference, "tasks": tasks_needed(difference, deviation)} for difference in DIFFERENCES]
-        print_json({"tasks": tasks, "deviation": deviation, "detectable": detectable(tasks, deviation), "needed": needed})
+        rows = [{"difference": difference, "tasks": count} for difference, count in needed.items()]
+        print_json({"tasks": tasks, "deviation": deviation, "detectable": smallest, "needed": rows})
         return
-    points, assumption = 100 * detectable(tasks, deviation), f"as observed in {run}" if run else "one greedy answer each"
-    typer.echo(f"{tasks} tasks, {assumption}, show a difference of {points:.1f} points in 80 % of cases (paired, p < 0.05)")
-    for difference in DIFFERENCES:
-        typer.echo(f"{100 * difference:4.0f} points need {tasks_needed(difference, deviation):6} tasks")
+    shown = f"show a difference of {100 * smallest:.1f} points in 80 % of cases (paired, p < 0.05)"
+    typer.echo(f"{tasks} tasks, {f'as observed in {run}' if run else 'one greedy answer each'}, {shown}")
+    for difference, count in needed.items():
+        typer.echo(f"{100 * difference:4.0f} points need {count:6} tasks")
 
 
 def observed_deviation(folder: Path) -> float:
-    """Return the standard deviation over tasks of the change in pass@1 of a finished run, each model at its own best temperature.
-
-    Raises:
-        ConfigError: the run is not finished, or no task differs.
-    """
+    """Return the standard deviation over tasks of the change in pass@1 of a run; ConfigError if no task differs."""
     import numpy as np
 
-    from upsolve.evaluate.gains import gains
+    from upsolve.report.several import gains
 
     changes = [*gains(run_result(folder)).values()]
     deviation = float(np.std(changes, ddof=1)) if len(changes) > 1 else 0.0
@@ -257,17 +226,7 @@ def observed_deviation(folder: Path) -> float:
 
 
 def destination(out: Path | None, name: str, *, markdown: bool, as_json: bool) -> tuple[Path | None, bool]:
-    """Return the file that a report is written to, and whether it is Markdown.
-
-    Args:
-        out: a file; a folder, or a name without an ending, in which the report gets its name; None: the report is printed.
-        name: the report's name in a folder, without its ending.
-        markdown: whether Markdown is asked for; a file that ends with ``.md`` is Markdown, too.
-        as_json: whether JSON is printed.
-
-    Raises:
-        ConfigError: the ending is neither of a page nor of Markdown, or JSON and Markdown would both be printed.
-    """
+    """Return the file of a report (None: it is printed) and whether it is Markdown; ConfigError for other endings."""
     if out is None and markdown and as_json:
         raise ConfigError("--json and --markdown both print: leave one out, or give the Markdown a file (--out report.md)")
     markdown = markdown or (out is not None and out.suffix == ".md")
@@ -288,14 +247,7 @@ def publish(
     tables: Callable[[], None],
     figures: Callable[[], dict[str, Any]] | None,
 ) -> None:
-    """Write a report to a file, if there is one; then print JSON, Markdown without a file, or tables and the name of the file.
-
-    Args:
-        file: what to write; None: only print.
-        markdown: returns the report as Markdown; None: it is a page.
-        page: writes the page.
-        tables: prints the tables.
-        figures: returns the figures that are printed as JSON; None: they are not.
+    """Write a report to a file, if there is one; print JSON, or else Markdown without a file, or else tables and the name of the file.
 
     Raises:
         ConfigError: the evaluations cannot be compared, such as those of different tasks.

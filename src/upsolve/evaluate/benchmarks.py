@@ -115,42 +115,37 @@ class Measurement:
             if run.unfinished:
                 self.folders.append(run.unfinished)
                 self.rows += sample_rows(attempts, verdicts_of, task_set=task_set, temperature=run.config.temperature)
-            evaluation = self.scored(tasks, run.config, task_set, attempts, verdicts_of)
-            results.append((replace(evaluation, wall_seconds=seconds * own / max(sum(tokens), 1)), attempts, verdicts_of))
+            evaluation = Evaluation(
+                name=self.name,
+                model=self.model.model.name,
+                tasks=task_set,
+                temperature=run.config.temperature,
+                top_p=run.config.top_p,
+                seed=run.config.seed,
+                max_tokens=run.config.max_tokens,
+                scores=score_tasks(tasks, attempts, verdicts_of),
+                wall_seconds=seconds * own / max(sum(tokens), 1),
+                prompts=prompts_id(tasks, self.model.model.prompt),
+            )
+            results.append((evaluation, attempts, verdicts_of))
         return results
 
     def at_each(
         self, tasks: TaskSet, sample: SampleConfig, samples: Mapping[float, int], report: OnProgress
     ) -> dict[float, Evaluation]:
         """Return the evaluations at temperatures with a number of samples each."""
-        configs = [at_temperature(sample, temperature, count) for temperature, count in samples.items()]
+        configs = [
+            sample.model_copy(
+                update={"temperature": at, "samples": count if at else 1}
+            )  # greedy decoding always gives the same
+            for at, count in samples.items()
+        ]
         judged = self.evaluate(tasks.tasks, configs, tasks.name, report)
         return {temperature: evaluation for temperature, (evaluation, _, _) in zip(samples, judged, strict=True)}
 
     def folder_of(self, tasks: Sequence[Task], config: SampleConfig) -> Path | None:
         """Return the folder for the samples of an unfinished evaluation; None if samples are not stored."""
         return self.keep and self.keep.with_name(f"{self.keep.stem}.{self.model.fingerprint(tasks, config)}")
-
-    def scored(
-        self,
-        tasks: Sequence[Task],
-        config: SampleConfig,
-        task_set: str,
-        attempts: Sequence[Attempt],
-        verdicts: Sequence[Verdict],
-    ) -> Evaluation:
-        """Return the evaluation of judged samples."""
-        return Evaluation(
-            name=self.name,
-            model=self.model.model.name,
-            tasks=task_set,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            seed=config.seed,
-            max_tokens=config.max_tokens,
-            scores=score_tasks(tasks, attempts, verdicts),
-            prompts=prompts_id(tasks, self.model.model.prompt),
-        )
 
     def finish(self) -> None:
         """Write the judged samples, remove the folders of unfinished samples, and drop the model from memory."""
@@ -264,11 +259,6 @@ def best_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[fl
     return best_temperature(dev), best_temperature(sampled, config.dev_samples)
 
 
-def at_temperature(sample: SampleConfig, temperature: float, samples: int) -> SampleConfig:
-    """Return the settings for one temperature; at temperature 0 with one sample per task, because greedy decoding always gives the same."""
-    return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1})
-
-
 def labelled(progress: OnProgress, label: str) -> OnProgress:
     """Return a progress callback that prefixes the stage with a label."""
     return lambda what, done, total: progress(f"{label}: {what}", done, total)
@@ -279,21 +269,10 @@ LONGEST = 2048
 
 
 def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_tasks: int) -> tuple[float | None, int]:
-    """Return the mean over tasks q of log pi(o | q) / |o| at temperature 1, nats per token, for one stored passed attempt o per task.
-
-    Args:
-        groups: judged attempts at held-out tasks; the first passed attempt of each group is scored.
-        sampled: the model; where it is loaded already, it is not loaded again.
-        max_tasks: largest number of tasks; 0: none.
-
-    Returns:
-        The mean (None if no attempt passed, or the model is not in this process), and the number of tasks it is over.
-
-    Raises:
-        ModelError: the model or its tokenizer cannot be loaded.
-    """
-    passing = ((group.task, attempt) for group in groups if (attempt := first_passed(group)) is not None)
-    programs = [*islice(passing, max_tasks)]
+    """Return the mean over tasks q of log pi(o | q) / |o|, nats, of one passed attempt o each, and the number of tasks."""
+    judged = ((group.task, zip(group.attempts, group.verdicts, strict=True)) for group in groups)
+    firsts = ((task, next((attempt for attempt, verdict in pairs if passed(verdict)), None)) for task, pairs in judged)
+    programs = [*islice(((task, attempt) for task, attempt in firsts if attempt), max_tasks)]
     if not programs:
         return None, 0
     local = sampled.sampler
@@ -308,8 +287,3 @@ def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_ta
             with torch.inference_mode():
                 means.append(float(padded_scores(policy, pack([[encoded]])).logp_T.mean()))
     return (float(np.mean(means)) if means else None), len(means)
-
-
-def first_passed(group: Group) -> Attempt | None:
-    """Return the first attempt of a group that passed, or None."""
-    return next((attempt for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)

@@ -187,11 +187,7 @@ def solved(before: Evaluation, after: Evaluation) -> Solved:
 
 
 def solves(score: TaskScore, n: int) -> bool:
-    """Return whether n of a task's samples, drawn without replacement by a generator that the task seeds, contain one that passed.
-
-    An evaluation counts the samples of a task and does not keep their order, so the draw stands for the first n. n is at most the number
-    of samples, and then nothing is drawn.
-    """
+    """Return whether n samples of a task, drawn without replacement and seeded by its id, contain one that passed."""
     chance = pass_at_k(score.samples, score.passed, n) or 0.0
     return random.Random(score.task_id).random() < chance
 

@@ -89,9 +89,7 @@ class Comparison:
     @property
     def change(self) -> str:
         """The difference with its interval, in points: ``+14.0 [+9.6, +18.9]``; a dash without shared tasks."""
-        if self.paired is None:
-            return "–"
-        return interval_text(self.paired.difference)
+        return interval_text(self.paired.difference) if self.paired else "–"
 
     @property
     def doubts(self) -> tuple[str, ...]:

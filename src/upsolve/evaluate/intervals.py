@@ -71,9 +71,7 @@ class Paired:
     """Sample standard deviation of the differences over tasks; nan for one task."""
 
 
-def mean_interval(
-    values: Sequence[float] | NDArray[np.float64], *, bounds: Bounds | None = (0.0, 1.0), seed: int = 0
-) -> Estimate:
+def mean_interval(values: Sequence[float] | NDArray[np.float64], *, bounds: Bounds | None = (0.0, 1.0)) -> Estimate:
     """Return the mean over tasks and its 95 % interval.
 
     The interval of a single task is (nan, nan): one value says nothing about the variance over tasks.
@@ -81,12 +79,10 @@ def mean_interval(
     Args:
         values: one value for each task, such as its pass@k.
         bounds: smallest and largest value that a task can have; None for unbounded values, whose interval is Student's t interval.
-        seed: without effect; intervals are computed, not resampled.
 
     Raises:
         ValueError: ``values`` is empty, or a value is out of bounds.
     """
-    del seed
     data = np.asarray(values, dtype=np.float64)
     if data.size == 0:
         raise ValueError("no tasks to take a mean over")
@@ -100,11 +96,7 @@ def mean_interval(
 
 
 def share_interval(count: int, of: int) -> tuple[float, float]:
-    """Return the 95 % interval of the share count / of, of independent members; (0, 1) for ``of`` 0.
-
-    Raises:
-        ValueError: not 0 <= count <= of.
-    """
+    """Return the 95 % interval of the share count / of, of independent members; (0, 1) for ``of`` 0."""
     if not 0 <= count <= of:
         raise ValueError(f"a share needs 0 <= count <= of, got {count} of {of}")
     return ends(of, count / of, count * (of - count) / of, (0.0, 1.0)) if of else (0.0, 1.0)
@@ -133,12 +125,7 @@ def ends(count: int, mean: float, squares: float, bounds: Bounds | None) -> Boun
 
 
 def margin(tasks: int, deviation: float) -> float:
-    """Return the half-width of a paired interval, for a mean near 0.
-
-    Args:
-        tasks: number of tasks, >= 1.
-        deviation: sample standard deviation over tasks of the differences.
-    """
+    """Return the half-width of a paired interval, for a mean near 0, by the deviation of differences over tasks."""
     return ends(tasks, 0.0, (tasks - 1) * deviation**2, (-1.0, 1.0))[1]
 
 
@@ -147,22 +134,12 @@ def t_quantile(freedom: int) -> float:
     if freedom < 3:
         return (12.706205, 4.302653)[freedom - 1]
     z2 = Z * Z
-    terms = (
-        1.0,
-        (z2 + 1) / 4,
-        ((5 * z2 + 16) * z2 + 3) / 96,
-        (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384,
-    )
+    terms = (1.0, (z2 + 1) / 4, ((5 * z2 + 16) * z2 + 3) / 96, (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384)
     return Z * sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Paired:
-    """Compare two runs task by task. Each difference is in [-1, 1], or in [-2, 2] if a run is itself a difference.
-
-    Args:
-        before: value of each task in the first run.
-        after: value of each task in the second run.
-        seed: seed of the permutations.
+    """Compare the values of two runs task by task; a run may itself be a difference. ``seed`` is of the permutations.
 
     Raises:
         ValueError: the runs are over different tasks; the message names some.
@@ -184,22 +161,13 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Return the two-sided p-value of McNemar's exact test: min(1, 2 P(X <= min(gained, lost))), X ~ Binomial(gained + lost, 1/2).
-
-    Args:
-        gained: tasks that only the second model solves, >= 0.
-        lost: tasks that only the first model solves, >= 0.
-    """
+    """Return the p-value of McNemar's exact test: min(1, 2 P(X <= min(gained, lost))), X ~ Binomial(gained + lost, 1/2)."""
     tried = gained + lost
     return min(1.0, 2 * sum(math.comb(tried, count) for count in range(min(gained, lost) + 1)) / 2**tried)
 
 
 def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean over runs of each task's value, so that intervals are still over tasks.
-
-    Raises:
-        ValueError: there are no runs, or they are over different tasks.
-    """
+    """Return the mean over runs of each task's value, so that intervals are over tasks; ValueError if tasks differ."""
     if not runs or any(run.keys() != runs[0].keys() for run in runs):
         raise ValueError("the runs are over different tasks" if runs else "no runs")
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
@@ -216,11 +184,7 @@ CORRELATION = 0.65
 def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
     """Return sqrt(2 p (1 - p) (1 - rho)), the standard deviation over tasks of the difference of two models with one answer per task.
 
-    More samples per task reduce the deviation, down to that of the difference of the tasks' true pass rates.
-
-    Args:
-        rate: p, pass rate of both models, in (0, 1).
-        correlation: rho, correlation over tasks between the answers of the two models, in [-1, 1).
+    More samples per task reduce the deviation. p is the pass rate of both models, rho the correlation over tasks of their answers.
 
     Raises:
         ValueError: ``rate`` or ``correlation`` is out of its range.
@@ -231,22 +195,12 @@ def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
 
 
 def detectable(tasks: int, deviation: float, power: float = POWER) -> float:
-    """Return the smallest difference, as a share, whose 95 % interval over n tasks excludes 0 with this power.
-
-    Args:
-        tasks: n >= 1.
-        deviation: standard deviation over tasks of the paired difference, >= 0.
-        power: probability of detecting the difference, in (0, 1).
-    """
+    """Return the smallest difference, a share, whose 95 % interval over n tasks excludes 0 with this power, in (0, 1)."""
     return margin(tasks, deviation) + NormalDist().inv_cdf(power) * deviation / math.sqrt(tasks)
 
 
 def tasks_needed(difference: float, deviation: float, power: float = POWER) -> int:
-    """Return the number of tasks needed to detect a difference (a share) with this power; other arguments as for ``detectable``.
-
-    Raises:
-        ValueError: the difference is 0.
-    """
+    """Return the number of tasks needed to detect a difference, a share, with this power; ValueError for 0."""
     if not difference:
         raise ValueError("no number of tasks shows a difference of 0")
     return bisect_left(

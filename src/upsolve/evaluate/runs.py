@@ -18,6 +18,7 @@ from upsolve.files import write_text
 __all__ = ["load_evaluation", "load_run", "load_sweep", "save_evaluation", "save_sweep"]
 
 VERSION, SWEEP_VERSION = 1, 2
+NAME_ONE = "name a .json file that `upsolve eval` or `upsolve run` wrote"
 PARTS = ("best", "many", "hot", "greedy")
 """Fields of a sweep that hold an evaluation of the test tasks; several fields may hold the same evaluation."""
 
@@ -33,13 +34,11 @@ def load_evaluation(path: str | Path) -> Evaluation:
     Raises:
         ArchiveError: it does not exist, is damaged, or of another version; names the file.
     """
-    data = read_json(path, "evaluation")
+    data = read_json(path)
     if (version := data.pop("version", None)) == SWEEP_VERSION:
         raise ArchiveError(f"{path}: evaluations at several temperatures; read it by load_sweep")
     if version != VERSION:
-        raise ArchiveError(
-            f"{path}: not an evaluation (version {version}, not {VERSION}); name a .json file that `upsolve eval` or `upsolve run` wrote"
-        )
+        raise ArchiveError(f"{path}: not an evaluation (version {version}, not {VERSION}); {NAME_ONE}")
     try:
         return evaluation_of(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -70,12 +69,8 @@ def sweep_data(sweep: Sweep) -> dict[str, Any]:
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """Read a sweep, or an evaluation at one temperature as a sweep in which nothing was chosen.
-
-    Raises:
-        ArchiveError: it does not exist, is damaged, or of another version; names the file.
-    """
-    data = read_json(path, "evaluation")
+    """Read a sweep, or one evaluation as a sweep in which nothing was chosen; ArchiveError names a missing or damaged file."""
+    data = read_json(path)
     if data.get("version") != SWEEP_VERSION:
         return single(load_evaluation(path))
     try:
@@ -100,37 +95,24 @@ def evaluation_of(data: dict[str, Any]) -> Evaluation:
 
 
 def load_run(folder: Path) -> tuple[Recipe, Sweep, Sweep]:
-    """Return the recipe of a finished `upsolve run`, with or without `--folds`, and its evaluations before and after training.
-
-    Raises:
-        ConfigError: the folder is not that of a finished run; names what is missing.
-    """
+    """Return recipe, and evaluations before and after training, of a finished run; ConfigError names a missing file."""
     files = (folder / "base.json", folder / "trained.json")
     if missing := [file.name for file in files if not file.is_file()]:
         curves = f"; `upsolve view {folder}` shows its training" if (folder / "training").is_dir() else ""
-        raise ConfigError(
-            f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`, or evaluations{curves}"
-        )
+        remedy = "name the folder of a finished `upsolve run`, or evaluations"
+        raise ConfigError(f"{folder}: {missing[0]} is missing; {remedy}{curves}")
     own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.is_file()), None)
     return load_recipe(own), load_sweep(files[0]), load_sweep(files[1])
 
 
-def read_json(path: str | Path, description: str) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    Raises:
-        ArchiveError: the file does not exist or is damaged; names the file.
-    """
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Return the JSON object in a file; ArchiveError names a file that is missing or damaged."""
     try:
         data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ArchiveError(f"{path}: no such {description}; `upsolve eval` and `upsolve run` write them") from error
+        raise ArchiveError(f"{path}: no such evaluation; `upsolve eval` and `upsolve run` write them") from error
     except (OSError, ValueError) as error:
-        raise ArchiveError(
-            f"{path}: not an {description}: {error}; name a .json file that `upsolve eval` or `upsolve run` wrote"
-        ) from error
+        raise ArchiveError(f"{path}: not an evaluation: {error}; {NAME_ONE}") from error
     if not isinstance(data, dict):
-        raise ArchiveError(
-            f"{path}: not an {description}, but a {type(data).__name__}; name a .json file that `upsolve eval` or `upsolve run` wrote"
-        )
+        raise ArchiveError(f"{path}: not an evaluation, but a {type(data).__name__}; {NAME_ONE}")
     return data

@@ -61,18 +61,7 @@ class SampledModel:
         return content_id(name, changed, *form, config.model_dump_json())
 
     def attempts(self, tasks: Sequence[Task], runs: Sequence[SampleRun], report: OnProgress) -> list[list[Attempt]]:
-        """Return for each run ``config.samples`` attempts per task, in the order of the tasks.
-
-        If the call is stopped, the samples of finished tasks stay in the folders ``unfinished``, and the next call does not sample these tasks.
-
-        Args:
-            tasks: tasks to sample.
-            runs: settings that differ in temperature, number of samples and seed alone, and folders.
-            report: called with the samples done and the total of all runs.
-
-        Raises:
-            MissingExtraError: an analysis of the samples is not installed, which is found out before sampling.
-        """
+        """Return ``config.samples`` attempts per task for each run; a stopped call stores those of finished tasks."""
         tools(self.judging.analyses)
         found = [read_samples(run.unfinished) for run in runs]
         total = len(tasks) * sum(run.config.samples for run in runs)

@@ -1,7 +1,7 @@
 """Results of an evaluation: one score per task, pass@k and pass^k, and averages over samples."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,6 @@ from upsolve.verify.analysis.findings import analysed, findings_of, severity, un
 __all__ = [
     "Evaluation",
     "TaskScore",
-    "all_pass_at_k",
     "error_mix",
     "lint_profile",
     "outcome_mix",
@@ -112,14 +111,14 @@ def all_pass_at_k(n: int, c: int, k: int) -> float | None:
 
 def task_pass_at_k(scores: Sequence[TaskScore], k: int) -> dict[str, float]:
     """Return pass@k of every task for which it is defined, by task id."""
-    values = {score.task_id: pass_at_k(score.samples, score.passed, k) for score in scores}
-    return {name: value for name, value in values.items() if value is not None}
+    values = ((score.task_id, pass_at_k(score.samples, score.passed, k)) for score in scores)
+    return {name: value for name, value in values if value is not None}
 
 
 def task_all_pass_at_k(scores: Sequence[TaskScore], k: int) -> dict[str, float]:
     """Return pass^k of every task for which it is defined, by task id."""
-    values = {score.task_id: all_pass_at_k(score.samples, score.passed, k) for score in scores}
-    return {name: value for name, value in values.items() if value is not None}
+    values = ((score.task_id, all_pass_at_k(score.samples, score.passed, k)) for score in scores)
+    return {name: value for name, value in values if value is not None}
 
 
 def score_tasks(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> tuple[TaskScore, ...]:
@@ -135,7 +134,11 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
     statuses = Counter(verdict.status.value for _, verdict in judged)
     tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
     entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
-    linted = [verdict for attempt, verdict in judged if attempt.language in PYTHON and read_by_ruff(verdict)]
+    linted = [
+        verdict  # Ruff was run on the sample, and could parse all of it
+        for attempt, verdict in judged
+        if attempt.language in PYTHON and analysed(verdict, "lint") and not unreadable(verdict, "lint")
+    ]
     findings = [finding for verdict in linted for finding in findings_of(verdict, "lint", "security")]
     return TaskScore(
         task_id=task.task_id,
@@ -152,25 +155,21 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
     )
 
 
-def read_by_ruff(verdict: Verdict) -> bool:
-    """Return whether Ruff was run on the sample and could parse all of it."""
-    return analysed(verdict, "lint") and not unreadable(verdict, "lint")
-
-
 def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
     """Return the share of samples by status, most frequent first."""
-    total: Counter[str] = Counter()
-    for item in scores:
-        total.update(item.statuses)
-    return {name: count / total.total() for name, count in total.most_common()}
+    return shares([item.statuses for item in scores], scores)
 
 
 def error_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
     """Return the share of samples by exception name, most frequent first."""
-    total: Counter[str] = Counter()
-    for item in scores:
-        total.update(item.errors)
-    samples = sum(sum(item.statuses.values()) for item in scores)
+    return shares([item.errors for item in scores], scores)
+
+
+def shares(counts: Iterable[Mapping[str, int]], scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the sums of counts as shares of all samples, most frequent first."""
+    total, samples = Counter[str](), sum(sum(item.statuses.values()) for item in scores)
+    for each in counts:
+        total.update(each)
     return {name: count / samples for name, count in total.most_common()}
 
 

@@ -33,11 +33,7 @@ class Sweep:
 
 
 def best_temperature(evaluations: Sequence[Evaluation], k: int = 1) -> float:
-    """Return the temperature with the highest mean pass@k over tasks; of equals, the lowest temperature.
-
-    Greedy decoding has one sample per task, so temperature 0 is a candidate for k = 1 only. If pass@k is undefined at every temperature,
-    the lowest temperature is returned.
-    """
+    """Return the lowest temperature with the highest mean pass@k over tasks; at 0 there is one sample, so k = 1 only."""
     means: dict[float, float] = {}
     for evaluation in sorted(evaluations, key=lambda evaluation: evaluation.temperature or 0.0):
         if values := task_pass_at_k(evaluation.scores, k):
@@ -52,13 +48,7 @@ def single(evaluation: Evaluation) -> Sweep:
 
 
 def pooled(sweeps: Sequence[Sweep]) -> Sweep:
-    """Pool the folds of a cross-fitting: each test task appears once, sampled from the model of its fold at that model's best temperatures.
-
-    ``heldout_logp`` is the mean over all tasks of all folds.
-
-    Raises:
-        ValueError: there are no sweeps, a sweep has other temperatures than the first, or a test task is in two sweeps.
-    """
+    """Pool the folds of a cross-fitting: each test task appears once. ValueError if temperatures differ or tasks repeat."""
     first = sweeps[0] if sweeps else None
     if first is None or any([e.temperature for e in sweep.dev] != [e.temperature for e in first.dev] for sweep in sweeps):
         raise ValueError("folds must have been measured at the same temperatures" if sweeps else "no folds to pool")

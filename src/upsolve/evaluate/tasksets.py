@@ -56,17 +56,7 @@ class TaskSet:
 
 
 def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) -> tuple[TaskSet, ...]:
-    """Return the tasks of ``evaluate.archives``, at most ``evaluate.tasks`` of each.
-
-    Args:
-        config: names of the task sets, where benchmarks are, and what to do about leaks.
-        data: shares and seed of the split of an archive that records none; what tasks of any language ask for.
-        training: training and dev tasks, to compare with.
-
-    Raises:
-        ConfigError: a task set is not found, has no such split or no task with tests, or (``evaluate.leaks: refuse``) is too like the training tasks.
-        SourceError: a file cannot be read.
-    """
+    """Return the tasks of ``evaluate.archives``, compared with training and dev tasks; ConfigError for a set without any."""
     sets: list[TaskSet] = []
     for name in config.archives:
         base, colon, split = name.rpartition(":")
@@ -80,14 +70,7 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
 
 
 def place_of(name: str, config: EvalConfig) -> str:
-    """Return where the tasks of a name are, for ``read_tasks``: an archive, or ``source:file``.
-
-    The first that exists: an entry of ``evaluate.benchmarks``, an archive of the package, a folder, an archive of this name in the folder
-    $UPSOLVE_BENCHMARKS, the published file of a benchmark there or in a folder below.
-
-    Raises:
-        ConfigError: none exists; says where it was looked for.
-    """
+    """Return where the tasks of a name are, for ``read_tasks``: the first place that exists. ConfigError if none does."""
     folder, benchmark = os.environ.get(VARIABLE, ""), BENCHMARKS.get(name)
     if given := config.benchmarks.get(name):
         return f"{benchmark.source}:{given}" if benchmark and Path(given).is_file() else given
@@ -115,14 +98,7 @@ def where_missing(name: str, folder: str) -> str:
 
 
 def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) -> list[Task]:
-    """Return the tasks of a split; all tasks if none is named.
-
-    The split is the one that every task records (field ``split`` of ``extra``). A benchmark without a recorded split is all test. Other archives
-    are split by the shares and the seed of ``data``.
-
-    Raises:
-        ConfigError: there is no task in it.
-    """
+    """Return the tasks of a split: the recorded one, else by the shares of ``data``; a benchmark without a record is all test."""
     recorded = all(map(recorded_name, tasks))
     if not split or (name in BENCHMARKS and not recorded and split == "test"):
         return list(tasks)
@@ -148,11 +124,7 @@ def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:
-    """Return the ids of the measured tasks that are nearly equal to training tasks, with a warning, or refuse them.
-
-    Raises:
-        ConfigError: there are some, and ``refuse``.
-    """
+    """Warn of measured tasks that nearly equal training tasks, and return their ids; with ``refuse``, ConfigError."""
     leaks = find_leaks(training, measured)
     if leaks:
         shown = ", ".join(f"{leak.right} and {leak.left} ({leak.reason})" for leak in leaks[:3])

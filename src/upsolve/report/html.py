@@ -7,8 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
-from upsolve.report.content import Change, ReportContent, changes_of, tables_of
-from upsolve.report.examples import diff_lines
+from upsolve.report.content import Change, ReportContent, changes_of, diff_lines, tables_of
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
 from upsolve.report.tables import Table
 

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from upsolve.report.content import Change, ReportContent, changes_of, tables_of
-from upsolve.report.examples import Example, diff_lines
+from upsolve.report.content import Change, Example, ReportContent, changes_of, diff_lines, tables_of
 from upsolve.report.tables import Table
 
 __all__ = ["markdown_of", "markdown_text"]

@@ -20,15 +20,11 @@ from upsolve.evaluate.sweep import Sweep
 from upsolve.report.tables import difficulties
 
 __all__ = [
-    "INK",
-    "SERIES",
-    "THEME",
     "change_by_task",
     "gains_of_methods",
     "outcomes",
     "pass_by_difficulty",
     "pass_by_temperature",
-    "simplify_axes",
     "stopped_at",
     "svg",
     "training_curves",
@@ -68,16 +64,28 @@ def svg(figure: Figure) -> str:
     return f"{text[start:head]}{SCHEME}{text[head:]}".replace(INK, "currentColor")
 
 
+def plot(height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this height, inches, with its only axes."""
+    figure = Figure(figsize=(7.2, height))
+    return figure, figure.add_subplot()
+
+
+def percentages(axes: Axes, label: str) -> None:
+    """Label the vertical axis of percentages, and put the legend above, if there is something to explain."""
+    axes.set_ylabel(label)
+    axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
+    if axes.containers or axes.lines:
+        axes.legend(**ABOVE)
+    simplify_axes(axes)
+
+
 def samples_text(evaluation: Evaluation) -> str:
     """Return the number of scored samples per task of an evaluation, a range if it differs."""
-    counts = sorted({score.samples for score in evaluation.scores if score.samples})
-    if not counts:
-        return "no sample"
-    return (
-        f"{counts[0]}–{counts[-1]} samples a task"
-        if len(counts) > 1
-        else f"{counts[0]} sample{'s' if counts[0] > 1 else ''} a task"
-    )
+    counts = [score.samples for score in evaluation.scores if score.samples]
+    least, most = min(counts, default=0), max(counts, default=0)
+    if least == most:
+        return f"{most} sample{'s' if most > 1 else ''} a task" if most else "no sample"
+    return f"{least}–{most} samples a task"
 
 
 def simplify_axes(axes: Axes) -> None:
@@ -91,8 +99,7 @@ def simplify_axes(axes: Axes) -> None:
 def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     """Draw pass@k by difficulty with 95 % intervals, one bar per evaluation."""
     labels = ["all", *[name for name in difficulties(evaluations[0].scores) if name]]
-    figure = Figure(figsize=(7.2, 3.4))
-    axes = figure.add_subplot()
+    figure, axes = plot(3.4)
     width = 0.8 / len(evaluations)
     for index, evaluation in enumerate(evaluations):
         for position, label in enumerate(labels):
@@ -105,70 +112,40 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
             axes.bar(at, 100 * estimate.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
             if estimate.low == estimate.low:
                 axes.vlines(at, 100 * estimate.low, 100 * estimate.high, color=INK, linewidth=1.2)
-            axes.text(
-                at,
-                100 * (estimate.high if estimate.high == estimate.high else estimate.mean) + 1,
-                f"{100 * estimate.mean:.1f}",
-                ha="center",
-                fontsize=8,
-            )
+            top = estimate.high if estimate.high == estimate.high else estimate.mean
+            axes.text(at, 100 * top + 1, f"{100 * estimate.mean:.1f}", ha="center", fontsize=8)
     scores = evaluations[0].scores
     sizes = [sum(label in ("all", score.difficulty) for score in scores) for label in labels]
     axes.set_xticks(range(len(labels)), [f"{label}\n{size} tasks" for label, size in zip(labels, sizes, strict=True)])
-    axes.set_ylabel(f"pass@{k}, %")
-    axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
-    if axes.containers:
-        axes.legend(**ABOVE)
-    simplify_axes(axes)
+    percentages(axes, f"pass@{k}, %")
     return svg(figure)
 
 
 @rc_context(THEME)
 def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
     """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model: flatter if sharper, higher if more capable."""
-    figure = Figure(figsize=(7.2, 2.8))
-    axes = figure.add_subplot()
+    figure, axes = plot(2.8)
     for index, sweep in enumerate(sweeps):
         values = {evaluation.temperature: list(task_pass_at_k(evaluation.scores, 1).values()) for evaluation in sweep.dev}
         points = [(at, mean_interval(task_values)) for at, task_values in values.items() if task_values and at is not None]
         if not points:
             continue
         colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # shifted, so that equal points do not overlap
-        positions = [at + shift for at, _ in points]
-        axes.plot(
-            positions,
-            [100 * estimate.mean for _, estimate in points],
-            color=colour,
-            marker="o",
-            markersize=4,
-            label=f"{sweep.name} ({len(sweep.dev[0].scores)} dev tasks)",
-        )
-        intervals = [
-            (position, estimate)
-            for position, (_, estimate) in zip(positions, points, strict=True)
-            if estimate.low == estimate.low
-        ]
-        axes.vlines(
-            [p for p, _ in intervals],
-            [100 * g.low for _, g in intervals],
-            [100 * g.high for _, g in intervals],
-            color=colour,
-            lw=1,
-        )
+        name = f"{sweep.name} ({len(sweep.dev[0].scores)} dev tasks)"
+        means = [100 * estimate.mean for _, estimate in points]
+        axes.plot([at + shift for at, _ in points], means, color=colour, marker="o", markersize=4, label=name)
+        for at, estimate in points:
+            if estimate.low == estimate.low:
+                axes.vlines(at + shift, 100 * estimate.low, 100 * estimate.high, color=colour, lw=1)
     axes.set_xlabel("temperature (0: greedy)")
-    axes.set_ylabel("pass@1 on dev tasks, %")
-    axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
-    if axes.lines:
-        axes.legend(**ABOVE)
-    simplify_axes(axes)
+    percentages(axes, "pass@1 on dev tasks, %")
     return svg(figure)
 
 
 @rc_context(THEME)
 def outcomes(evaluations: Sequence[Evaluation]) -> str:
     """Draw the share of samples by status, one bar per evaluation."""
-    figure = Figure(figsize=(7.2, 0.8 + 0.55 * len(evaluations)))
-    axes = figure.add_subplot()
+    figure, axes = plot(0.8 + 0.55 * len(evaluations))
     mixes = [outcome_mix(evaluation.scores) for evaluation in evaluations]
     left = np.zeros(len(evaluations))
     for status, colour in STATUS.items():
@@ -177,15 +154,8 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
             axes.barh(range(len(mixes)), shares, left=left, color=colour, label=status.replace("_", " "))
             for row, share in enumerate(shares):
                 if share >= 4:
-                    axes.text(
-                        left[row] + share / 2,
-                        row,
-                        f"{share:.0f}",
-                        ha="center",
-                        va="center",
-                        fontsize=8,
-                        color="#1d2329" if status in DARK_LABEL else "white",
-                    )
+                    ink = "#1d2329" if status in DARK_LABEL else "white"
+                    axes.text(left[row] + share / 2, row, f"{share:.0f}", ha="center", va="center", fontsize=8, color=ink)
             left += shares
     counts = [sum(sum(score.statuses.values()) for score in evaluation.scores) for evaluation in evaluations]
     names = [f"{evaluation.name}\n{count:,} samples" for evaluation, count in zip(evaluations, counts, strict=True)]
@@ -203,8 +173,7 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     """Draw the change in pass@k of each task for which it is defined in both evaluations, sorted."""
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     change = sorted((100 * (second[name] - first[name]) for name in first if name in second), reverse=True)
-    figure = Figure(figsize=(7.2, 2.2))
-    axes = figure.add_subplot()
+    figure, axes = plot(2.2)
     axes.bar(range(len(change)), change, color=[SERIES[2] if value > 0 else SERIES[3] for value in change], width=0.85)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_ylabel(f"change in pass@{k}, points")
@@ -220,20 +189,13 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
 @rc_context(THEME)
 def gains_of_methods(gains: Mapping[str, tuple[Estimate, bool]]) -> str:
     """Draw gains in pass@1 with 95 % intervals, one line per method; ``gains``: name -> gain, and whether the method is a control."""
-    figure = Figure(figsize=(7.2, 0.7 + 0.38 * len(gains)))
-    axes = figure.add_subplot()
+    figure, axes = plot(0.7 + 0.38 * len(gains))
     for place, (gain, control) in enumerate(gains.values()):
         colour = SERIES[0] if control else SERIES[1]
         axes.hlines(place, 100 * gain.low, 100 * gain.high, color=colour, linewidth=2)
         axes.plot(100 * gain.mean, place, "o", color=colour)
-        axes.annotate(
-            f"{100 * gain.mean:+.1f}",
-            (100 * gain.mean, place),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
+        label, point = f"{100 * gain.mean:+.1f}", (100 * gain.mean, place)
+        axes.annotate(label, point, xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(gains)), [f"{name}{' (control)' if control else ''}" for name, (_, control) in gains.items()])
     axes.set_ylim(len(gains) - 0.5, -0.7)
@@ -272,14 +234,7 @@ def training_curves(
     stopped: int | None = None,
     kept: int | None = None,
 ) -> str:
-    """Draw each metric over the optimizer steps; the number of its points is in its title.
-
-    Args:
-        rows: metrics, one row per step; a row of step 0 has the held-out metrics before the first step.
-        limits: metric -> value beyond which a monitor stops the run, a dashed line.
-        stopped: step at which a monitor stopped the run, a line across all curves.
-        kept: step whose weights are the result, a line if it is not the last step.
-    """
+    """Draw each metric over the steps, with ``limits`` of the monitor and the steps at which it ``stopped`` and that are ``kept``."""
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
     figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
@@ -289,9 +244,8 @@ def training_curves(
     for position, name in enumerate(names):
         axes = figure.add_subplot(lines, 2, position + 1)
         points = [(row["step"], row[name]) for row in rows if name in row]
-        axes.plot(
-            *zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3
-        )
+        marker = "o" if len(points) < 12 else None
+        axes.plot(*zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker=marker, markersize=3)
         axes.set_title(f"{CURVES[name]} (n = {len(points)})", fontsize=8, loc="left")
         mark(axes, (limits or {}).get(name), stopped, kept if kept != last else None)
         axes.set_xlim(first - margin, last + margin)

@@ -18,8 +18,7 @@ from upsolve.errors import ArchiveError
 from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
-from upsolve.report.content import ReportContent
-from upsolve.report.examples import pick_examples
+from upsolve.report.content import ReportContent, pick_examples
 from upsolve.report.markdown import markdown_of
 from upsolve.report.several import seeds_of
 from upsolve.reward.formula import Rewarded
@@ -47,11 +46,7 @@ def write_run_report(folder: Path, content: ReportContent) -> None:
 
 
 def read_run(folder: Path) -> ReportContent:
-    """Return the content of a report on a finished run, from its folder and, if it is still there, its archive.
-
-    Raises:
-        ConfigError: the folder is not of a finished run; names the missing file.
-    """
+    """Return the content of a report on a finished run; ConfigError names a missing file."""
     recipe, before, after = load_run(folder)
     sweeps = (before, after)
     facts: Mapping[str, str] = json.loads((folder / FACTS).read_text(encoding="utf-8")) if (folder / FACTS).is_file() else {}
@@ -101,12 +96,7 @@ def run_content(
 
 
 def rewarded_of(rewarded: Sequence[Rewarded], keys: Mapping[str, set[str]]) -> Sequence[Rewarded]:
-    """Return the attempts that were trained on, with their rewards, by task; what is left out or flagged counts for all attempts.
-
-    Args:
-        rewarded: all attempts of each task.
-        keys: ``attempt_key`` of the attempts of recorded groups, by task; {}: unknown (a run of version 0.1.0), so all attempts count.
-    """
+    """Return the attempts of recorded groups (``keys`` by task; {}: all) with their rewards; reasons count for all attempts."""
 
     def trained(item: Rewarded) -> Rewarded:
         wanted = keys.get(item.group.task.task_id, ())

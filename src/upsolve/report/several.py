@@ -1,12 +1,15 @@
-"""Comparison of several runs: pass@1 of each, gains over seeds, and gains beyond controls."""
+"""Comparison of several runs: pass@1 of each, gains over seeds, and how much of a gain is due to the verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.comparison import interval_text, points
-from upsolve.evaluate.gains import Method, RunResult, methods_of, worth_of_verdicts
+from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
 from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
 from upsolve.report.content import Change
@@ -15,16 +18,113 @@ from upsolve.train.run.folder import flat
 from upsolve.types import content_id
 
 __all__ = [
+    "Method",
+    "RunResult",
     "changes_of_runs",
     "facts_of_runs",
+    "gains",
+    "methods_of",
     "pictures_of_runs",
-    "runs_table",
     "seeds_of",
-    "seeds_table",
     "tables_of_runs",
     "without_seeds",
-    "worth_table",
+    "worth_of_verdicts",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The evaluations of a run's base model and trained model."""
+
+    name: str
+    """Label of the run."""
+    verdicts: str
+    """``reward.verdicts`` of the recipe: ``as_judged``, or the kind of control."""
+    before: Sweep
+    """The base model."""
+    after: Sweep
+    """The trained model."""
+    imitates: bool = False
+    """Whether it was trained on passed attempts alone: the control that tells what the failed attempts are worth."""
+    settings: str = ""
+    """Content id of its recipe without name and seeds; empty: unknown."""
+    seeds: str = ""
+    """The seeds of its recipe."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """Runs of one recipe that differ in seeds alone."""
+
+    runs: tuple[RunResult, ...]
+    """One run for each set of seeds, at least one."""
+
+    @property
+    def name(self) -> str:
+        """Name of the first run, with the number of seeds if there are several."""
+        first, count = self.runs[0].name, len(self.runs)
+        return first if count == 1 else f"{first}, {count} seeds"
+
+    @cached_property
+    def gains(self) -> Mapping[str, float]:
+        """Gain of each task, its mean over seeds. ValueError: the runs are over different tasks."""
+        return over_seeds([gains(run) for run in self.runs])
+
+    @cached_property
+    def paired(self) -> Paired:
+        """The mean gain, with its interval over tasks."""
+        return paired_difference(dict.fromkeys(self.gains, 0.0), self.gains)
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """The gain of a run beyond that of a control run."""
+
+    method: str
+    """Name of the run, or of the runs of several seeds, that was trained on the judge's verdicts."""
+    control: str
+    """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
+    paired: Paired
+    """gain(method) - gain(control) in pass@1, paired by task."""
+
+
+def gains(run: RunResult) -> Mapping[str, float]:
+    """Return the change in pass@1 of each task, in [-1, 1], base and trained model each at its own best temperature."""
+    before, after = task_pass_at_k(run.before.best.scores, 1), task_pass_at_k(run.after.best.scores, 1)
+    return {name: after[name] - before[name] for name in before if name in after}
+
+
+def methods_of(runs: Sequence[RunResult]) -> tuple[Method, ...]:
+    """Return methods: runs of one recipe with different seeds together, and runs with equal seeds separately."""
+    groups: list[list[RunResult]] = []
+    for run in runs:
+        for group in groups:
+            if run.settings and run.settings == group[0].settings and run.seeds not in {other.seeds for other in group}:
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    return tuple(Method(tuple(group)) for group in groups)
+
+
+def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
+    """Compare the gain of every method with that of every control, over shared tasks; ValueError if there are none."""
+    shared = gains(runs[0]).keys() if runs else ()
+    for run in runs[1:]:
+        if not gains(run).keys() & shared:
+            raise ValueError(f"{runs[0].name} and {run.name} share no task; compare runs that were evaluated on the same tasks")
+    methods = methods_of(runs)
+    judged = [method for method in methods if method.runs[0].verdicts == "as_judged"]
+    controls = [method for method in methods if method.runs[0].verdicts != "as_judged"]
+    imitated = [pair for pair in product(judged, judged) if pair[1].runs[0].imitates and not pair[0].runs[0].imitates]
+    results: list[Worth] = []
+    for method, control in (*product(judged, controls), *imitated):
+        shared = [name for name in method.gains if name in control.gains]
+        paired = paired_difference(
+            {name: control.gains[name] for name in shared}, {name: method.gains[name] for name in shared}
+        )
+        results.append(Worth(method.name, control.name, paired))
+    return tuple(results)
 
 
 def tables_of_runs(runs: Sequence[RunResult]) -> list[Table]:
@@ -53,10 +153,7 @@ def facts_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:
-    """Return pass@1 in percent of the base models that differ and of each run's trained model, with the conclusion about each.
-
-    Where runs were evaluated on different tasks, or up to different temperatures, title and cells say so.
-    """
+    """Return pass@1, %, of the base models that differ and of each run's trained model, with the conclusion about each."""
     changes = [capability(run.before, run.after) for run in runs]
     tasks = [{score.task_id for score in run.after.best.scores} for run in runs]
     hottest = {sweep.hot.temperature for run in runs for sweep in (run.before, run.after)}
@@ -89,10 +186,7 @@ def pass_cells(sweep: Sweep, *, name_hot: bool = False) -> tuple[str, str, str]:
 
 
 def seeds_table(runs: Sequence[RunResult]) -> Table | None:
-    """Return the gain of every recipe with several seeds; None without such recipes.
-
-    The row has the mean over seeds of each task's gain, its interval over tasks, and the smallest and largest gain of a seed.
-    """
+    """Return the gain of every recipe with several seeds: its mean with interval, smallest and largest; None without any."""
     several = [method for method in methods_of(runs) if len(method.runs) > 1]
     if not several:
         return None

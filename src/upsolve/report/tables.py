@@ -21,24 +21,14 @@ from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
-__all__ = [
-    "Table",
-    "capability_table",
-    "change_table",
-    "cost_table",
-    "difficulties",
-    "pass_table",
-    "percent",
-    "profile_table",
-    "result_tables",
-    "reward_tables",
-    "temperature_table",
-]
+__all__ = ["Table", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
 FINE = 0.05
 """Difference, as a share, for which a report says how many tasks show it."""
+TIMES = ("seconds", "preparing_seconds")
+"""Metrics of a step: its time, and that of the preparation of a round before it (sampling, judging, scoring)."""
 CHANGED = 20
 """Largest number of tasks that got worse, and of tasks that got better, in a table of changes."""
 
@@ -56,10 +46,7 @@ class Table:
 
 
 def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool = False) -> list[Table]:
-    """Return the tables of results: comparison with the first model, pass@1 by temperature, pass@k by difficulty, profile of the samples.
-
-    With ``further``, of a further task set, whose temperatures were chosen on other tasks: without the table of these.
-    """
+    """Return the tables of results; ``further``: of a further task set, where no temperatures are chosen."""
     ks = defined_ks(sweeps, ks)
     tables = [capability_table(capability(sweeps[0], other, max(ks))) for other in sweeps[1:]]
     if any(sweep.dev for sweep in sweeps) and not further:
@@ -156,10 +143,7 @@ def temperature_table(sweeps: Sequence[Sweep]) -> Table:
 
 
 def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str = "") -> Table:
-    """Return pass@k and, for k > 1, pass^k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task.
-
-    ``at`` is appended to the title.
-    """
+    """Return pass@k and, for k > 1, pass^k in percent, by difficulty, with 95 % intervals; ``at`` is added to the title."""
     rows: list[tuple[str, ...]] = []
     measures = [(f"pass@{k}", task_pass_at_k, k) for k in ks]
     measures += [(f"pass^{k}", task_all_pass_at_k, k) for k in ks if k > 1]
@@ -274,15 +258,17 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
     if training:
         tokens = sum(row.get("attempt_tokens", 0.0) for row in training)
         steps = sum("loss" in row for row in training)
-        rows.append(("training", f"{steps:,} steps", f"{tokens:,.0f} trained", sum(time_of(row) for row in training)))
+        rows.append(
+            (
+                "training",
+                f"{steps:,} steps",
+                f"{tokens:,.0f} trained",
+                sum(row.get(part, 0.0) for row in training for part in TIMES),
+            )
+        )
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
     total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))
-
-
-def time_of(row: Mapping[str, float]) -> float:
-    """Return the seconds of a step, and of the preparation of a round before it: sampling, judging, scoring."""
-    return row.get("seconds", 0.0) + row.get("preparing_seconds", 0.0)
 
 
 def evaluations_of(sweep: Sweep) -> Iterator[Evaluation]:
