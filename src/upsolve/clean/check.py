@@ -76,11 +76,7 @@ def add_views(connection: "duckdb.DuckDBPyConnection", name: str, parts: Sequenc
 
 @contextmanager
 def open_contents(archive: Archive) -> Generator[Contents]:
-    """Open the contents of an archive.
-
-    Raises:
-        ArchiveError: a part is damaged, or a check's query is invalid.
-    """
+    """Open the contents of an archive; ArchiveError if a part is damaged, or a check's query is invalid."""
     with connect({}) as connection:
         yield Contents(archive, connection)
 

@@ -33,11 +33,7 @@ def python_tree(code: str) -> ast.Module | None:
 
 
 def tree_of(code: str, language: str) -> Any:
-    """Return the root of a program's tree-sitter tree; None if its language has no grammar.
-
-    Raises:
-        JudgeError: the grammar is not installed.
-    """
+    """Return the root of a program's tree-sitter tree; None if its language has no grammar, JudgeError if not installed."""
     if language in PYTHON:
         return parse(code)
     known = languages().get(language)
@@ -53,11 +49,7 @@ def is_valid(code: str, language: str) -> bool | None:
 
 
 def normalise(code: str, language: str, *, docstrings: bool = True) -> str:
-    """Return a text that is equal for programs that differ only in comments and white space.
-
-    In Python, the syntax tree, without ``docstrings`` if they are not wanted; in languages with a grammar, the tokens. A program with a syntax
-    error, or in another language, is returned with each run of white space as one space.
-    """
+    """Return a text that is equal for programs that differ only in comments, white space or, if not wanted, docstrings."""
     if language in PYTHON:
         if tree := python_tree(code):
             return ast.dump(tree if docstrings else without_docstrings(tree))

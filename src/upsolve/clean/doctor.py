@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from upsolve.archive.store import Archive
-from upsolve.clean import balance, contamination, duplicates, labels, language, secrets
+from upsolve.clean import balance, labels, language, overlap, secrets
 from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
@@ -150,11 +150,7 @@ def hide(done: Examination, name: str, contents: Contents) -> None:
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return check -> option -> value of words such as ``balance.per_task=100``; values are of the type of the default.
-
-    Raises:
-        ConfigError: a word has another form, or there is no such check or option; names a similar one.
-    """
+    """Return check -> option -> value of words such as ``balance.per_task=100``; ConfigError for other words."""
     settings: dict[str, dict[str, Any]] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -186,9 +182,9 @@ CHECKS: Mapping[str, Check] = {
     "flaky": labels.FLAKY,
     "licences": secrets.LICENCES,
     "provenance": secrets.PROVENANCE,
-    "contamination": contamination.CONTAMINATION,
-    "duplicate_tasks": duplicates.TASKS,
-    "duplicates": duplicates.ATTEMPTS,
+    "contamination": overlap.CONTAMINATION,
+    "duplicate_tasks": overlap.TASKS,
+    "duplicates": overlap.ATTEMPTS,
     "balance": balance.BALANCE,
     "signal": balance.SIGNAL,
     "languages": balance.LANGUAGES,

@@ -64,13 +64,7 @@ class Cleaned:
 
 
 def write_cleaned(archive: Archive, examination: Examination, folder: str | Path) -> Cleaned:
-    """Write an archive without what an examination found, part by part; the given archive is only read.
-
-    Records that are removed or changed are written to ``removed/TABLE.jsonl`` with their reasons, secrets as placeholders.
-
-    Raises:
-        ArchiveError: the folder is not empty or cannot be written, or is a URL.
-    """
+    """Write an archive without what an examination found; that goes to ``removed/TABLE.jsonl``, secrets as placeholders."""
     out = new_folder(folder)
     fix = Fix(archive, out, examination)
     try:
@@ -241,18 +235,7 @@ class Filled:
 def fill_expected(
     archive: Archive, out: str | Path, *, overwrite: bool = False, on_done: Callable[[int, int], None] | None = None
 ) -> Filled:
-    """Copy an archive, and fill in the expected answers that CALL and STDIO tests lack, by running the tasks' references in the sandbox.
-
-    Args:
-        archive: the archive; it is not changed.
-        out: folder of the new archive.
-        overwrite: replace the expected answers that tests have, too.
-        on_done: called with the number of tasks done and of all tasks.
-
-    Raises:
-        ArchiveError: the folder is not empty or cannot be written.
-        JudgeError: the sandbox broke, or a layer is missing.
-    """
+    """Copy an archive, and fill in expected answers that CALL and STDIO tests lack, by running the tasks' references."""
     filled, tasks = Filled(), archive.tasks()
     new = copy_archive(archive, out)
     old_parts = new.parts("tasks")

@@ -62,15 +62,11 @@ def language_of(code: str, language: str) -> str:
         return ""
     if language in PYTHON and is_python_2(code):
         return "python2"
-    if language not in PYTHON and is_python(code):
+    tree = None if language in PYTHON else python_tree(code)
+    if tree and any(isinstance(node, STATEMENTS) for node in tree.body):
         return "python"
-    return next((name for name in MARKS if name != language and is_written_in(code, name)), "")
-
-
-def is_python(code: str) -> bool:
-    """Return whether a text is a Python 3 program with a statement that other text hardly ever has."""
-    tree = python_tree(code)
-    return bool(tree) and any(isinstance(node, STATEMENTS) for node in tree.body)
+    others = (name for name, mark in MARKS.items() if name != language and name in installed() and mark.search(code))
+    return next((name for name in others if not tree_of(code, name).has_error), "")
 
 
 def is_python_2(code: str) -> bool:
@@ -95,11 +91,6 @@ def message_of(code: str) -> str:
     except (ValueError, RecursionError, MemoryError):
         return ""
     return ""
-
-
-def is_written_in(code: str, language: str) -> bool:
-    """Return whether a text is valid in a language and has what nearly every program in it has."""
-    return bool(MARKS[language].search(code)) and language in installed() and not tree_of(code, language).has_error
 
 
 @cache

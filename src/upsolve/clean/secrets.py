@@ -131,12 +131,7 @@ def detectors() -> list[Any]:
 
 
 def find_secrets(text: str, quoted: Sequence[range] | None = None) -> list[Secret]:
-    """Return the secrets of a text, each once.
-
-    Args:
-        text: a prompt or a program.
-        quoted: spans of its comments and string literals; elsewhere only keys are found, because ``a@b.shape`` may be a product of matrices.
-    """
+    """Return the secrets of a text, each once; outside of ``quoted`` spans keys alone, since ``a@b.shape`` is a product."""
     found = [Secret("key", text) for text in find_keys(text)]
     others: list[Secret] = []
     others += [Secret("email", match[0]) for match in EMAIL.finditer(text) if not RESERVED.search(match[0])]
@@ -145,7 +140,7 @@ def find_secrets(text: str, quoted: Sequence[range] | None = None) -> list[Secre
         from phonenumbers import PhoneNumberMatcher
 
         others += [Secret("phone", match.raw_string) for match in PhoneNumberMatcher(text, None)]
-    found += [secret for secret in others if quoted is None or is_within(secret.text, text, quoted)]
+    found += [one for one in others if quoted is None or any(one.text in text[span.start : span.stop] for span in quoted)]
     return list(dict.fromkeys(found))
 
 
@@ -170,11 +165,6 @@ def is_public(address: str) -> bool:
         return ip_address(address).is_global
     except ValueError:
         return False
-
-
-def is_within(secret: str, text: str, spans: Sequence[range]) -> bool:
-    """Return whether a text occurs in one of the spans."""
-    return any(secret in text[span.start : span.stop] for span in spans)
 
 
 def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
@@ -217,11 +207,6 @@ def name(secret: Secret, names: dict[str, str]) -> str:
     return names.setdefault(secret.text, f"{secret.kind.upper()}_{len(names) + 1}")
 
 
-def tests_of(task: Task | None) -> str:
-    """Return the text of a task's tests."""
-    return "\n".join(f"{test.input}\n{test.expected}" for test in task.tests) if task else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
     """A text that is read for secrets."""
@@ -252,7 +237,7 @@ class Redaction:
 
 def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: dict[str, str]) -> Iterator[Fault]:
     """Yield the faults of a text, each with the placeholders of all its secrets but for those in the tests of its task."""
-    tests = tests_of(task)
+    tests = "\n".join(f"{test.input}\n{test.expected}" for test in task.tests) if task else ""
     known = [secret for secret in secrets if secret.text in tests]
     placeholders = {secret.text: name(secret, names) for secret in secrets if secret not in known}
     redaction = redact(text, placeholders)

@@ -14,8 +14,6 @@ from upsolve.cli.recipes import load, open_trained_on
 if TYPE_CHECKING:
     from upsolve.evaluate.intervals import Estimate
     from upsolve.plan.findings import Plan, Share
-    from upsolve.report.tables import Table
-    from upsolve.train.run.memory import MemoryPlan
 
 __all__ = ["memory", "plan"]
 
@@ -47,7 +45,7 @@ def plan(
     """Say whether an archive will help a model, before anything is trained: groups, labels, likelihood, pass rate, cost, advice."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     open_trained_on(loaded)
-    from upsolve.clean.contamination import read_benchmark
+    from upsolve.clean.overlap import read_benchmark
     from upsolve.plan.planning import plan_archive
 
     benchmarks = {name: read_benchmark(name) for name in against or []}
@@ -68,7 +66,8 @@ def show_plan(plan: "Plan") -> None:
     rows = [*group_rows(plan), *label_rows(plan)]
     show(Table(plan.archive, ("archive", "", ""), tuple(rows)))
     if plan.base:
-        show(Table(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), tuple(base_rows(plan))))
+        base = tuple((f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base)
+        show(Table(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), base))
         show(Table("a run", ("cost", "", ""), (*likelihood_rows(plan), *cost_rows(plan))))
     for warning in plan.warnings:
         typer.echo(warning)
@@ -110,23 +109,14 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     ]
 
 
-def base_rows(plan: "Plan") -> list[tuple[str, str, str]]:
-    """Return the rows about pass rates."""
-    return [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base]
-
-
 def likelihood_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about the likelihood of attempts."""
-    likelihood = plan.likelihood
-    if likelihood is None:
+    found = plan.likelihood
+    if found is None:
         return []
-    named = (
-        ("passed attempts", likelihood.passed),
-        ("failed attempts", likelihood.failed),
-        ("its own samples", likelihood.own),
-    )
+    named = (("passed attempts", found.passed), ("failed attempts", found.failed), ("its own samples", found.own))
     rows = [(f"log-probability of {name}", nats(mean), "nats per token") for name, mean in named]
-    return [*rows, ("attempts by this model", shown(likelihood.by_model), "")]
+    return [*rows, ("attempts by this model", shown(found.by_model), "")]
 
 
 def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
@@ -172,6 +162,7 @@ def memory(
     loaded = load(recipe, settings, model=model, archive=archive)
     stored = open_trained_on(loaded)
     from upsolve.policy.machine import available_bytes
+    from upsolve.report.tables import Table
     from upsolve.train.run.memory import memory_of
 
     groups = [*islice(stored.groups(), SEEN_GROUPS)]
@@ -179,16 +170,9 @@ def memory(
     if as_json:
         print_json({"rows": [asdict(row) for row in plan.rows], "peak_bytes": plan.peak_bytes, "available_bytes": available})
     else:
-        show(table_of(plan, available))
+        rows = [(row.name, row.phase, f"{row.bytes / 2**20:,.0f}", row.note) for row in plan.rows]
+        rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{available / 2**20:,.0f} MiB are available here"))
+        show(Table("memory of one process", ("what", "when", "MiB", "why"), tuple(rows)))
     if problem := plan.warning(available):
         typer.echo(f"does not fit: {problem}", err=True)
         raise typer.Exit(code=1)
-
-
-def table_of(plan: "MemoryPlan", available: int) -> "Table":
-    """Return the parts of a plan and its peak as a table."""
-    from upsolve.report.tables import Table
-
-    rows = [(row.name, row.phase, f"{row.bytes / 2**20:,.0f}", row.note) for row in plan.rows]
-    rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{available / 2**20:,.0f} MiB are available here"))
-    return Table("memory of one process", ("what", "when", "MiB", "why"), tuple(rows))

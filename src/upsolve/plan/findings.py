@@ -8,12 +8,8 @@ from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = [
     "FEW_GROUPS",
-    "GAP",
     "HELD",
-    "LEAKED",
     "RULES",
-    "SOLVED",
-    "UNLIKE",
     "BasePass",
     "Cost",
     "Groups",
@@ -49,11 +45,7 @@ class Share:
 
 
 def share(count: int, of: int) -> Share:
-    """Return the share count / of with its 95 % interval, which is accurate for small samples and for shares near 0 and 1.
-
-    Raises:
-        ValueError: not 0 <= count <= of.
-    """
+    """Return the share count / of with its 95 % interval, which is accurate also near 0 and 1."""
     return Share(count, of, *share_interval(count, of))
 
 

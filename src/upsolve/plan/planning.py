@@ -37,20 +37,7 @@ def plan_archive(
     benchmarks: Mapping[str, Sequence[Task]] | None = None,
     progress: OnProgress = no_progress,
 ) -> Plan:
-    """Estimate whether training a recipe's model on its archive will help, and what it costs.
-
-    Args:
-        recipe: archive, model, filters, sampling and judging; ``seed`` is the seed of all random choices.
-        with_model: load the model, sample it and score attempts with it; otherwise only the archive is examined.
-        judged: number of attempts that are judged again, to compare with the recorded verdicts.
-        tasks: number of tasks of ``evaluate.split`` that the model is sampled on.
-        benchmarks: task sets by name, whose tasks should have no near-duplicate among the training tasks.
-        progress: called with the stage, units done, and total units.
-
-    Raises:
-        ArchiveError: the archive cannot be read.
-        ModelError: the model cannot be loaded.
-    """
+    """Estimate whether training will help and what it costs; ``judged`` attempts are judged again, ``tasks`` are sampled."""
     split = quiet_split(open_filled(recipe.data.archive), recipe.data)
     plan = Plan(
         archive=recipe.data.archive,
@@ -179,14 +166,7 @@ def scored_attempts(split: Split) -> Iterator[tuple[Task, Attempt, bool]]:
 
 
 def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int) -> Noise:
-    """Judge a random sample of the scored attempts again, without the cache, and compare passes with the recorded verdicts.
-
-    Args:
-        split: attempts are sampled from the groups of all splits.
-        config: limits of the judge.
-        max_attempts: largest number of attempts judged.
-        seed: seed of the sample.
-    """
+    """Judge a random sample of scored attempts again, without the cache, and compare passes with the recorded verdicts."""
     count = sum(1 for _ in scored_attempts(split))
     indices = random.Random(seed).sample(range(count), min(max_attempts, count))
     wanted = {*indices}

@@ -262,10 +262,7 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
 
 
 def evaluation_samples(config: EvalConfig, split: Split, *, each: int, others: int = 0) -> int:
-    """Return the number of samples of one evaluation, on test tasks (``each`` per task, one at temperature 0) and on dev tasks.
-
-    ``others`` is the number of tasks of ``evaluate.archives``.
-    """
+    """Return the number of samples of one evaluation; ``others``: number of tasks of ``evaluate.archives``."""
     tasks, dev = len(split.tasks[config.split][: config.tasks or None]), len(split.tasks["dev"][: config.dev_tasks or None])
     measured, chosen = (sum(n if temperature else 1 for temperature in config.temperatures) for n in (each, config.dev_samples))
     measured += max(0, config.many_samples - each)  # at one of the temperatures

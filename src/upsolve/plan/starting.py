@@ -74,17 +74,7 @@ def tokens_for(characters: float) -> int:
 
 
 def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
-    """Return the text of a recipe (YAML) for a model on an archive.
-
-    Attempts by others than the model are imitated (`sft`), since only those that the model could have written itself can be
-    compared by a policy gradient without going far from it; a model's own attempts are trained on by `rloo`.
-
-    Args:
-        name: of the recipe.
-        archive: as ``data.archive``.
-        model: as ``model.name``.
-        found: what was found in the archive.
-    """
+    """Return a commented recipe (YAML): `sft` where most attempts are by others, which a policy gradient cannot compare."""
     own = found.info.authors.get(model, 0) >= OWN_SHARE * found.info.attempts and found.group > 1
     completion = tokens_for(found.code)
     longest = max(1024, tokens_for(1.5 * found.prompt + found.code))  # a prompt also has tests and the words of a chat

@@ -1,10 +1,17 @@
-"""Overlap of tasks with benchmarks: equal references, nearly equal prompts, and runs of words or tokens, or tests, of a benchmark inside of a task."""
+"""Near duplicates among attempts and among tasks of an archive, and overlap of its tasks with benchmarks.
+
+Candidates are found by MinHash with locality-sensitive hashing (Broder 1997) or by rare runs of words or tokens; a pair counts only by the
+Jaccard similarity of the sets, |A and B| / |A or B|, or by the share of runs, which is at least the threshold.
+"""
 
 import ast
+import importlib
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +24,84 @@ from upsolve.errors import ConfigError
 from upsolve.importers.rows import BadRow, json_lines
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["CONTAMINATION", "find_contained", "read_benchmark"]
+__all__ = ["ATTEMPTS", "CONTAMINATION", "TASKS", "find_contained", "find_near", "read_benchmark"]
+
+HASHES, BANDS = 120, 20
+"""A pair with similarity 0.8 is found with probability 1 - (1 - 0.8^6)^20 = 0.998."""
+BY_OUTCOME = """
+select task_id, passed, attempt_id, author, any_value(code), list(place order by place)
+from attempts left join labels using (attempt_id)
+group by task_id, passed, attempt_id, author order by task_id, passed, min(place)
+"""
+"""Copies of a program by one author are one attempt with a count."""
+Sets = tuple[frozenset[Any], ...]
+
+
+def find_near(sets: Sequence[Sets], threshold: float) -> Iterator[tuple[int, int]]:
+    """Yield (index, index of an earlier item that stays) of items whose sets all have a Jaccard similarity >= threshold."""
+    rensa: Any = importlib.import_module("rensa")
+    index = rensa.RMinHashLSH(threshold, HASHES, BANDS)
+    hashes = rensa.RMinHash.from_token_sets([[*map(str, first)] for first, *_ in sets], HASHES, 1)
+    for number, minhash in enumerate(hashes):
+        near = (other for other in sorted(index.query(minhash)) if are_near(sets[number], sets[other], threshold))
+        first = next(near, None)
+        if first is None:
+            index.insert(number, minhash)
+        else:
+            yield number, first
+
+
+def are_near(left: Sets, right: Sets, threshold: float) -> bool:
+    """Return whether each pair of corresponding sets is similar."""
+    pairs = zip(left, right, strict=True)
+    return all(not a or not b or len(a & b) >= threshold * len(a | b) for a, b in pairs)
+
+
+def find_attempts(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield attempts nearly equal to an earlier one with the same outcome: another outcome shows where the mistake is."""
+    for (task_id, _), rows in groupby(contents.rows(BY_OUTCOME), key=itemgetter(0, 1)):
+        group = [*rows]
+        if len(group) > 1:
+            task = contents.stored_tasks.get(task_id)
+            yield from repeated(group, token_runs(task.prompt) if task else frozenset(), options["threshold"])
+
+
+def repeated(group: Sequence[tuple[Any, ...]], given: frozenset[str], threshold: float) -> Iterator[Fault]:
+    """Yield the attempts of a group that repeat an earlier one; runs that the prompt gives, such as its docstring, are not compared."""
+    runs = [token_runs(row[4]) for row in group]
+    for number, first in find_near([(found - given or found,) for found in runs], threshold):
+        task_id, _, attempt_id, _, _, places = group[number]
+        same = "equal" if group[first][4] == group[number][4] else "nearly equal"
+        reason = f"{same} to {group[first][2]} at {task_id}, with the same outcome"
+        yield from (Fault("attempts", place, attempt_id, reason, f"{same} attempts") for place in places)
+
+
+def find_tasks(contents: Contents, options: Mapping[str, Any]) -> Iterable[Fault]:
+    """Yield tasks whose prompt, and reference if any, nearly equals an earlier one; simulations share their prompt."""
+    tasks = [(place, task, features_of(task, few=True)) for place, task in contents.tasks()]
+    tasks = [item for item in tasks if item[2]]
+    sets = [(words, token_runs(task.reference) if task.reference else frozenset[str]()) for _, task, words in tasks]
+    for number, first in find_near(sets, options["threshold"]):
+        place, task, _ = tasks[number]
+        reason = f"nearly the same prompt as {tasks[first][1].task_id}"
+        yield Fault("tasks", place, task.task_id, reason, "nearly equal tasks")
+
+
+ATTEMPTS = Check(
+    find_attempts,
+    "attempts nearly equal to another one at the same task with the same outcome",
+    "tokens spent on what another attempt of the group says already",
+    {"threshold": 0.9},
+    modules=("rensa",),
+)
+TASKS = Check(
+    find_tasks,
+    "tasks with nearly the same prompt and reference",
+    "one problem counts as several; if they fall into different splits, the test is partly memorised",
+    {"threshold": 0.8},
+    modules=("rensa",),
+)
+
 
 PROMPT = ("prompt", "text", "question", "problem", "description", "statement", "problem_description")
 REFERENCE = ("reference", "canonical_solution", "code", "solution")
@@ -34,12 +118,7 @@ Runs = frozenset[Hashable]
 
 
 def read_benchmark(name: str) -> list[Task]:
-    """Return the tasks of a benchmark: an archive, ``source:path``, or a .jsonl file with any of the fields ``PROMPT`` and ``REFERENCE``.
-
-    Raises:
-        ConfigError: no such archive or file, or a line without any of these fields.
-        SourceError: the source is unknown, or the file cannot be read.
-    """
+    """Return the tasks of an archive, ``source:path``, or a .jsonl file with ``PROMPT`` or ``REFERENCE``; ConfigError."""
     path = Path(name)
     if name in SHIPPED or (path / "archive.json").is_file() or (":" in name and not path.exists()):
         return read_tasks(name, f"--against {name}")
@@ -64,10 +143,7 @@ def needed(runs: int, share: float) -> int:
 
 
 def find_contained(texts: Sequence[Runs], parts: Sequence[Runs], *, share: float, fewest: int) -> Iterator[tuple[int, int]]:
-    """Yield (index of a text, index of a part) where the text has ``needed`` runs of the part, and the part has at least ``fewest``.
-
-    A text that has so many of a part's n runs has one of its n - needed + 1 rarest, by which candidates are found.
-    """
+    """Yield (text, part) where the text has ``needed`` of n runs: it then has one of the n - needed + 1 rarest."""
     frequency = Counter(run for part in parts for run in part)
     holders: dict[Hashable, list[int]] = {}
     for index, part in enumerate(parts):
@@ -84,28 +160,12 @@ def overlaps(tasks: Sequence[Task], benchmark: Sequence[Task], share: float) -> 
     """Yield (task id, what it shares with which task of the benchmark)."""
     for leak in find_leaks(tasks, benchmark, threshold=share):
         yield leak.left, f"{leak.reason} as {leak.right}"
-    ways = (("prompt", prompt_runs, FEWEST), ("reference", reference_runs, CODE_RUNS), ("set of tests", calls_of, TESTS))
-    for name, runs_of, fewest in ways:
+    for name, (runs_of, fewest) in WAYS.items():
         ours, theirs = [runs_of(task) for task in tasks], [runs_of(task) for task in benchmark]
         for number, index in find_contained(ours, theirs, share=share, fewest=fewest):
             yield tasks[number].task_id, f"contains the {name} of {benchmark[index].task_id}"
         for index, number in find_contained(theirs, ours, share=share, fewest=fewest):
             yield tasks[number].task_id, f"its {name} is part of the {name} of {benchmark[index].task_id}"
-
-
-def prompt_runs(task: Task) -> Runs:
-    """Return the word trigrams of a task's prompt, without punctuation; none for a simulation, whose prompt describes its domain."""
-    return frozenset(shingles(" ".join(WORDS.findall(task.prompt)))) if features_of(task, few=True) else frozenset()
-
-
-def reference_runs(task: Task) -> Runs:
-    """Return the runs of tokens of a task's reference."""
-    return frozenset(token_runs(task.reference, CODE_RUN))
-
-
-def calls_of(task: Task) -> Runs:
-    """Return what a task's first tests ask for: calls of its function, or inputs with their outputs."""
-    return frozenset(key for test in task.tests[:MOST_TESTS] for key in keys_of(test, task.entry_point))
 
 
 def keys_of(test: TestCase, function: str) -> Iterator[Hashable]:
@@ -122,6 +182,19 @@ def keys_of(test: TestCase, function: str) -> Iterator[Hashable]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
             arguments = ", ".join(map(ast.unparse, [*node.args, *(word.value for word in node.keywords)]))
             yield function.lower().replace("_", ""), arguments.translate(BRACKETS).replace(",]", "]")
+
+
+WAYS: Mapping[str, tuple[Callable[[Task], Runs], int]] = {
+    # word trigrams without punctuation; a simulation's prompt describes its domain
+    "prompt": (
+        lambda t: frozenset(shingles(" ".join(WORDS.findall(t.prompt)))) if features_of(t, few=True) else Runs(),
+        FEWEST,
+    ),
+    "reference": (lambda task: frozenset(token_runs(task.reference, CODE_RUN)), CODE_RUNS),
+    # what the first tests ask for: calls of the function, or inputs with their outputs
+    "set of tests": (lambda t: frozenset(key for one in t.tests[:MOST_TESTS] for key in keys_of(one, t.entry_point)), TESTS),
+}
+"""Part of a task -> its runs, and the fewest runs that are looked for in other tasks."""
 
 
 def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
