@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from upsolve import __version__
-from upsolve.cli import completing
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +31,13 @@ __all__ = [
     "RecipeFile",
     "Seed",
     "Settings",
+    "answer",
     "app",
+    "completed",
+    "keys",
     "print_json",
     "printable",
+    "records",
     "show",
     "show_results",
     "show_rows",
@@ -83,10 +86,45 @@ app = typer.Typer(
     help="Post-train code models on attempts that have already been judged.",
 )
 
+
+def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return the shell completion of names, which import what they need when the shell asks for them."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def recipe_names() -> Iterable[str]:
+    """Return the recipes of the package; without one of the prefix, the shell completes files."""
+    from upsolve.config.recipe import recipe_names as names
+
+    return names()
+
+
+def keys(*, settings: bool = False) -> list[str]:
+    """Return the keys and stages of a recipe or, as ``--set`` takes them (``optim.lr=``), the keys alone."""
+    from upsolve.config import Recipe
+    from upsolve.config.keys import all_keys, is_stage
+
+    names = all_keys(Recipe)
+    return [f"{key}=" for key in names if not is_stage(Recipe, key)] if settings else [*names]
+
+
+def records(kind: str) -> Callable[[], Iterable[str]]:
+    """Return a function that names the records of a kind."""
+
+    def read() -> Iterable[str]:
+        from upsolve.plugins import names
+
+        return names(kind)
+
+    return read
+
+
 RecipeFile = Annotated[
     str,
     typer.Argument(
-        help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE", autocompletion=completing.recipes
+        help="Recipe: a name that `upsolve recipes` lists, or a YAML file.",
+        metavar="RECIPE",
+        autocompletion=completed(recipe_names),
     ),
 ]
 ArchiveName = Annotated[
@@ -103,7 +141,9 @@ KeepCheckpoints = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.", autocompletion=completing.settings),
+    typer.Option(
+        "--set", "-s", help="Override stage.key=value; can be repeated.", autocompletion=completed(lambda: keys(settings=True))
+    ),
 ]
 Seed = Annotated[
     int | None,
@@ -181,12 +221,16 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False))
 
 
-def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
-    """Print one sentence for each model that compares it with the first model, and the tables of all models; then of each further task set.
+def answer(data: Any, text: str, *, as_json: bool) -> None:
+    """Print the result of a command: plain data as JSON, or a text."""
+    if as_json:
+        print_json(data)
+    else:
+        typer.echo(text)
 
-    Raises:
-        ConfigError: the models were measured on different tasks.
-    """
+
+def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
+    """Print how models compare with the first one, for each task set; ConfigError if they have no tasks in common."""
     from upsolve.evaluate.sweep import by_task_set
 
     show_tasks(sweeps, ks)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from upsolve.cli import completing
-from upsolve.cli.app import ArchivePath, AsJson, app, print_json, printable, show, show_rows
+from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, print_json, printable, records, show, show_rows
 from upsolve.cli.progress import bars
 
 if TYPE_CHECKING:
@@ -37,11 +36,9 @@ SourceName = Annotated[
     str,
     typer.Argument(
         help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.",
-        autocompletion=completing.sources,
+        autocompletion=completed(records("source")),
     ),
 ]
-
-
 MaxRejected = Annotated[
     float | None,
     typer.Option(
@@ -79,22 +76,10 @@ def ingest(
     from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
 
-    options = options_of(option, context)
+    options: dict[str, Any] = {**options_of(option, context), "executor": executor, "max_rejected": max_rejected}
     with bars() as progress, archive_for_import(archive) as opened:
-        report = read_in(
-            opened,
-            source,
-            path,
-            workers=workers or usable_cores(),
-            executor=executor,
-            on_progress=progress,
-            max_rejected=max_rejected,
-            **options,
-        )
-    if as_json:
-        print_json(report.facts())
-    else:
-        typer.echo(printable(report.text()))
+        report = read_in(opened, source, path, workers=workers or usable_cores(), on_progress=progress, **options)
+    answer(report.facts(), printable(report.text()), as_json=as_json)
     if report.too_many or report.orphaned:
         raise typer.Exit(1)
 
@@ -161,13 +146,7 @@ def record_of(kind: str, name: str) -> Any:
 
 
 def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
-    """Return what to do about stale verdicts.
-
-    Args:
-        archive: the archive.
-        count: the number of its stale verdicts.
-        unscored: the number of stale verdicts that could not be judged again, by reason.
-    """
+    """Return what to do about stale verdicts, given their number and the reasons why some could not be judged again."""
     from upsolve.archive.places import SHIPPED
 
     copied = f"upsolve archive copy {archive} DIR, then " if archive in SHIPPED else ""

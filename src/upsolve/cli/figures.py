@@ -15,11 +15,7 @@ __all__ = ["change_figures", "results_figures"]
 
 
 def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any]:
-    """Return what ``show_results`` prints: the figures of every model, and its comparison with the first one.
-
-    Raises:
-        ConfigError: the models were measured on different tasks.
-    """
+    """Return what ``show_results`` prints as plain data; ConfigError if the models were measured on different tasks."""
     try:
         k = max(defined_ks(sweeps, ks))
         changes = [(sweep.name, capability(sweeps[0], sweep, k)) for sweep in sweeps[1:]]
@@ -33,18 +29,8 @@ def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any
 
 
 def change_figures(change: Capability) -> dict[str, Any]:
-    """Return the figures of a report's first table.
-
-    They are the conclusion as a word and a sentence, the gain in pass@1 at the best temperatures, comparisons at other temperatures, tasks
-    solved by one model alone, and the smallest difference that these tasks show.
-    """
-    parts = {
-        "best": change.best,
-        "strongest": change.strongest,
-        "greedy": change.greedy,
-        "hot": change.hot,
-        "many": change.many,
-    }
+    """Return the conclusion, the comparisons and the tasks solved by one model alone of a report's first table."""
+    parts = {name: getattr(change, name) for name in ("best", "strongest", "greedy", "hot", "many")}
     compared = {name: comparison_figures(part) for name, part in parts.items() if part is not None}
     return {
         "conclusion": change.conclusion,
@@ -69,7 +55,7 @@ def comparison_figures(comparison: Comparison) -> dict[str, Any]:
 
 def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
     """Return the figures of a model on its test tasks, and on those of further task sets."""
-    parts = {"best": sweep.best, "greedy": sweep.greedy, "hot": sweep.hot, "many": sweep.many}
+    parts = {name: getattr(sweep, name) for name in ("best", "greedy", "hot", "many")}
     measured = {name: evaluation_figures(part, ks) for name, part in parts.items() if part is not None}
     others = {other.best.tasks: sweep_figures(other, ks) for other in sweep.others}
     return {

@@ -132,9 +132,8 @@ def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None
         if not as_json:
             show_changes(programs.reasons)
         lines = settings.lines or (programs.lines and not settings.python)
-        judged = judge_programs(
-            store, programs, replace(settings.with_analyses(programs.analyses), lines=lines)
-        )  # nothing stored is lost
+        settings = replace(settings.with_analyses(programs.analyses), lines=lines)  # nothing stored is lost
+        judged = judge_programs(store, programs, settings)
     unscored = judged.statuses[Status.UNSCORED]
     if as_json:
         by_change = {str(number): count for number, count in programs.reasons.items()}
@@ -186,20 +185,16 @@ class Judged:
     def counts(self, programs: "Programs") -> dict[str, Any]:
         """Return the counts of the JSON output."""
         counts = {"judged": len(programs), "judged_before": programs.done, "without_task": programs.orphans}
-        return {
-            **counts,
-            "statuses": dict(self.statuses),
-            "unscored": dict(self.reasons),
-            "packages_lacked": dict(self.lacking),
-        }
+        details = {"statuses": self.statuses, "unscored": self.reasons, "packages_lacked": self.lacking}
+        return counts | {name: dict(value) for name, value in details.items()}
 
     def show(self, settings: JudgeSettings) -> None:
         """Print the outcomes, and the packages that attempts lacked."""
         if self.statuses:
             show_outcomes(self.statuses, self.reasons)
         if self.lacking:
-            names = [name for name, _ in self.lacking.most_common(5)]
-            counts = ", ".join(f"{name} ({count:,})" for name, count in self.lacking.most_common(5))
+            most = dict(self.lacking.most_common(5))
+            names, counts = [*most], ", ".join(f"{name} ({count:,})" for name, count in most.items())
             typer.echo(
                 f"packages that attempts failed to import: {counts}. If their own judge has these packages: `upsolve packages "
                 f"{' '.join(names)}`, and judge them again with `--packages {','.join((*settings.packages, *names))} --all`"
@@ -244,13 +239,11 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
         show(Table("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines))
         untested = sum(count for reason, count in reasons.items() if reason.endswith("has no tests"))
         if untested:
-            typer.echo(
-                f"{untested:,} attempts are at tasks without tests: add tests, or ingest the attempts with recorded outcomes"
-            )
+            remedy = "add tests, or ingest the attempts with recorded outcomes"
+            typer.echo(f"{untested:,} attempts are at tasks without tests: {remedy}")
         if untested < reasons.total():
-            typer.echo(
-                "run `upsolve doctor` to check the sandbox; once the cause is fixed, rerun this command to judge these attempts again"
-            )
+            remedy = "once the cause is fixed, rerun this command to judge these attempts again"
+            typer.echo(f"run `upsolve doctor` to check the sandbox; {remedy}")
 
 
 @app.command()
@@ -306,17 +299,12 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
         typer.echo(str(folder))
         subprocess.run([sys.executable, "-P", "-m", "pip", "list", "--path", str(folder)], check=False)
         for language in preparable():
-            typer.echo(
-                f"language {language.name}: {'prepared' if is_prepared(language) else 'slow, run `upsolve packages --prepare`'}"
-            )
+            state = "prepared" if is_prepared(language) else "slow, run `upsolve packages --prepare`"
+            typer.echo(f"language {language.name}: {state}")
 
 
 def prepare_all() -> None:
-    """Prepare every language that is installed here; a failure does not stop the other languages.
-
-    Raises:
-        ConfigError: a language failed; gives the output of its tool.
-    """
+    """Prepare every language that is installed here; ConfigError at the end if one failed."""
     failed: list[str] = []
     for language in preparable():
         try:

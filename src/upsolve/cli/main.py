@@ -14,7 +14,6 @@ import typer
 from upsolve import __version__
 from upsolve.cli import (
     archives,
-    cleaning,
     comparing,
     judging,
     plan,
@@ -23,7 +22,6 @@ from upsolve.cli import (
     rewriting,
     solving,
     training,
-    viewing,
 )
 from upsolve.cli.app import app, printable
 from upsolve.errors import UpsolveError
@@ -38,8 +36,6 @@ COMMANDS = (
     judging,
     archives,
     rewriting,
-    viewing,
-    cleaning,
     plan,
     publishing,
     recipes,
@@ -69,10 +65,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; an expected error is one message, not a traceback.
-
-    SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work stays on disk, and the same command resumes.
-    """
+    """Run the command line: an expected error is one message without a traceback, and SIGTERM stops as cleanly as SIGINT."""
     signal.signal(signal.SIGTERM, interrupt)
     warnings.formatwarning = warning_line
     configure_libraries()
@@ -101,11 +94,7 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 
 
 def configure_libraries() -> None:
-    """Set what PyTorch's libraries and started interpreters read from the environment; variables that the user has set take precedence.
-
-    Idle threads of OpenMP spin for milliseconds where ``policy.machine`` can shorten that while other work needs the cores; else for a
-    short time. oneDNN keeps fewer of the programs that it compiles for every new shape.
-    """
+    """Set what PyTorch's libraries and started interpreters read from the environment; what the user has set stays."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "100000" if Path("/proc/self/schedstat").exists() else "1000"
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PROGRAMS)

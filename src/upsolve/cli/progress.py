@@ -5,7 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from upsolve.progress import OnProgress
@@ -47,10 +50,7 @@ def bars() -> "Generator[OnProgress, None, None]":
 
 
 def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> "OnProgress":
-    """Return a callback that prints the last report of each stage, one after ``FIRST_SECONDS``, and one every ``EVERY_SECONDS``.
-
-    The time left is estimated from the speed since the first report; what an earlier call has done does not count.
-    """
+    """Return a callback that prints a stage after ``FIRST_SECONDS``, then every ``EVERY_SECONDS``, and at its end."""
     started: dict[str, tuple[float, int]] = {}
     due: dict[str, float] = {}
 
@@ -61,7 +61,7 @@ def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], 
             return
         due[name] = now + EVERY_SECONDS
         left = f", about {(now - begun) * (total - done) / (done - before):.0f} s left" if before < done < total else ""
-        (say or to_stderr)(f"{stage}: {done} of {total}, {now - begun:.0f} s{left}")
+        (say or partial(typer.echo, err=True))(f"{stage}: {done} of {total}, {now - begun:.0f} s{left}")
 
     return report
 
@@ -69,8 +69,3 @@ def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], 
 def stage_name(stage: str) -> str:
     """Return a stage without the number that may follow its name: ``train: entropy 0.52``, ``rows: 20,000``."""
     return re.sub(r": (entropy )?[\d.,]+$", "", stage)
-
-
-def to_stderr(line: str) -> None:
-    """Print a line to standard error and flush it."""
-    print(line, file=sys.stderr, flush=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli import completing
-from upsolve.cli.app import ArchivePath, AsJson, app, print_json
+from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,14 +25,15 @@ def recipes() -> None:
     names = recipe_names()
     width = max(map(len, names))
     for name, comment in names.items():
-        typer.echo(f"{name:<{width}} {first_sentence(comment)}")
+        first = re.split(r"(?<!\bDr)\. (?=[A-Z])", comment)[0].rstrip(".")  # the first sentence
+        typer.echo(f"{name:<{width}} {first}.")
 
 
 @app.command()
 def explain(
     key: Annotated[
         str,
-        typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.", autocompletion=completing.keys),
+        typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.", autocompletion=completed(keys)),
     ],
 ) -> None:
     """Explain a key of a recipe: type, range, default, documentation."""
@@ -42,19 +42,10 @@ def explain(
     typer.echo(explained(key).replace("``", "`"))
 
 
-def first_sentence(text: str) -> str:
-    """Return a text up to its first full stop that ends a sentence."""
-    return re.split(r"(?<!\bDr)\. (?=[A-Z])", text)[0].rstrip(".") + "."
-
-
 def load(
     recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
 ) -> "Recipe":
-    """Read a recipe and apply the options that are common to all commands with a model.
-
-    Raises:
-        ConfigError: no such recipe, or a wrong key or value.
-    """
+    """Read a recipe and apply the options that all commands with a model have; ConfigError for a wrong name, key or value."""
     from upsolve.config import load_recipe
 
     if recipe and Path(recipe).is_dir():
@@ -65,11 +56,7 @@ def load(
 
 
 def open_trained_on(recipe: "Recipe") -> "Archive":
-    """Open the archive of a recipe; commands do so before they import torch, which takes seconds and hundreds of megabytes.
-
-    Raises:
-        ArchiveError: no such archive, or the archive has no tasks.
-    """
+    """Open the archive of a recipe, before torch is imported, which takes seconds; ArchiveError if it has no tasks."""
     from upsolve.archive.store import open_filled
 
     return open_filled(recipe.data.archive)
@@ -78,11 +65,7 @@ def open_trained_on(recipe: "Recipe") -> "Archive":
 def load_evaluated(
     recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
 ) -> "Recipe":
-    """Read a recipe for a command that evaluates, like ``load``.
-
-    Raises:
-        ConfigError: as ``load``; or a setting that evaluations do not read is overridden.
-    """
+    """Read a recipe for a command that evaluates; ConfigError also if a setting that evaluations do not read is overridden."""
     for setting in settings or ():
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
@@ -90,10 +73,7 @@ def load_evaluated(
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
         temperatures = ", ".join(f"{temperature:g}" for temperature in loaded.evaluate.temperatures)
-        typer.echo(
-            f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}",
-            err=True,
-        )
+        typer.echo(f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}", err=True)
     return loaded
 
 
@@ -132,10 +112,6 @@ def init(
         f"upsolve plan {archive} --recipe {out}": "will it help, and what will it cost?",
         f"upsolve run {out} --out runs/{out.stem}": "measure, train, measure again, report",
     }
-    if as_json:
-        info = found.info
-        print_json({"recipe": str(out), "tasks": info.tasks, "attempts": info.attempts, "next": [*steps]})
-        return
-    typer.echo(f"{out}: {counts(found)}. Next:")
-    for command, purpose in steps.items():
-        typer.echo(f"  {command:<50} # {purpose}")
+    data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": [*steps]}
+    lines = [f"  {command:<50} # {purpose}" for command, purpose in steps.items()]
+    answer(data, "\n".join([f"{out}: {counts(found)}. Next:", *lines]), as_json=as_json)

@@ -1,18 +1,20 @@
-"""Commands that rewrite or export an archive: archive copy, compact, fill-expected and export."""
+"""Commands that clean, rewrite or export an archive: archive doctor, copy, compact, fill-expected and export."""
 
 import shlex
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli import completing
-from upsolve.cli.app import ArchivePath, AsJson, Settings, print_json
+from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, completed, print_json, records, show
 from upsolve.cli.archives import archive_app, list_records, options_of
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 
-__all__ = ["compact", "copy", "export", "fill"]
+if TYPE_CHECKING:
+    from upsolve.clean.doctor import Found
+
+__all__ = ["compact", "copy", "doctor", "export", "fill"]
 
 
 @archive_app.command("copy")
@@ -40,14 +42,11 @@ def compact(
 
     refuse_shipped(archive)
     done = merge(open_archive(archive), target_bytes=target_mb * 10**6, keep_hours=keep_hours)
-    if as_json:
-        print_json(asdict(done))
-        return
-    typer.echo(f"{done.before} parts before, {done.after} after; {done.removed} replaced files removed")
+    text = f"{done.before} parts before, {done.after} after; {done.removed} replaced files removed"
     if done.waiting:
-        typer.echo(
-            f"{done.waiting} replaced files stay for processes that read them: compact again after {keep_hours:g} h, or --keep-hours 0"
-        )
+        again = f"compact again after {keep_hours:g} h, or --keep-hours 0"
+        text += f"\n{done.waiting} replaced files stay for processes that read them: {again}"
+    answer(asdict(done), text, as_json=as_json)
 
 
 @archive_app.command("fill-expected")
@@ -65,12 +64,9 @@ def fill(
         filled = fill_expected(
             open_archive(archive), out, overwrite=overwrite, on_done=lambda done, total: progress("tasks", done, total)
         )
-    if as_json:
-        print_json(asdict(filled))
-        return
-    typer.echo(f"filled in {filled.tests:,} tests of {filled.tasks:,} tasks: {out}")
-    for reason, count in filled.left.most_common():
-        typer.echo(f"left {count:,} tasks: {reason}, such as {filled.examples[reason]}")
+    left = [f"left {count:,} tasks: {why}, such as {filled.examples[why]}" for why, count in filled.left.most_common()]
+    text = "\n".join([f"filled in {filled.tests:,} tests of {filled.tasks:,} tasks: {out}", *left])
+    answer(asdict(filled), text, as_json=as_json)
 
 
 ExportFormat = Annotated[
@@ -79,7 +75,7 @@ ExportFormat = Annotated[
         "--as",
         help="Format (`--formats` lists them), or my_format.py:EXPORT.",
         show_default="jsonl",
-        autocompletion=completing.exports,
+        autocompletion=completed(records("export")),
     ),
 ]
 
@@ -111,22 +107,92 @@ def export(
     options = options_of(option, context)
     _, record, _ = format_of(form, options)
     loaded = load(recipe or record.recipe, settings, archive=archive) if recipe or settings else None
+    given = [("--recipe", recipe), ("--split", split), *(("--set", setting) for setting in settings or ())]
+    given += [("--epoch", "" if epoch is None else str(epoch)), *(("--option", f"{k}={v}") for k, v in options.items())]
     words = ["upsolve", "archive", "export", archive, out, "--as", form]
-    words += [word for key, value in (("--recipe", recipe), ("--split", split)) if value for word in (key, value)]
-    words += [word for setting in settings or () for word in ("--set", setting)]
-    words += ["--epoch", str(epoch)] if epoch is not None else []
-    words += [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
-    done = export_archive(
-        open_archive(archive),
-        out,
-        form,
-        recipe=loaded,
-        split=split,
-        epoch=epoch,
-        options=options,
-        command=shlex.join(words),
-    )
+    words += [word for key, value in given if value for word in (key, value)]
+    store, command = open_archive(archive), shlex.join(words)
+    done = export_archive(store, out, form, recipe=loaded, split=split, epoch=epoch, options=options, command=command)
+    answer(asdict(done), done.text(), as_json=as_json)
+
+
+Checks = Annotated[
+    list[str] | None, typer.Option("--check", help="Check to run (`--list`); can be repeated. All if none is named.")
+]
+Options = Annotated[
+    list[str] | None, typer.Option("--set", "-s", help="Option of a check, check.option=value; can be repeated.")
+]
+
+
+@archive_app.command("doctor")
+def doctor(
+    archive: ArchivePath = "",
+    check: Checks = None,
+    settings: Options = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Benchmark whose tasks should not be in the archive: an archive, a .jsonl file, source:path; can be repeated."
+        ),
+    ] = None,
+    fix: Annotated[str | None, typer.Option(help="New folder for an archive without what was found.")] = None,
+    as_json: AsJson = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the checks with their options.")] = False,
+) -> None:
+    """Find what makes an archive worse for training: contradicting labels, near duplicates, secrets, leaked benchmarks, ..."""
+    if list_all:
+        list_checks()
+        return
+    if not archive:
+        raise typer.BadParameter("doctor needs ARCHIVE")
+    from upsolve.archive.store import open_archive
+    from upsolve.clean.doctor import examine, parse_settings
+    from upsolve.clean.fixing import new_folder, write_cleaned
+
+    store, options = open_archive(archive), parse_settings(settings or ())
+    if against:
+        options.setdefault("contamination", {})["against"] = tuple(against)
+    if fix:
+        new_folder(fix)  # before the checks, which may take long
+    with bars() as progress:
+        done = examine(store, check or (), options, complete=bool(fix), progress=progress)
+    cleaned = write_cleaned(store, done, fix) if fix else None
     if as_json:
-        print_json(asdict(done))
-    else:
-        typer.echo(done.text())
+        rows = [{**asdict(row), "found": row.found, "share": row.share} for row in done.found]
+        print_json({"archive": archive, "found": rows, "cleaned": asdict(cleaned) if cleaned else None})
+        return
+    show_found(archive, done.found)
+    if cleaned:
+        typer.echo(f"{cleaned.text()}\nwhat was removed or redacted, with reasons: {fix}/removed")
+
+
+def show_found(archive: str, found: "list[Found]") -> None:
+    """Print what checks found, then which checks found nothing, and which could not run."""
+    from upsolve.clean.doctor import NOTHING
+    from upsolve.report.tables import Table
+
+    rows: list[tuple[str, ...]] = []
+    for row in (one for one in found if one.found):
+        fixed = ", ".join(f"{action} {count:,}" for action, count in row.actions.items() if action != "report")
+        share = f"{row.found:,} of {row.of:,} {row.table} ({row.share:.1%}){fixed and '; --fix: '}{fixed}"
+        example = f"{row.examples[0]['record']} {row.examples[0]['reason']}" if row.examples else ""
+        rows.append((f"{row.check}: {row.kind}", share, row.cost, example))
+    if rows:
+        show(Table(archive, ("found", "share", "costs a run", "example"), tuple(rows)))
+    if clean := [row.check for row in found if not row.found and row.kind == NOTHING]:
+        typer.echo(f"found nothing: {', '.join(clean)}")
+    for row in (one for one in found if not one.found and one.kind != NOTHING):
+        typer.echo(f"{row.check}: {row.kind}")
+
+
+def list_checks() -> None:
+    """Print the checks and their options."""
+    from upsolve.clean.doctor import check_named, ordered
+    from upsolve.report.tables import Table
+
+    rows: list[tuple[str, ...]] = []
+    for name in ordered(()):
+        record = check_named(name)
+        defaults = {key: ",".join(map(str, one)) if isinstance(one, tuple) else one for key, one in record.options.items()}
+        rows.append((name, record.help, ", ".join(f"{name}.{option}={default}" for option, default in defaults.items())))
+    show(Table("checks", ("check", "finds", "options (--set)"), tuple(rows)))

@@ -16,6 +16,7 @@ from upsolve.cli.app import (
     RecipeFile,
     Seed,
     Settings,
+    answer,
     app,
     print_json,
     show_results,
@@ -63,23 +64,18 @@ def run(
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe
 
-    if folds:
-        with bars() as progress:
-            before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
-        if as_json:
-            print_json({**results_figures((before, after), loaded.evaluate.ks), "report": str(out / "report.html")})
-        else:
-            show_results((before, after), loaded.evaluate.ks)
-            typer.echo(f"report: {out / 'report.html'}    models: {out / 'fold-*/training/model'}")
-        return
     with bars() as progress:
-        before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
+        if folds:
+            before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
+            facts, text, models = {}, "", f"models: {out / 'fold-*/training/model'}"
+        else:
+            before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
+            facts, text, models = {"training": trained.facts()}, f"training: {trained.text()}\n", f"model: {trained.folder}"
     if as_json:
-        more = {"training": trained.facts(), "report": str(out / "report.html")}
-        print_json(results_figures((before, after), loaded.evaluate.ks) | more)
+        print_json(results_figures((before, after), loaded.evaluate.ks) | facts | {"report": str(out / "report.html")})
     else:
         show_results((before, after), loaded.evaluate.ks)
-        typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
+        typer.echo(f"{text}report: {out / 'report.html'}    {models}")
 
 
 @app.command()
@@ -93,17 +89,8 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to write SQL: about ten minutes on two cores. The same as `upsolve run demo`."""
-    run(
-        "demo",
-        out,
-        model=model,
-        seed=seed,
-        fresh=fresh,
-        folds=0,
-        keep_checkpoints=keep_checkpoints,
-        settings=settings,
-        as_json=as_json,
-    )
+    settings = with_checkpoints(settings, keep_checkpoints)
+    run("demo", out, model=model, seed=seed, fresh=fresh, settings=settings, as_json=as_json)
 
 
 @app.command()
@@ -136,10 +123,7 @@ def train(
             show=progress,
             fresh=fresh,
         )
-    if as_json:
-        print_json(trained.facts())
-    else:
-        typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
+    answer(trained.facts(), f"{trained.text()}\nmodel: {trained.folder}", as_json=as_json)
     if trained.collapsed:
         raise typer.Exit(code=3)
 
@@ -173,10 +157,8 @@ def sample(
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
         added = sample_some(stored, loaded.sample, model=loaded.model, progress=progress)
-    if as_json:
-        print_json({"archive": name, "added": added})
-        return
-    typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
+    text = f"{added} attempts added; judge them with: upsolve verify {name}"
+    answer({"archive": name, "added": added}, text, as_json=as_json)
 
 
 @app.command("eval")
