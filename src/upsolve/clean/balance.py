@@ -31,9 +31,8 @@ select place, attempt_id, language from named where language <> (select language
 """
 
 
-def find_silent(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find_silent(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield tasks whose attempts do not have two outcomes."""
-    del options
     for place, task_id, scored, passed, attempts in contents.rows(OUTCOMES):
         if reason := missing_signal(attempts, scored, passed):
             said = f"{attempts:,} attempts, {scored:,} scored, {passed:,} passed"
@@ -82,9 +81,8 @@ def prolific(contents: Contents) -> Iterator[Fault]:
         yield Fault("attempts", place, attempt_id, reason, "attempts by the author of most of them", Action.REPORT)
 
 
-def find_languages(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find_languages(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield the attempts in other languages than the most frequent one."""
-    del options
     for place, attempt_id, language in contents.rows(IN_LANGUAGES):
         yield Fault("attempts", place, attempt_id, language, f"attempts in {language}", Action.REPORT)
 

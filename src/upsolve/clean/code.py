@@ -3,13 +3,13 @@
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from upsolve.languages import PYTHON, languages
 from upsolve.verify.analysis.syntax import parse
 
-__all__ = ["is_valid", "normalise", "python_tree", "quoted_spans", "same_shape", "token_runs", "tree_of"]
+__all__ = ["is_valid", "nodes_of", "normalise", "python_tree", "quoted_spans", "same_shape", "token_runs", "tree_of"]
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 RUN = 3
@@ -54,7 +54,9 @@ def normalise(code: str, language: str, *, docstrings: bool = True) -> str:
         if tree := python_tree(code):
             return ast.dump(tree if docstrings else without_docstrings(tree))
     elif (root := tree_of(code, language)) is not None and not root.has_error:
-        return "\n".join(node.text.decode("utf-8", "replace") for node in leaves(root) if "comment" not in node.type)
+        return "\n".join(
+            node.text.decode("utf-8", "replace") for node in nodes_of(root) if not node.children and "comment" not in node.type
+        )
     return " ".join(code.split())
 
 
@@ -77,15 +79,18 @@ def same_shape(before: str, after: str, language: str) -> bool:
     return shapes[0] is not None and shapes[0] == shapes[1]
 
 
-def leaves(root: Any) -> Iterator[Any]:
-    """Yield the nodes of a tree without children, in the order of the text."""
+def nodes_of(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
+    """Yield the nodes of a tree in the order of the text, parents first, but none below a node that is whole."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if node.children:
-            waiting += reversed(node.children)
-        else:
-            yield node
+        yield node
+        waiting += () if is_whole(node) else reversed(node.children)
+
+
+def is_quoted(node: Any) -> bool:
+    """Return whether a node is a comment or a string literal."""
+    return "comment" in node.type or "string" in node.type
 
 
 def quoted_spans(code: str, language: str) -> list[range]:
@@ -93,15 +98,8 @@ def quoted_spans(code: str, language: str) -> list[range]:
     root = tree_of(code, language)
     if root is None:
         return [range(len(code))]
-    found: list[tuple[int, int]] = []
-    waiting = [root]
+    found = [(node.start_byte, node.end_byte) for node in nodes_of(root, is_quoted) if is_quoted(node)]
     data = code.encode("utf-8", "replace")
-    while waiting:
-        node = waiting.pop()
-        if "comment" in node.type or "string" in node.type:
-            found.append((node.start_byte, node.end_byte))
-        else:
-            waiting += node.children
     places, character, byte = {0: 0}, 0, 0
     for place in sorted({place for span in found for place in span}):
         character += len(data[byte:place].decode("utf-8", "replace"))

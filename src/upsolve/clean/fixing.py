@@ -5,7 +5,7 @@ Every record that a fix removes or changes is written to a file with its reasons
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,7 +164,8 @@ class Fix:
             new = None if removed else self.redact(name, row, faults)
         if name == "attempts" and row["task_id"] in self.lost_tasks:
             self.lost.add(row["attempt_id"])
-        masked = mask(row, self.masks_of(name, place, row))
+        tasks = self.changes["tasks"].get(place, [])
+        masked = mask(row, placeholders_of(tasks) if name == "tasks" else self.masks.get(row["attempt_id"], {}))
         action = "redacted" if new else "removed"
         if reasons:
             self.done.redacted[name] += new is not None
@@ -191,12 +192,6 @@ class Fix:
             if faults:
                 new |= dict.fromkeys(SAMPLED)
         return new
-
-    def masks_of(self, name: str, place: int, row: dict[str, Any]) -> Mapping[str, str]:
-        """Return the secrets of a row with their placeholders."""
-        if name == "tasks":
-            return placeholders_of(self.changes["tasks"].get(place, []))
-        return self.masks.get(row["attempt_id"], {})
 
 
 def is_removed(faults: Faults) -> bool:

@@ -42,9 +42,8 @@ select attempt_id, place, min(judge) from attempts join (
 """  # noqa: S608  a condition of ours
 
 
-def find_contradictions(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find_contradictions(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield attempts whose program passed and failed, also as a program that differs only in white space and comments."""
-    del options
     seen = set[str]()
     for attempt_id, place, kind, judges in contents.rows(EQUAL):
         seen.add(attempt_id)
@@ -70,9 +69,8 @@ def find_alike(contents: Contents) -> Iterator[Fault]:
                 yield from (Fault("attempts", place, row[3], reason, kind) for place in row[4])
 
 
-def find_flaky(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find_flaky(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield attempts with a finding ``flaky``, or that one judge of upsolve both passed and failed."""
-    del options
     for attempt_id, place, judge in contents.rows(REPEATS):
         reason = f"outcomes of {judge} differ when it is judged again"
         yield Fault("attempts", place, attempt_id, reason, "flaky verdicts")

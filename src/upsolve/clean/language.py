@@ -13,7 +13,7 @@ from typing import Any
 
 from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Contents, Fault
-from upsolve.clean.code import is_valid, python_tree, tree_of
+from upsolve.clean.code import is_valid, nodes_of, python_tree, tree_of
 from upsolve.languages import PYTHON, languages
 
 __all__ = ["LANGUAGE", "language_of"]
@@ -99,18 +99,8 @@ def installed() -> frozenset[str]:
     return frozenset(name for name in MARKS if find_spec(languages()[name].grammar.partition(":")[0]))
 
 
-def nodes_of(root: Any) -> Iterator[Any]:
-    """Yield all nodes of a tree."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += node.children
-
-
-def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield attempts whose code is not in their language."""
-    del options
     for attempt_id, language, code, places in contents.rows(DOUBTFUL):
         if found := language_of(code, language):
             reason = f"the language is {language or 'not stated'}, the code is {found}"

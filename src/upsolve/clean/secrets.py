@@ -53,9 +53,8 @@ def find_licences(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fa
             yield Fault("attempts", place, attempt_id, "no licence is stated", "licence not stated", Action.REPORT)
 
 
-def find_provenance(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+def find_provenance(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield attempts without an author, and attempts without a source."""
-    del options
     for place, attempt_id, _, author, source in contents.rows(STATED):
         for value, kind in ((author, "no author"), (source, "no source")):
             if not value:
@@ -202,11 +201,6 @@ def chosen(secrets: Sequence[Secret], options: Mapping[str, Any]) -> list[Secret
     return [secret for secret in secrets if secret.kind in options["kinds"]]
 
 
-def name(secret: Secret, names: dict[str, str]) -> str:
-    """Return the placeholder of a secret; equal secrets have equal ones, numbered in the order in which they are found."""
-    return names.setdefault(secret.text, f"{secret.kind.upper()}_{len(names) + 1}")
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
     """A text that is read for secrets."""
@@ -239,7 +233,11 @@ def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: d
     """Yield the faults of a text, each with the placeholders of all its secrets but for those in the tests of its task."""
     tests = "\n".join(f"{test.input}\n{test.expected}" for test in task.tests) if task else ""
     known = [secret for secret in secrets if secret.text in tests]
-    placeholders = {secret.text: name(secret, names) for secret in secrets if secret not in known}
+    placeholders = {
+        secret.text: names.setdefault(secret.text, f"{secret.kind.upper()}_{len(names) + 1}")  # equal secrets have equal ones
+        for secret in secrets
+        if secret not in known
+    }
     redaction = redact(text, placeholders)
     for secret in secrets:
         done = Redaction(Action.REPORT, {}) if secret in known else redaction

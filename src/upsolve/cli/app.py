@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +15,6 @@ from upsolve import __version__
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from upsolve.evaluate.sweep import Sweep
     from upsolve.report.tables import Table
 
@@ -229,33 +227,24 @@ def answer(data: Any, text: str, *, as_json: bool) -> None:
         typer.echo(text)
 
 
-def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
-    """Print how models compare with the first one, for each task set; ConfigError if they have no tasks in common."""
-    from upsolve.evaluate.sweep import by_task_set
-
-    show_tasks(sweeps, ks)
-    shared = by_task_set(sweeps)
-    for name, measured in shared.items():
-        typer.echo(f"\n{name}")
-        show_tasks(measured, ks, further=True)
-    if others := sorted({other.best.tasks for sweep in sweeps for other in sweep.others} - {*shared}):
-        typer.echo(f"not compared, since not all models were measured there: {', '.join(others)}")
-
-
-def show_tasks(sweeps: "Sequence[Sweep]", ks: "Sequence[int]", *, further: bool = False) -> None:
-    """Print sentences and tables of one task set; ``further``: without the table of the tasks where temperatures are chosen."""
-    from upsolve.errors import ConfigError
-    from upsolve.evaluate.capability import capability
-    from upsolve.evaluate.comparison import drops
-    from upsolve.evaluate.sweep import defined_ks
+def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
+    """Print how models compare with the first one, and the tables of all, for each task set; ConfigError if their tasks differ."""
+    from upsolve.evaluate.sweep import by_task_set, defined_ks
+    from upsolve.report.content import compared
     from upsolve.report.tables import result_tables
 
-    ks = defined_ks(sweeps, ks)
-    try:
-        comparisons = [(capability(sweeps[0], other, max(ks)), drops(sweeps[0].many, other.many, ks)) for other in sweeps[1:]]
-    except ValueError as error:
-        raise ConfigError(f"cannot be compared: {error}") from error
-    for change, fallen in comparisons:
-        typer.echo("\n".join((change.sentence, *change.warnings, *fallen)))
-    for table in result_tables(sweeps, ks, further=further):
-        show(table)
+    shared = by_task_set(sweeps)
+    for name, measured in {"": sweeps, **shared}.items():
+        used = defined_ks(measured, ks)
+        try:
+            changes = compared("", measured, used)
+        except ValueError as error:
+            raise ConfigError(f"cannot be compared: {error}") from error
+        if name:
+            typer.echo(f"\n{name}")
+        for change in changes:
+            typer.echo("\n".join((change.capability.sentence, *change.capability.warnings, *change.drops)))
+        for table in result_tables(measured, used, further=bool(name)):
+            show(table)
+    if others := sorted({other.best.tasks for sweep in sweeps for other in sweep.others} - {*shared}):
+        typer.echo(f"not compared, since not all models were measured there: {', '.join(others)}")

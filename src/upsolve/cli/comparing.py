@@ -1,6 +1,6 @@
 """Commands over finished evaluations: report, compare, power."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,6 @@ from upsolve.extras import require
 from upsolve.files import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from upsolve.evaluate.intervals import Paired
     from upsolve.report.content import ReportContent
     from upsolve.report.several import RunResult
@@ -68,7 +66,7 @@ def write_content(content: "ReportContent", file: Path) -> None:
     write_report(file, content)
 
 
-def report_content(paths: "Sequence[Path]") -> "ReportContent":
+def report_content(paths: Sequence[Path]) -> "ReportContent":
     """Return the content of a report on the folder of a run, or on evaluations; ConfigError for several folders."""
     from upsolve.evaluate.runs import load_sweep
     from upsolve.report.content import ReportContent
@@ -107,7 +105,7 @@ def compare(
     )
 
 
-def show_runs(results: "Sequence[RunResult]") -> None:
+def show_runs(results: Sequence["RunResult"]) -> None:
     """Print the tables of several runs."""
     from upsolve.report.several import tables_of_runs
 
@@ -115,7 +113,7 @@ def show_runs(results: "Sequence[RunResult]") -> None:
         show(table)
 
 
-def content_of_runs(results: "Sequence[RunResult]") -> "ReportContent":
+def content_of_runs(results: Sequence["RunResult"]) -> "ReportContent":
     """Return title and facts of the page of several runs."""
     from upsolve.report import several
     from upsolve.report.content import ReportContent
@@ -123,7 +121,7 @@ def content_of_runs(results: "Sequence[RunResult]") -> "ReportContent":
     return ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
 
 
-def markdown_of_runs(results: "Sequence[RunResult]") -> str:
+def markdown_of_runs(results: Sequence["RunResult"]) -> str:
     """Return the comparison of several runs as Markdown."""
     from upsolve.report import several
     from upsolve.report.markdown import markdown_text
@@ -132,7 +130,7 @@ def markdown_of_runs(results: "Sequence[RunResult]") -> str:
     return markdown_text(content_of_runs(results), several.changes_of_runs(results), tables, unfolded=len(tables))
 
 
-def write_runs(results: "Sequence[RunResult]", file: Path) -> None:
+def write_runs(results: Sequence["RunResult"], file: Path) -> None:
     """Write the comparison of several runs as a page."""
     from upsolve.report import several
     from upsolve.report.html import write_page
@@ -141,7 +139,7 @@ def write_runs(results: "Sequence[RunResult]", file: Path) -> None:
     write_page(file, content_of_runs(results), changes, tables=tables, pictures=several.pictures_of_runs(results))
 
 
-def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
+def compared(results: Sequence["RunResult"]) -> dict[str, Any]:
     """Return the gain of every run, of the runs of several seeds together, and the gains beyond every control, as plain data."""
     from upsolve.cli.figures import change_figures
     from upsolve.evaluate.capability import capability

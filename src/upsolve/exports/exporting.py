@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,12 @@ from upsolve.files import commit_file, write_text
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, spelled
 
-__all__ = ["Exported", "export_archive", "format_of", "rows_of", "write_rows"]
+__all__ = ["Exported", "export_archive", "format_of"]
+
+
+BATCH = 1000
+"""Rows in memory at once."""
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +86,18 @@ def export_archive(
     work = Work(local_place(out), name, record, options=values, prompt=recipe.model.prompt if recipe else PromptConfig())
     if record.unit == "record":
         work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
-        return work.exported()
+        return Exported(work.path, work.rows, work.left_out)
     parts = parts_of(archive, recipe and recipe.data, split, formed=record.unit in ("group", "pair"))
     items = ((part.split, items_of(part, record, stages, epoch=epoch)) for part in parts)
     if record.output == "file":
         work.write_file(chain.from_iterable(found.items for _, found in items))
-        return work.exported()
-    work.write_folder(items)
-    shipped = (name for name, folder in SHIPPED.items() if folder == archive.path)
-    settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
-    card = card_text(work, parts, archive=next(shipped, archive.path.resolve().name), command=command, recipe=settings)
-    write_text(work.path / "README.md", card)
-    return work.exported()
+    else:
+        work.write_folder(items)
+        shipped = (name for name, folder in SHIPPED.items() if folder == archive.path)
+        settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
+        card = card_text(work, parts, archive=next(shipped, archive.path.resolve().name), command=command, recipe=settings)
+        write_text(work.path / "README.md", card)
+    return Exported(work.path, work.rows, work.left_out)
 
 
 def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Export, dict[str, Any]]:
@@ -152,10 +157,32 @@ class Work:
                 file.unlink()
         self.check_rows()
 
-    def write(self, file: Path, items: Iterable[Any], split: str) -> int:
-        """Write the rows of items, and return their number."""
-        rows = rows_of(self.record, items, Place(split, 0, self.prompt), options=self.options, left_out=self.left_out)
-        return write_rows(file, rows, self.columns if self.record.output == "parquet" else None)
+    def write(self, path: Path, items: Iterable[Any], split: str) -> int:
+        """Write the rows of items to a file, atomically, and return their number; ArchiveError if the file cannot be written."""
+        rows, temporary = self.rows_of(items, split), path.with_name(f"{path.name}.tmp")
+        try:
+            count = (
+                write_parquet(temporary, rows, self.columns)
+                if self.record.output == "parquet"
+                else write_lines(temporary, rows)
+            )
+            commit_file(temporary, path)
+        except OSError as error:
+            raise ArchiveError(f"{path}: cannot be written: {error}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return count
+
+    def rows_of(self, items: Iterable[Any], split: str) -> Iterator[Row]:
+        """Yield the rows of items; what the format cannot hold is added to ``left_out``."""
+        index = 0
+        for item in items:
+            for row in self.record.rows(item, Place(split, index, self.prompt), **self.options):
+                if isinstance(row, LeftOut):
+                    self.left_out[row.reason] += row.count
+                else:
+                    index += 1
+                    yield row
 
     def check_rows(self) -> None:
         """Refuse an export without a row, and remove what it left; the ConfigError says what was left out."""
@@ -164,10 +191,6 @@ class Work:
         self.path.unlink() if self.record.output == "file" else self.path.rmdir()
         reasons = "; ".join(f"{count} {reason}" for reason, count in self.left_out.most_common(3)) or "the archive has none"
         raise ConfigError(f"{self.path}: nothing to export in the format {self.name}: {reasons}")
-
-    def exported(self) -> Exported:
-        """Return the result."""
-        return Exported(self.path, self.rows, self.left_out)
 
 
 SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
@@ -231,38 +254,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-
-
-BATCH = 1000
-"""Rows in memory at once."""
-Row = Mapping[str, Any]
-
-
-def rows_of(
-    record: Export, items: Iterable[Any], first: Place, *, options: Mapping[str, Any], left_out: Counter[str]
-) -> Iterator[Row]:
-    """Yield the rows of items, from a first place on; what a format cannot hold is added to ``left_out``."""
-    index = first.index
-    for item in items:
-        for row in record.rows(item, replace(first, index=index), **options):
-            if isinstance(row, LeftOut):
-                left_out[row.reason] += row.count
-            else:
-                index += 1
-                yield row
-
-
-def write_rows(path: Path, rows: Iterator[Row], columns: Sequence[Column] | None) -> int:
-    """Write a Parquet file (without columns: JSON lines), atomically, and return its number of rows."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        count = write_lines(temporary, rows) if columns is None else write_parquet(temporary, rows, columns)
-        commit_file(temporary, path)
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
 
 
 def write_lines(path: Path, rows: Iterator[Row]) -> int:

@@ -84,27 +84,26 @@ def stages_of(recipe: Recipe) -> Stages:
 
 def check_format(record: Export, stages: Stages, *, given: bool, split: str, epoch: int | None) -> None:
     """Refuse settings that a format does not read: ConfigError names the setting and the fix."""
-    formed = record.unit in ("group", "pair")
-    if record.unit == "record" and (given or split):
-        raise ConfigError("--as: this format holds the whole archive: leave out --recipe, --set and --split")
-    if split and (split not in SPLITS or not given):
-        raise ConfigError(
-            f"--split {split}: one of {', '.join(SPLITS)}, with a --recipe whose `data` section splits the archive"
-        )
-    if epoch is not None and not formed:
-        raise ConfigError("--epoch samples groups or pairs, and this format has neither: leave it out")
-    if record.unit == "pair" and stages.data.turns:
-        raise ConfigError(
-            "data.turns: a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
-        )
-    if formed and stages.select.reads_start:
-        raise ConfigError(
-            "select: start_logp and start_min_logp need the model that training starts from: leave them out of an export"
-        )
-    if record.unit == "group" and stages.advantage.needs_values:
-        raise ConfigError(
-            f"advantage.kind: {stages.advantage.kind} computes advantages from a value head in training: choose another recipe"
-        )
+    formed, values = record.unit in ("group", "pair"), stages.advantage
+    with_recipe = f"one of {', '.join(SPLITS)}, with a --recipe whose `data` section splits the archive"
+    turns = "a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
+    start = "start_logp and start_min_logp need the model that training starts from: leave them out of an export"
+    problems = (
+        (
+            record.unit == "record" and (given or split),
+            "--as: this format holds the whole archive: leave out --recipe, --set and --split",
+        ),
+        (split and (split not in SPLITS or not given), f"--split {split}: {with_recipe}"),
+        (epoch is not None and not formed, "--epoch samples groups or pairs, and this format has neither: leave it out"),
+        (record.unit == "pair" and stages.data.turns, f"data.turns: {turns}"),
+        (formed and stages.select.reads_start, f"select: {start}"),
+        (
+            record.unit == "group" and values.needs_values,
+            f"advantage.kind: {values.kind} computes advantages from a value head in training: choose another recipe",
+        ),
+    )
+    if problem := next((text for is_wrong, text in problems if is_wrong), ""):
+        raise ConfigError(problem)
 
 
 def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
@@ -125,10 +124,8 @@ def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, form
 
 def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -> Items:
     """Return the items of a split, as training forms them in an epoch; None: all attempts of a task in one group."""
-    if record.unit == "task":
-        return Items(part.tasks, Counter(), Counter())
-    if record.unit == "attempts":
-        return Items(part.groups, Counter(), Counter())
+    if record.unit in ("task", "attempts"):
+        return Items(part.tasks if record.unit == "task" else part.groups, Counter(), Counter())
     groups = part.groups
     if record.unit == "group" and epoch is not None and decided_by_outcome(stages.reward, stages.select, stages.data):
         groups = drawn_first(groups, stages.data, epoch=epoch)

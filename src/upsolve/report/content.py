@@ -17,7 +17,7 @@ from upsolve.report.tables import Table, cost_table, result_tables, reward_table
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Task
 
-__all__ = ["Change", "Example", "ReportContent", "changes_of", "diff_lines", "pick_examples", "tables_of"]
+__all__ = ["Change", "Example", "ReportContent", "changes_of", "compared", "diff_lines", "pick_examples", "tables_of"]
 
 Sample = tuple[str, str]
 """Code and status."""

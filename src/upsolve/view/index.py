@@ -187,7 +187,9 @@ class Index:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.file.with_name(f"{self.state}.{os.getpid()}.tmp")
             try:
-                self.write(temporary)
+                with connect(self.parts, places=True) as connection:
+                    connection.execute(f"attach '{str(temporary).replace(chr(39), chr(39) * 2)}' as cached")
+                    fill(connection, "cached", judge=self.judge)
                 commit_file(temporary, self.file)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -196,12 +198,6 @@ class Index:
                     with suppress(OSError):
                         old.unlink()
         self.opened = duckdb.connect(str(self.file), read_only=True)
-
-    def write(self, file: Path) -> None:
-        """Write the index into a file."""
-        with connect(self.parts, places=True) as connection:
-            connection.execute(f"attach '{str(file).replace(chr(39), chr(39) * 2)}' as cached")
-            fill(connection, "cached", judge=self.judge)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query of the index, which must be ready; several threads may ask at once."""

@@ -123,16 +123,8 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
     load_codec = partial(load_tokenizer, model)
     score = log_prober(model, recipe.optim, load_codec) if logps else None
-    scores = RunScores(
-        recipe.reward,
-        recipe.advantage,
-        recipe.objective,
-        seed=recipe.data.seed,
-        recorded=Recorded(run / FOLDER),
-        load_codec=load_codec,
-        score=score,
-        turns=recipe.data.turns,
-    )
+    stages, seed, turns = (recipe.reward, recipe.advantage, recipe.objective), recipe.data.seed, recipe.data.turns
+    scores = RunScores(*stages, seed=seed, recorded=Recorded(run / FOLDER), load_codec=load_codec, score=score, turns=turns)
     home = run.parent if run.name == "training" else run
     files = sorted(home.glob(f"*{ENDING}"))
     told = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""

@@ -96,33 +96,19 @@ POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{s
 def write_page(answers: Answers, path: Path) -> str:
     """Write the page, atomically, once the index is built; return a sentence about it."""
     most = MOST_ATTEMPTS
-    page = page_of(answers, most)
-    while len(page.text) > MOST_BYTES and most > CHUNK:
-        most = max(CHUNK, int(max(page.attempts, page.samples) * 0.95 * MOST_BYTES / len(page.text)))
-        page = page_of(answers, most)
-    write_text(path, page.text)
-    shown = share_of(answers, page.attempts) or f"{page.attempts:,} attempts"
-    samples = f", {page.samples:,} samples of evaluations" if page.samples else ""
-    said = f"; {page.heats.note}" if answers.scores and page.heats.count < page.attempts else ""
-    return f"{path}: {shown}{samples}, {len(page.text) / 1e6:.1f} MB{said}"
+    text, heats, attempts, samples = page_of(answers, most)
+    while len(text) > MOST_BYTES and most > CHUNK:
+        most = max(CHUNK, int(max(attempts, samples) * 0.95 * MOST_BYTES / len(text)))
+        text, heats, attempts, samples = page_of(answers, most)
+    write_text(path, text)
+    shown = share_of(answers, attempts) or f"{attempts:,} attempts"
+    also = f", {samples:,} samples of evaluations" if samples else ""
+    said = f"; {heats.note}" if answers.scores and heats.count < attempts else ""
+    return f"{path}: {shown}{also}, {len(text) / 1e6:.1f} MB{said}"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page, and what is on it."""
-
-    text: str
-    """HTML."""
-    heats: Heats
-    """Heat maps of the attempts."""
-    attempts: int
-    """Number of attempts."""
-    samples: int
-    """Number of samples of the run's evaluations."""
-
-
-def page_of(answers: Answers, most: int) -> Page:
-    """Return the page with at most ``most`` attempts, at most as many samples of evaluations, and the heat maps that fit on it."""
+def page_of(answers: Answers, most: int) -> tuple[str, Heats, int, int]:
+    """Return the page with at most ``most`` attempts and samples of evaluations, its heat maps, and the numbers of both."""
     entries = first_entries(answers, most)
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
     scored = answers.scored(names)
@@ -139,7 +125,7 @@ def page_of(answers: Answers, most: int) -> Page:
     if answers.scores:
         overview["heats"] = {"count": heats.count, "note": heats.note, "first": 1 + len(blocks)}
         plain = assemble([packed(overview), *blocks, *heats.blocks])
-    return Page(plain, heats, len(entries), count)
+    return plain, heats, len(entries), count
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
