@@ -58,11 +58,7 @@ class UpsolveTask(vf.Task[UpsolveData, vf.State, UpsolveTaskConfig]):
 
     @vf.reward(weight=1.0)
     async def upsolve(self, trace: Any) -> float:
-        """Return the reward; ``trace.info["upsolve"]`` gets status, passed and total.
-
-        Raises:
-            JudgeError: the attempt could not be judged: verifiers leaves the reward None and records the error.
-        """
+        """Return the reward; ``trace.info["upsolve"]`` gets the outcome. JudgeError, which leaves the reward None, without one."""
         scorer = scorer_of({name: getattr(self.config, name) for name in ("recipe", "url", "token", "prompt_end")})
         (scored,) = await asyncio.to_thread(scorer.score, [(task_of({"task": self.data.record}), trace.last_reply)])
         trace.info["upsolve"] = scored.outcome

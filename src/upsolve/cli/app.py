@@ -16,7 +16,6 @@ from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from upsolve.evaluate.sweep import Sweep
-    from upsolve.report.tables import Table
 
 __all__ = [
     "ArchiveName",
@@ -171,14 +170,13 @@ def options(
     del version
 
 
-def show(table: "Table") -> None:
+def show(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; its cells are text, whatever marks of Rich or control characters they hold."""
     from rich.console import Console
-    from rich.table import Column
-    from rich.table import Table as RichTable
+    from rich.table import Column, Table
 
-    drawn = RichTable(*(Column(name, overflow="fold") for name in table.header), title=table.title)
-    for row in table.rows:
+    drawn = Table(*(Column(name, overflow="fold") for name in header), title=title)
+    for row in rows:
         drawn.add_row(*map(printable, row))
     Console(markup=False, emoji=False).print(drawn)
 
@@ -188,18 +186,18 @@ def printable(text: str) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def show_rows(table: "Table") -> None:
+def show_rows(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print the rows of a table; if they are too wide, print each row as a list of its values, without missing and empty ones."""
     from rich.console import Console
 
-    lines = [max(max(map(len, cell.split("\n"))) for cell in column) for column in zip(table.header, *table.rows, strict=True)]
+    lines = [max(max(map(len, cell.split("\n"))) for cell in column) for column in zip(header, *rows, strict=True)]
     if sum(3 + min(NARROW, longest) for longest in lines) < Console().width:
-        show(table)
+        show(title, header, rows)
         return
-    typer.echo(table.title)
-    for number, row in enumerate(table.rows, 1):
+    typer.echo(title)
+    for number, row in enumerate(rows, 1):
         typer.echo(f"\nrow {number}")
-        for name, cell in zip(table.header, row, strict=True):
+        for name, cell in zip(header, row, strict=True):
             if cell not in ("None", "", "[]"):
                 text = printable(cell)
                 typer.echo(f"  {name}: {text}" if "\n" not in text else f"  {name}:\n{textwrap.indent(text, '    ')}")
@@ -245,6 +243,6 @@ def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
         for change in changes:
             typer.echo("\n".join((change.capability.sentence, *change.capability.warnings, *change.drops)))
         for table in result_tables(measured, used, further=bool(name)):
-            show(table)
+            show(table.title, table.header, table.rows)
     if others := sorted({other.best.tasks for sweep in sweeps for other in sweep.others} - {*shared}):
         typer.echo(f"not compared, since not all models were measured there: {', '.join(others)}")

@@ -120,7 +120,6 @@ def loose_options(words: list[str]) -> dict[str, str]:
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:
     """Print the sources or export formats, or the options of one; ``label`` is the attribute that describes a record."""
     from upsolve.plugins import names
-    from upsolve.report.tables import Table
 
     records = {one: record_of(kind, one) for one in ([name] if name else names(kind))}
     if as_json:
@@ -130,9 +129,9 @@ def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False
         )
     elif name:
         rows = [(f"--{option.name.replace('_', '-')}", option.help) for option in records[name].options]
-        show(Table(f"{name}: {getattr(records[name], label)}", ("option", "value"), tuple(rows)))
+        show(f"{name}: {getattr(records[name], label)}", ("option", "value"), rows)
     else:
-        show(Table(f"{kind}s", (kind, label), tuple((one, getattr(record, label)) for one, record in records.items())))
+        show(f"{kind}s", (kind, label), [(one, getattr(record, label)) for one, record in records.items()])
 
 
 def record_of(kind: str, name: str) -> Any:
@@ -171,7 +170,6 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     from upsolve.archive.labels import label_rows
     from upsolve.archive.store import open_archive
     from upsolve.archive.unjudged import stale
-    from upsolve.report.tables import Table
     from upsolve.verify.changes import changes_since
 
     opened = open_archive(archive)
@@ -184,27 +182,22 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         print_json({**asdict(statistics), "stale": outdated, "stale_unscored": dict(unscored), **more})
         return
     numbers = {**asdict(statistics), "stale": outdated}
-    counts = tuple((name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int))
-    show(Table(archive, ("", "count"), counts))
+    counts = [(name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int)]
+    show(archive, ("", "count"), counts)
     if outdated:
         typer.echo(about_stale(archive, outdated, unscored))
     for title in TITLES:
         parts: dict[str, int] = getattr(statistics, title)
         if parts:
-            rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
-            show(Table(TITLES[title], (title, "count"), rows))
+            rows = [(name or "(none)", f"{count:,}") for name, count in parts.items()]
+            show(TITLES[title], (title, "count"), rows)
     if labels:
         title = "programs by the label of each judge, and the estimated share of right labels (docs/archives.md)"
-        show(Table(title, ("judge", "passed", "right", "failed", "right", "tests known by"), tuple(map(label_row, labels))))
+        show(title, ("judge", "passed", "right", "failed", "right", "tests known by"), map(label_row, labels))
     if pairs_of_judges:
-        columns = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
-        show(
-            Table(
-                "programs scored by both judges: passed by both, by the first or second only, by none",
-                columns,
-                tuple(map(agreement_row, pairs_of_judges)),
-            )
-        )
+        title = "programs scored by both judges: passed by both, by the first or second only, by none"
+        header = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
+        show(title, header, map(agreement_row, pairs_of_judges))
 
 
 def label_row(labels: "JudgeLabels") -> tuple[str, ...]:
@@ -235,7 +228,6 @@ def query(
     if not sql.strip():
         raise typer.BadParameter("SQL: empty; such as 'select * from tasks limit 5'")
     from upsolve.archive.store import open_archive
-    from upsolve.report.tables import Table
 
     answer = open_archive(archive).query(sql)
     answer = answer.rename_columns(distinct_names(answer.column_names))
@@ -243,8 +235,8 @@ def query(
         print_json({"rows": answer.to_pylist()})
         return
     shown = answer.slice(0, rows or None)
-    cells = tuple(tuple(str(value) for value in row.values()) for row in shown.to_pylist())
-    show_rows(Table(f"{answer.num_rows:,} rows", tuple(answer.column_names), cells))
+    cells = [[str(value) for value in row.values()] for row in shown.to_pylist()]
+    show_rows(f"{answer.num_rows:,} rows", answer.column_names, cells)
     if len(cells) < answer.num_rows:
         typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")
 

@@ -107,36 +107,28 @@ def compare(
 
 def show_runs(results: Sequence["RunResult"]) -> None:
     """Print the tables of several runs."""
-    from upsolve.report.several import tables_of_runs
+    from upsolve.report.several import parts_of_runs
 
-    for table in tables_of_runs(results):
-        show(table)
-
-
-def content_of_runs(results: Sequence["RunResult"]) -> "ReportContent":
-    """Return title and facts of the page of several runs."""
-    from upsolve.report import several
-    from upsolve.report.content import ReportContent
-
-    return ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
+    for table in parts_of_runs(results)[2]:
+        show(table.title, table.header, table.rows)
 
 
 def markdown_of_runs(results: Sequence["RunResult"]) -> str:
     """Return the comparison of several runs as Markdown."""
-    from upsolve.report import several
     from upsolve.report.markdown import markdown_text
+    from upsolve.report.several import parts_of_runs
 
-    tables = several.tables_of_runs(results)
-    return markdown_text(content_of_runs(results), several.changes_of_runs(results), tables, unfolded=len(tables))
+    content, changes, tables = parts_of_runs(results)
+    return markdown_text(content, changes, tables, unfolded=len(tables))
 
 
 def write_runs(results: Sequence["RunResult"], file: Path) -> None:
     """Write the comparison of several runs as a page."""
-    from upsolve.report import several
     from upsolve.report.html import write_page
+    from upsolve.report.several import parts_of_runs, pictures_of_runs
 
-    changes, tables = several.changes_of_runs(results), several.tables_of_runs(results)
-    write_page(file, content_of_runs(results), changes, tables=tables, pictures=several.pictures_of_runs(results))
+    content, changes, tables = parts_of_runs(results)
+    write_page(file, content, changes, tables=tables, pictures=pictures_of_runs(results))
 
 
 def compared(results: Sequence["RunResult"]) -> dict[str, Any]:

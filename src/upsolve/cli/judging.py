@@ -156,12 +156,11 @@ def to_judge(archive: str) -> "Archive":
 
 def show_changes(reasons: Counter[int]) -> None:
     """Print the number of stale verdicts by the change that concerns them."""
-    from upsolve.report.tables import Table
     from upsolve.verify.changes import CHANGES
 
     if reasons:
-        rows = tuple((str(number), CHANGES[number - 1].summary, f"{count:,}") for number, count in sorted(reasons.items()))
-        show(Table("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows))
+        rows = [(str(number), CHANGES[number - 1].summary, f"{count:,}") for number, count in sorted(reasons.items())]
+        show("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows)
 
 
 @dataclass(frozen=True)
@@ -230,13 +229,12 @@ def package_lacked(verdict: Verdict) -> list[str]:
 
 def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
     """Print the number of verdicts by outcome and, for unscored ones, by reason, with a remedy for each reason."""
-    from upsolve.report.tables import Table
 
-    rows = tuple((status, f"{count:,}", f"{count / statuses.total():.1%}") for status, count in statuses.most_common())
-    show(Table("outcomes", ("status", "attempts", "share"), rows))
+    rows = [(status, f"{count:,}", f"{count / statuses.total():.1%}") for status, count in statuses.most_common()]
+    show("outcomes", ("status", "attempts", "share"), rows)
     if reasons:
-        lines = tuple((reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5))
-        show(Table("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines))
+        lines = [(reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5)]
+        show("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines)
         untested = sum(count for reason, count in reasons.items() if reason.endswith("has no tests"))
         if untested:
             remedy = "add tests, or ingest the attempts with recorded outcomes"

@@ -61,14 +61,11 @@ def plan(
 
 def show_plan(plan: "Plan") -> None:
     """Print the tables and the advice of a plan."""
-    from upsolve.report.tables import Table
-
-    rows = [*group_rows(plan), *label_rows(plan)]
-    show(Table(plan.archive, ("archive", "", ""), tuple(rows)))
+    show(plan.archive, ("archive", "", ""), [*group_rows(plan), *label_rows(plan)])
     if plan.base:
-        base = tuple((f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base)
-        show(Table(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), base))
-        show(Table("a run", ("cost", "", ""), (*likelihood_rows(plan), *cost_rows(plan))))
+        base = [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base]
+        show(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), base)
+        show("a run", ("cost", "", ""), [*likelihood_rows(plan), *cost_rows(plan)])
     for warning in plan.warnings:
         typer.echo(warning)
     typer.echo(plan.advice)
@@ -162,7 +159,6 @@ def memory(
     loaded = load(recipe, settings, model=model, archive=archive)
     stored = open_trained_on(loaded)
     from upsolve.policy.machine import available_bytes
-    from upsolve.report.tables import Table
     from upsolve.train.run.memory import memory_of
 
     groups = [*islice(stored.groups(), SEEN_GROUPS)]
@@ -172,7 +168,7 @@ def memory(
     else:
         rows = [(row.name, row.phase, f"{row.bytes / 2**20:,.0f}", row.note) for row in plan.rows]
         rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{available / 2**20:,.0f} MiB are available here"))
-        show(Table("memory of one process", ("what", "when", "MiB", "why"), tuple(rows)))
+        show("memory of one process", ("what", "when", "MiB", "why"), rows)
     if problem := plan.warning(available):
         typer.echo(f"does not fit: {problem}", err=True)
         raise typer.Exit(code=1)

@@ -169,7 +169,6 @@ def doctor(
 def show_found(archive: str, found: "list[Found]") -> None:
     """Print what checks found, then which checks found nothing, and which could not run."""
     from upsolve.clean.doctor import NOTHING
-    from upsolve.report.tables import Table
 
     rows: list[tuple[str, ...]] = []
     for row in (one for one in found if one.found):
@@ -178,7 +177,7 @@ def show_found(archive: str, found: "list[Found]") -> None:
         example = f"{row.examples[0]['record']} {row.examples[0]['reason']}" if row.examples else ""
         rows.append((f"{row.check}: {row.kind}", share, row.cost, example))
     if rows:
-        show(Table(archive, ("found", "share", "costs a run", "example"), tuple(rows)))
+        show(archive, ("found", "share", "costs a run", "example"), rows)
     if clean := [row.check for row in found if not row.found and row.kind == NOTHING]:
         typer.echo(f"found nothing: {', '.join(clean)}")
     for row in (one for one in found if not one.found and one.kind != NOTHING):
@@ -188,11 +187,10 @@ def show_found(archive: str, found: "list[Found]") -> None:
 def list_checks() -> None:
     """Print the checks and their options."""
     from upsolve.clean.doctor import check_named, ordered
-    from upsolve.report.tables import Table
 
     rows: list[tuple[str, ...]] = []
     for name in ordered(()):
         record = check_named(name)
         defaults = {key: ",".join(map(str, one)) if isinstance(one, tuple) else one for key, one in record.options.items()}
         rows.append((name, record.help, ", ".join(f"{name}.{option}={default}" for option, default in defaults.items())))
-    show(Table("checks", ("check", "finds", "options (--set)"), tuple(rows)))
+    show("checks", ("check", "finds", "options (--set)"), rows)

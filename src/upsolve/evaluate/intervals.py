@@ -72,13 +72,7 @@ class Paired:
 
 
 def mean_interval(values: Sequence[float] | NDArray[np.float64], *, bounds: Bounds | None = (0.0, 1.0)) -> Estimate:
-    """Return the mean over tasks and its 95 % interval.
-
-    The interval of a single task is (nan, nan): one value says nothing about the variance over tasks.
-
-    Args:
-        values: one value for each task, such as its pass@k.
-        bounds: smallest and largest value that a task can have; None for unbounded values, whose interval is Student's t interval.
+    """Return the mean over tasks of one value each and its 95 % interval, for one task (nan, nan); without bounds Student's t interval.
 
     Raises:
         ValueError: ``values`` is empty, or a value is out of bounds.
@@ -107,12 +101,7 @@ def ends(count: int, mean: float, squares: float, bounds: Bounds | None) -> Boun
 
     With N = n + a values and their mean m' = (n m + a (low + high) / 2) / N the interval is m' +- t(N - 1) sqrt(S' / (N (N - 1))), where
     S' = S + n (m - m')^2 + a / 2 ((low - m')^2 + (high - m')^2) and a = ``ADDED``.
-
-    Args:
-        count: number n of values, >= 1; without bounds >= 2.
-        mean: mean m of the values.
-        squares: sum S of their squared deviations from the mean.
-        bounds: smallest and largest possible value; None: no bounds, and a = 0.
+    n is ``count``, m ``mean``, S ``squares``, the sum of squared deviations from the mean; without bounds a = 0.
     """
     if bounds is None:
         half = t_quantile(count - 1) * math.sqrt(squares / (count - 1) / count)
@@ -182,13 +171,7 @@ CORRELATION = 0.65
 
 
 def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
-    """Return sqrt(2 p (1 - p) (1 - rho)), the standard deviation over tasks of the difference of two models with one answer per task.
-
-    More samples per task reduce the deviation. p is the pass rate of both models, rho the correlation over tasks of their answers.
-
-    Raises:
-        ValueError: ``rate`` or ``correlation`` is out of its range.
-    """
+    """Return sqrt(2 p (1 - p) (1 - rho)), the deviation over tasks of the difference of two models with one answer per task."""
     if not 0 < rate < 1 or not -1 <= correlation < 1:
         raise ValueError(f"the pass rate must be in (0, 1) and the correlation in [-1, 1), got {rate} and {correlation}")
     return math.sqrt(2 * rate * (1 - rate) * (1 - correlation))

@@ -86,9 +86,6 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
     """Return 1 - C(n - c, k) / C(n, k), the probability that k samples, taken from n without replacement, contain one of the c passed ones.
 
     The unbiased estimator of pass@k (2107.03374), in [0, 1]. Returns None for n < k, where it is undefined.
-
-    Raises:
-        ValueError: not 0 <= c <= n, or k < 1.
     """
     if not 0 <= c <= n or k < 1:
         raise ValueError(f"pass@k needs 0 <= c <= n and k >= 1, got n={n}, c={c}, k={k}")
@@ -101,9 +98,6 @@ def all_pass_at_k(n: int, c: int, k: int) -> float | None:
     """Return C(c, k) / C(n, k), the probability that k samples, taken from n without replacement, are all among the c passed ones.
 
     The unbiased estimator of pass^k (2406.12045), in [0, 1]; for k = 1 it is pass@1. Returns None for n < k, where it is undefined.
-
-    Raises:
-        ValueError: not 0 <= c <= n, or k < 1.
     """
     missed = pass_at_k(n, n - c, k) if c <= n else pass_at_k(n, c, k)
     return None if missed is None else 1.0 - missed

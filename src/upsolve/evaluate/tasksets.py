@@ -98,7 +98,7 @@ def where_missing(name: str, folder: str) -> str:
 
 
 def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) -> list[Task]:
-    """Return the tasks of a split: the recorded one, else by the shares of ``data``; a benchmark without a record is all test."""
+    """Return the tasks of a split: the recorded one, else by the shares of ``data``; other benchmarks are all test."""
     recorded = all(map(recorded_name, tasks))
     if not split or (name in BENCHMARKS and not recorded and split == "test"):
         return list(tasks)

@@ -208,10 +208,7 @@ def verl_rows(task: Task, place: Place, *, data_source: str = "") -> Iterator[Ro
 
 
 def ground_truth(task: Task) -> Row:
-    """Return the tests of a task as verl's scorers of code read them; other tests as in upsolve's JSONL, for its own judge.
-
-    ``{"inputs": [...], "outputs": [...]}`` for programs that read standard input, ``{"assert_case": [...]}`` for Python functions.
-    """
+    """Return the tests of a task as verl's scorers read them; other kinds of tests as in upsolve's JSONL, for its judge."""
     kinds = {test.kind for test in task.tests}
     if kinds == {TestKind.STDIO}:
         return {"inputs": [test.input for test in task.tests], "outputs": [test.expected for test in task.tests]}

@@ -23,13 +23,7 @@ def ray_groups(archive: Archive, *, judge: str = "") -> Any:
 
     A row has the columns of a task, and two lists of equal length: ``attempts``, and ``verdicts`` with the preferred verdict of each
     attempt or null, both with the columns of their tables (``schema.TABLES``). Every node opens the archive by the same path or URL.
-
-    Args:
-        archive: the archive.
-        judge: whose verdicts count (``Archive.groups``).
-
-    Raises:
-        JudgeError: Ray is not installed.
+    ``judge`` is as for ``Archive.groups``. Raises JudgeError if Ray is not installed.
     """
     ray()
     data: Any = import_module("ray.data")

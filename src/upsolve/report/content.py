@@ -56,10 +56,7 @@ def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Tas
 
 
 def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
-    """Return code and status of the samples of each task in an evaluation, by task id; {} if the file does not exist.
-
-    Samples written by earlier versions do not name their evaluation: each file held one evaluation.
-    """
+    """Return code and status of the samples of an evaluation by task; files of earlier versions do not name the evaluation."""
     by_task: dict[str, list[Sample]] = {}
     source = (evaluation.tasks, evaluation.temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():

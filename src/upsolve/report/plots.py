@@ -234,7 +234,7 @@ def training_curves(
     stopped: int | None = None,
     kept: int | None = None,
 ) -> str:
-    """Draw each metric over the steps, with ``limits`` of the monitor and the steps at which it ``stopped`` and that are ``kept``."""
+    """Draw each metric over the steps, with ``limits`` of the monitor, and the steps ``stopped`` and ``kept``."""
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
     figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")

@@ -12,7 +12,7 @@ from upsolve.evaluate.comparison import interval_text, points
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
 from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
-from upsolve.report.content import Change
+from upsolve.report.content import Change, ReportContent
 from upsolve.report.tables import Table, percent
 from upsolve.train.run.folder import flat
 from upsolve.types import content_id
@@ -20,13 +20,11 @@ from upsolve.types import content_id
 __all__ = [
     "Method",
     "RunResult",
-    "changes_of_runs",
-    "facts_of_runs",
     "gains",
     "methods_of",
+    "parts_of_runs",
     "pictures_of_runs",
     "seeds_of",
-    "tables_of_runs",
     "without_seeds",
     "worth_of_verdicts",
 ]
@@ -127,16 +125,13 @@ def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
     return tuple(results)
 
 
-def tables_of_runs(runs: Sequence[RunResult]) -> list[Table]:
-    """Return the tables of several runs; ValueError if two share no task."""
-    tables = (runs_table(runs), seeds_table(runs), worth_table(runs))
-    return [table for table in tables if table]
-
-
-def changes_of_runs(runs: Sequence[RunResult]) -> list[Change]:
-    """Return the comparison of each run's trained model with its base model, controls last."""
+def parts_of_runs(runs: Sequence[RunResult]) -> tuple[ReportContent, list[Change], list[Table]]:
+    """Return title and facts, the comparisons of base and trained models, controls last, and the tables; ValueError without shared tasks."""
+    facts = {run.name: f"verdicts {run.verdicts.replace('_', ' ')}; {run.seeds or 'seeds unknown'}" for run in runs}
     ordered = sorted(runs, key=lambda run: run.verdicts != "as_judged")
-    return [Change(f"{run.name}: ", capability(run.before, run.after), ()) for run in ordered]
+    changes = [Change(f"{run.name}: ", capability(run.before, run.after), ()) for run in ordered]
+    tables = [table for table in (runs_table(runs), seeds_table(runs), worth_table(runs)) if table]
+    return ReportContent(f"{len(runs)} runs compared", (), facts=facts), changes, tables
 
 
 def pictures_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
@@ -145,11 +140,6 @@ def pictures_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
 
     gains = {method.name: (method.paired.difference, method.runs[0].verdicts != "as_judged") for method in methods_of(runs)}
     return {"Gain over the base model, each model at its own best temperature": gains_of_methods(gains)}
-
-
-def facts_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
-    """Return what each run was: its verdicts and seeds, by its name."""
-    return {run.name: f"verdicts {run.verdicts.replace('_', ' ')}; {run.seeds or 'seeds unknown'}" for run in runs}
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:

@@ -38,18 +38,7 @@ MOST_NAMED = 5
 
 
 def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
-    """Open an archive, a run or a log.
-
-    Args:
-        path: name of an archive of the package, folder or URL of an archive, folder of a run, file or folder of a log.
-        archive: of a run: the archive of its attempts, if it is not where the recipe says.
-        source: of a log: the importer that reads it; empty: the first of ``LOGS`` that can.
-        logps: of a run: compute log-probabilities of the tokens of an attempt under the run's model, when they are looked at.
-
-    Raises:
-        ArchiveError: there is nothing at the path, or it cannot be read as any of these.
-        ConfigError: an option belongs to another kind of path.
-    """
+    """Open an archive, a run, its samples, or a log; ArchiveError for anything else, ConfigError for a wrong option."""
     folder = SHIPPED.get(path) or place_of(path)
     if is_remote(folder) and not (folder / "archive.json").is_file():
         raise ArchiveError(f"{path}: not an archive (archive.json is missing); runs and logs are opened in local folders")
@@ -204,7 +193,7 @@ JUDGE = "recorded:"
 
 
 def fill_with_samples(archive: Archive, files: Sequence[Path]) -> None:
-    """Append the samples of a run's evaluations, and their tasks if the run's archive is there; ArchiveError names a bad line."""
+    """Append the samples of a run's evaluations, and their tasks if the run's archive is there; ArchiveError for a bad line."""
     pairs = [
         pair_of(file, number, line)
         for file in files

@@ -13,11 +13,7 @@ __all__ = ["load", "score", "score_chat"]
 
 
 def load(**_: Any) -> dict[str, Any]:
-    """Return the tasks as the split ``test``: ``task_id``, ``task`` (JSON), ``prompt`` for completion, ``question`` for chat.
-
-    Raises:
-        ConfigError: ``$UPSOLVE_TASKS`` is not set.
-    """
+    """Return the tasks of ``$UPSOLVE_TASKS`` as the split ``test``; ``prompt`` is for completion, ``question`` for chat."""
     from datasets import Dataset
 
     tasks = scorer_from_environment().known.tasks

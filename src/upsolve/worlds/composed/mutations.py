@@ -125,6 +125,8 @@ def one_less(tree: ast.Module, rng: Random) -> Iterator[Change]:
             else:
                 new = f"{text}{rng.choice(('[1:]', '[:-1]'))}"
             yield setting(node, "iter", ast.parse(new, mode="eval").body)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.GtE | ast.Lt):
+            yield setting(node, "ops", [ast.Gt() if isinstance(node.ops[0], ast.GtE) else ast.LtE()])
 
 
 def first_part(tree: ast.Module, _rng: Random) -> Iterator[Change]:

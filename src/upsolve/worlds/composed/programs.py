@@ -66,21 +66,20 @@ VARIABLES = {
 """Variable of plain programs -> replacement."""
 
 
-class Renamed(ast.NodeTransformer):
-    """Renames variables."""
+def renamed(tree: ast.Module) -> ast.Module:
+    """Rename variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = VARIABLES.get(node.id, node.id)
+    return tree
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Rename a variable."""
-        return ast.Name(VARIABLES.get(node.id, node.id), node.ctx)
 
-
-class Inverted(ast.NodeTransformer):
-    """Inverts conditions and exchanges their branches."""
-
-    def visit_If(self, node: ast.If) -> ast.AST:
-        """Invert a condition that has two branches."""
-        self.generic_visit(node)
-        return ast.If(opposite(node.test), node.orelse, node.body) if node.orelse else node
+def inverted(tree: ast.Module) -> ast.Module:
+    """Invert conditions that have two branches, and exchange these."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and node.orelse:
+            node.test, node.body, node.orelse = opposite(node.test), node.orelse, node.body
+    return tree
 
 
 def opposite(test: ast.expr) -> ast.expr:
@@ -236,9 +235,9 @@ STYLES: Mapping[str, Callable[[ast.Module], ast.Module]] = {
     "tuples": tuples,
     "indexed": lambda tree: Indexed().visit(tree),
     "named": lambda tree: Named().visit(tree),
-    "inverted": lambda tree: Inverted().visit(tree),
+    "inverted": inverted,
     "early": early,
-    "renamed": lambda tree: Renamed().visit(tree),
+    "renamed": renamed,
     "helpers": helpers,
 }
 """Style -> transformation, in order of application; it may leave a program unchanged."""
