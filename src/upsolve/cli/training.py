@@ -143,19 +143,25 @@ def sample(
             help="Sample only tasks that the model never passed, with this share of a passed program in the prompt.",
         ),
     ] = 0.0,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Sample one correction of every failed program, by the feedback of its verdict.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
+    if hint and repair:
+        raise ConfigError("--hint excludes --repair: sample with one of them")
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     stored = open_trained_on(loaded)
     from upsolve.archive.places import SHIPPED
-    from upsolve.policy.collect import sample_attempts, sample_hinted
+    from upsolve.policy.collect import sample_attempts, sample_hinted, sample_repairs
 
     name = loaded.data.archive
     if name in SHIPPED:
         raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name another with --archive FOLDER")
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
+        sample_some = partial(sample_repairs, authors=loaded.data.authors) if repair else sample_some
         added = sample_some(stored, loaded.sample, model=loaded.model, progress=progress)
     text = f"{added} attempts added; judge them with: upsolve verify {name}"
     answer({"archive": name, "added": added}, text, as_json=as_json)

@@ -1,7 +1,7 @@
 """Sample a model on the tasks of an archive and store the attempts in the archive."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
-from upsolve.policy.prompt import with_hint
+from upsolve.policy.prompt import FAILURES, with_hint
+from upsolve.policy.request import Request, request_sampler, seed_of
 from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt, Group, Status, Task
+from upsolve.types import Attempt, Group, Status, Task, Turn
 
-__all__ = ["sample_attempts", "sample_hinted", "samples_of"]
+__all__ = ["sample_attempts", "sample_hinted", "sample_repairs", "samples_of"]
 
 PART = 50
 """Tasks sampled between two writes."""
@@ -72,6 +73,66 @@ def sample_hinted(
     tried_by = author or model.name
     tasks = tasks_to_hint(archive.groups(), tried_by, hint)
     return sample_missing(archive, tasks, config, model=model, author=f"{tried_by}, hint {hint:g}", progress=progress)
+
+
+def sample_repairs(
+    archive: Archive,
+    config: SampleConfig,
+    *,
+    model: ModelConfig,
+    authors: Collection[str] = (),
+    progress: OnProgress = no_progress,
+) -> int:
+    """Sample one correction of every distinct failed program of an archive, with the feedback of its stored verdict in the prompt.
+
+    A correction names what it corrects (``Attempt.parent_id``); its author is the model with ``, repair``. Log-probabilities are those under the
+    conversation, which training shows with ``data.turns: 1``. An interrupted call resumes like ``sample_attempts``; after the corrections are
+    judged, the next call corrects those that failed.
+
+    Args:
+        archive: an archive whose attempts have verdicts; the new attempts are added to it.
+        config: engine, temperature, seed; ``samples`` is not read.
+        model: the model to sample.
+        authors: correct only programs of these authors; () all.
+        progress: called with the attempts sampled and wanted.
+
+    Returns:
+        The number of attempts added.
+
+    Raises:
+        ConfigError: the engine cannot show earlier attempts.
+        ModelError: the model cannot be loaded, or its server does not answer.
+    """
+    author = f"{model.name}, repair"
+    asked = [
+        Request(group.task, seed_of(config.seed, turn.attempt.attempt_id), config.temperature, turns=(turn,))
+        for group in archive.groups()
+        for turn in to_repair(group, author, authors)
+    ]
+    if not asked:
+        return 0
+    policy, done = request_sampler(sampler(config, model), "--repair"), 0
+    for start in range(0, len(asked), PART):
+        attempts: list[Attempt] = []
+        try:
+            for _, attempt in policy.sample_requests(asked[start : start + PART], config=config, author=author):
+                attempts.append(attempt)
+                progress("sample", done + len(attempts), len(asked))
+        finally:
+            archive.write([], attempts, [])
+        done += len(attempts)
+    return done
+
+
+def to_repair(group: Group, author: str, authors: Collection[str]) -> list[Turn]:
+    """Return the distinct failed programs of some authors that have no correction by ``author``, with their verdicts."""
+    repaired = {attempt.parent_id for attempt in group.attempts if attempt.author == author}
+    turns: dict[str, Turn] = {}
+    for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
+        wanted = not authors or attempt.author in authors
+        if wanted and verdict and verdict.status in FAILURES and attempt.attempt_id not in repaired:
+            turns.setdefault(attempt.attempt_id, Turn(attempt, verdict))
+    return [*turns.values()]
 
 
 def sample_missing(

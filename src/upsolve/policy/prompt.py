@@ -13,6 +13,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Turn, Verdi
 
 __all__ = [
     "CLOSE",
+    "FAILURES",
     "MARK",
     "PLAIN",
     "VERSION",
@@ -61,6 +62,7 @@ OUTCOMES = {
 }
 """Status -> what a user says of it."""
 FAILURES = frozenset(Status) - {Status.PASSED, Status.UNSCORED}
+"""Outcomes of an attempt that can be corrected."""
 
 
 def opening(task: Task) -> str:

@@ -22,6 +22,7 @@ __all__ = [
     "of_policy",
     "request_sampler",
     "requests",
+    "seed_of",
 ]
 
 
@@ -204,9 +205,13 @@ def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
     seed = (SHA-256(config.seed, task_id) + number) mod 2^31: distinct within a task, independent of the other tasks.
     """
     for task in tasks:
-        digest = hashlib.sha256(f"{config.seed}/{task.task_id}".encode()).digest()
-        first = int.from_bytes(digest[:8])
+        first = seed_of(config.seed, task.task_id)
         yield from (Request(task, (first + number) % 2**31, config.temperature) for number in range(config.samples))
+
+
+def seed_of(seed: int, name: str) -> int:
+    """Return the first seed of what has this name: SHA-256(seed, name) mod 2^31."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) % 2**31
 
 
 def joint_requests(task: Task, configs: Sequence[SampleConfig]) -> list[Request]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from upsolve.plugins import blame, find
+from upsolve.policy.prompt import FAILURES
 from upsolve.policy.request import Request
 from upsolve.solve.choose import Candidates, tests
-from upsolve.types import Status, Turn
+from upsolve.types import Turn
 
 __all__ = ["PARENTS", "Parents", "Tree", "corrections", "uct_value"]
 
@@ -43,7 +44,7 @@ class Tree:
         """Indices of the distinct programs that fail a visible test, in order of sampling."""
         first: dict[str, int] = {}
         for index, (attempt, verdict) in enumerate(zip(self.candidates.attempts, self.candidates.verdicts, strict=True)):
-            if verdict and verdict.status not in (Status.PASSED, Status.UNSCORED):
+            if verdict and verdict.status in FAILURES:
                 first.setdefault(attempt.attempt_id, index)
         return [*first.values()]
 
