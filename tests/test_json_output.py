@@ -14,6 +14,7 @@ from upsolve.cli.main import main
         (["memory", "rloo", "--model", "{tiny}"], "peak_bytes"),
         (["power", "--tasks", "200"], "detectable"),
         (["plan", "embedded", "--no-model", "--judged", "2"], "advice"),
+        (["tests", "grade", "embedded"], "totals"),
         (["doctor", "--quick"], "checks"),
         (["ingest", "table", "--sources"], "sources"),
         (["init", "embedded", "--out", "{tmp}/recipe.yaml"], "next"),

@@ -171,6 +171,8 @@ ARCHIVES = [
     mistake("archive doctor unjudged --set secrets.nothing=1", "secrets.nothing", "its options"),
     mistake("archive doctor unjudged --fix full", "full", "new one"),
     mistake("archive doctor unjudged --against none", "--against none", "name an archive"),
+    mistake("tests grade empty", "empty", "no tasks", "upsolve ingest"),
+    mistake("tests shrink unjudged full", "full", "not empty", "new folder"),
     mistake("plan embedded --no-model --against text.txt", "--against text.txt", "line 1"),
 ]
 IMPORTS = [

@@ -1,4 +1,4 @@
-"""The pipeline without the packages beside it: ``upsolve.importers``, ``exports``, ``clean``, ``plan``, ``view``, ``adapters``, ``worlds``."""
+"""The pipeline without the packages beside it: ``upsolve.importers``, ``suites``, ``exports``, ``clean``, ``plan``, ``view``, ``adapters``, ``worlds``."""
 
 import json
 import os
@@ -37,6 +37,7 @@ COMMANDS = {
     "ingest jsonl in.jsonl archive": "importers",
     "ingest --sources": "importers",
     "archive doctor embedded": "clean",
+    "tests grade embedded": "suites",
     "archive export embedded out --as sft": "exports",
     "plan embedded": "clean",
     "init embedded": "plan",

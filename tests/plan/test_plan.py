@@ -183,7 +183,7 @@ GOOD = Plan(
     online=False,
     imitates=False,
     groups=Groups(100, 400, 65, 60, {"all failed": 5}, {}),
-    tests=Tests(3, 5, 9, share(90, 100)),
+    tests=Tests(3, 5, 9, share(90, 100), share(1, 20)),
     noise=Noise(share(40, 40), 0, 0, 0),
     leaks=Leaks({"test split": 0}, {"test split": 25}, ()),
     likelihood=Likelihood(
@@ -216,7 +216,7 @@ GOOD = Plan(
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 65}, {}, 65), "imitates": True}, "Train: 65 groups with a passed attempt,"),
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 60, "all failed": 5}, {}, 29), "imitates": True}, "29 of 65 training tasks have a passed attempt .most often: all failed"),
         ({"groups": Groups(100, 400, 65, 0, {"no tests": 65}, {})}, "attempts cannot be judged without tests"),
-        ({"tests": Tests(0, 0, 0, share(90, 100))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),
+        ({"tests": Tests(0, 0, 0, share(90, 100), share(0, 0))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),
     ],
 )  # fmt: skip
 def test_advice_is_the_first_rule_that_applies(change, said):

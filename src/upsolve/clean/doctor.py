@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from upsolve.archive.store import Archive
-from upsolve.clean import balance, labels, language, overlap, secrets
+from upsolve.clean import balance, labels, language, overlap, secrets, tests
 from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
@@ -188,5 +188,6 @@ CHECKS: Mapping[str, Check] = {
     "balance": balance.BALANCE,
     "signal": balance.SIGNAL,
     "languages": balance.LANGUAGES,
+    "tests": tests.TESTS,
 }
 """Name -> check."""

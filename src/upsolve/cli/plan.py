@@ -99,6 +99,7 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     return [
         ("tests per task, median", f"{tests.median:g}", f"{tests.fewest} to {tests.most}"),
         ("tasks whose tests fail an attempt", shown(tests.discerning), ""),
+        ("wrong, of attempts that pass visible tests", shown(tests.visible), "" if tests.visible.of else "no hidden tests"),
         ("recorded verdicts that hold", shown(noise.agreement), wrong),
         *near_duplicates,
         *(("", "", example) for example in leaks.examples),

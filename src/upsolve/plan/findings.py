@@ -83,6 +83,8 @@ class Tests:
     """Largest number of tests of a task."""
     discerning: Share
     """Tasks with an attempt that fails the tests, as a share of the tasks with a scored attempt."""
+    visible: Share
+    """Attempts that fail a hidden test, as a share of those that pass every visible test."""
 
 
 @dataclass(frozen=True, slots=True)

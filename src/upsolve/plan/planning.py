@@ -17,8 +17,9 @@ from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, advice_of, share
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import reward
+from upsolve.suites.grade import grade_group, is_scored, totals
 from upsolve.train.data.groups import passed, select
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Group, Task
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
@@ -101,11 +102,6 @@ def all_groups(split: Split) -> Iterator[Group]:
     return chain.from_iterable(split.groups.values())
 
 
-def scored(verdict: Verdict | None) -> bool:
-    """Return whether there is a verdict and it is not unscored."""
-    return verdict is not None and verdict.status is not Status.UNSCORED
-
-
 def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
     """Count the groups that the recipe can form and, by reason, the tasks without such a group."""
     reasons, left_out = Counter[str](), Counter[str]()
@@ -136,7 +132,7 @@ def outcomes_of(group: Group, data: DataConfig, config: RewardConfig, *, left_ou
     if not chosen.attempts:
         by = "by data.authors " if data.authors else ""
         return f"no attempt {by}in the language of the task", 0
-    if not any(map(scored, chosen.verdicts)):
+    if not any(map(is_scored, chosen.verdicts)):
         return "no scored attempt" if group.task.tests else "no tests", 0
     rewarded = reward(chosen, config)
     left_out.update(rewarded.left_out)
@@ -150,18 +146,25 @@ def outcomes_of(group: Group, data: DataConfig, config: RewardConfig, *, left_ou
 
 
 def tests_of(split: Split) -> Tests:
-    """Count tests per task, and the tasks with an attempt that fails the tests."""
+    """Count tests per task, the tasks with an attempt that fails the tests, and the wrong attempts that pass all visible tests."""
     counts = [len(task.tests) for tasks in split.tasks.values() for task in tasks] or [0]
-    judged = ([verdict for verdict in group.verdicts if scored(verdict)] for group in all_groups(split))
-    failing = Counter(not all(map(passed, verdicts)) for verdicts in judged if verdicts)
-    return Tests(min(counts), statistics.median(counts), max(counts), share(failing[True], failing.total()))
+    grades = [*map(grade_group, all_groups(split))]
+    known = [grade.discerning for grade in grades if grade.discerning is not None]
+    all_tasks = totals(grades)
+    return Tests(
+        min(counts),
+        statistics.median(counts),
+        max(counts),
+        share(sum(known), len(known)),
+        share(all_tasks.visible_false, all_tasks.visible_passed),
+    )
 
 
 def scored_attempts(split: Split) -> Iterator[tuple[Task, Attempt, bool]]:
     """Yield (task, attempt, passed) for every scored attempt at a task with tests."""
     for group in all_groups(split):
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
-            if scored(verdict) and group.task.tests:
+            if is_scored(verdict) and group.task.tests:
                 yield group.task, attempt, passed(verdict)
 
 
@@ -174,7 +177,7 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
     chosen = [items[index] for index in indices]
     settings = replace(judge_settings(config), cache=None, analyses=(), repeats=1)
     fresh = verify([(task, attempt) for task, attempt, _ in chosen], settings)
-    pairs = [(before, passed(verdict)) for (_, _, before), verdict in zip(chosen, fresh, strict=True) if scored(verdict)]
+    pairs = [(before, passed(verdict)) for (_, _, before), verdict in zip(chosen, fresh, strict=True) if is_scored(verdict)]
     return Noise(
         agreement=share(sum(before == now for before, now in pairs), len(pairs)),
         false_passes=sum(before and not now for before, now in pairs),

@@ -1,0 +1,94 @@
+"""``upsolve tests``: grade and shrink the tests of an archive."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upsolve.cli.app import ArchivePath, AsJson, app, print_json, show
+from upsolve.cli.progress import bars
+
+if TYPE_CHECKING:
+    from upsolve.suites.grade import Totals
+
+__all__ = ["grade", "shrink"]
+
+tests_app = typer.Typer(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Grade and shrink the tests of an archive.",
+)
+app.add_typer(tests_app, name="tests")
+
+
+@tests_app.command("grade")
+def grade(
+    archive: ArchivePath,
+    judge: Annotated[
+        str, typer.Option(help="Judge whose tests are graded, such as upsolve; default: the preferred verdicts.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how strong tests are, by the stored outcomes: tests that fail no attempt, fewest tests that suffice, false passes and failures."""
+    from upsolve.archive.store import open_filled
+    from upsolve.suites.grade import grade_archive, totals
+
+    grades = [*grade_archive(open_filled(archive), judge)]
+    whole = totals(grades)
+    if as_json:
+        rows = [
+            {"task_id": one.task_id, **asdict(one.totals), "redundant": one.redundant, "least": one.least} for one in grades
+        ]
+        print_json({"archive": archive, "totals": asdict(whole), "tasks": rows})
+        return
+    show(f"{archive}: tests of {len(grades):,} tasks", ("", "count", "share"), total_rows(whole))
+    if whole.recorded < whole.attempts:
+        typer.echo(
+            f"outcomes of single tests are stored for {whole.recorded:,} of {whole.attempts:,} attempts: `upsolve verify` stores them"
+        )
+
+
+OutFolder = Annotated[str, typer.Argument(help="Folder of the new archive; the same command resumes an interrupted one.")]
+
+
+@tests_app.command("shrink")
+def shrink(archive: ArchivePath, out: OutFolder, as_json: AsJson = False) -> None:
+    """Write an archive with the fewest tests by which every stored attempt passes or fails as before."""
+    from upsolve.archive.store import open_filled
+    from upsolve.suites.shrink import shrink as write_shrunk
+
+    with bars() as progress:
+        rows = write_shrunk(open_filled(archive), out, progress=progress)
+    before, after = sum(row["tests"] for row in rows), sum(len(row["kept"]) for row in rows)
+    if as_json:
+        print_json({"archive": archive, "out": out, "tests": before, "kept": after, "tasks": rows})
+        return
+    typer.echo(f"{after:,} of {before:,} tests of {len(rows):,} tasks kept: {out}")
+    for reason, count in Counter(row["unchanged"] for row in rows if row["unchanged"]).most_common():
+        typer.echo(f"{count:,} tasks keep all tests: {reason}")
+
+
+def total_rows(totals: "Totals") -> list[tuple[str, str, str]]:
+    """Return the rows of the summary: name, count, share."""
+    named: Sequence[tuple[str, int, int]] = (
+        ("tests", totals.tests, 0),
+        ("tests that fail no attempt", totals.redundant, totals.tests),
+        ("fewest tests that fail every wrong attempt", totals.least, totals.tests),
+        ("scored attempts", totals.attempts, 0),
+        ("attempts that fail", totals.failed, totals.attempts),
+        (
+            "attempts that fail a test, failed by a visible one",
+            totals.visible_caught,
+            totals.visible_caught + totals.visible_false,
+        ),
+        ("attempts that pass every visible test", totals.visible_passed, 0),
+        ("false passes: of these, attempts that fail a hidden test", totals.visible_false, totals.visible_passed),
+        ("attempts that another judge scored", totals.compared, 0),
+        ("false passes: of these, passed here and failed there", totals.false_passes, totals.compared),
+        ("false failures: of these, failed here and passed there", totals.false_failures, totals.compared),
+        ("attempts wrong by any judge, caught here", totals.caught, totals.wrong),
+    )
+    shown = [row for row in named if row[1] or row[2]]
+    return [(name, f"{count:,}", f"{count / of:.1%} of {of:,}" if of else "") for name, count, of in shown]

@@ -1,0 +1,185 @@
+"""Strength of the tests of an archive, from the stored matrix attempts x tests (``Verdict.outcomes``)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from upsolve.archive.groups import task_ids
+from upsolve.archive.store import Archive
+from upsolve.types import Group, Status, Task, Verdict
+
+__all__ = ["Grade", "Totals", "cover", "failed_tests", "grade_archive", "grade_group", "is_scored", "judged_groups", "totals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts of one task, or summed over tasks. Attempts without a scored verdict count nowhere."""
+
+    tests: int = 0
+    """Tests."""
+    visible: int = 0
+    """Tests that are not hidden."""
+    attempts: int = 0
+    """Scored attempts."""
+    failed: int = 0
+    """Scored attempts that did not pass."""
+    recorded: int = 0
+    """Attempts whose outcome of each test is stored; the counts of tests rest on them."""
+    redundant: int = 0
+    """Tests that fail no stored attempt, of tasks with a recorded attempt."""
+    least: int = 0
+    """Tests that suffice to fail every attempt that some test fails (greedy set cover)."""
+    visible_passed: int = 0
+    """Recorded attempts that pass every visible test, of tasks with visible and hidden tests."""
+    visible_false: int = 0
+    """Those of them that fail a hidden test: false passes of the visible tests."""
+    visible_caught: int = 0
+    """Recorded attempts that fail a visible test, of these tasks."""
+    compared: int = 0
+    """Attempts that another judge has scored, too."""
+    false_passes: int = 0
+    """Those of them that passed here and failed by another judge."""
+    false_failures: int = 0
+    """Those of them that failed here and passed by every other judge."""
+    wrong: int = 0
+    """Attempts that failed here or by another judge."""
+    caught: int = 0
+    """Those of them that failed here."""
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Totals)))
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The tests of a task against its stored attempts."""
+
+    task_id: str
+    """Id of the task."""
+    totals: Totals
+    """Counts."""
+    redundant: tuple[int, ...]
+    """Tests that fail no stored attempt, by index; () without a recorded attempt."""
+    least: tuple[int, ...]
+    """Tests that together fail every attempt that some test fails, by index."""
+
+    @property
+    def discerning(self) -> bool | None:
+        """Whether the tests fail an attempt; None without a scored attempt."""
+        return self.totals.failed > 0 if self.totals.attempts else None
+
+
+def is_scored(verdict: Verdict | None) -> bool:
+    """Return whether there is a verdict and it is not unscored."""
+    return verdict is not None and verdict.status is not Status.UNSCORED
+
+
+def failed_tests(task: Task, verdict: Verdict | None) -> frozenset[int] | None:
+    """Return the tests that an attempt fails, by index; None if the outcome of each test is not stored.
+
+    A test that was not reached (``UNSCORED``) is not failed.
+    """
+    if verdict is None or not is_scored(verdict) or not verdict.outcomes or len(verdict.outcomes) != len(task.tests):
+        return None
+    return frozenset(index for index, outcome in enumerate(verdict.outcomes) if outcome not in (Status.PASSED, Status.UNSCORED))
+
+
+def cover(failures: Iterable[frozenset[int]], chosen: Sequence[int] = ()) -> list[int]:
+    """Return tests, in order, so that each set holds one of them: greedily the test in most of the sets that hold none yet.
+
+    Ties go to the first test. The result has at most 1 + ln(n) times the tests of the smallest cover of n sets (Chvatal 1979).
+
+    Args:
+        failures: tests that an attempt fails, by attempt; empty sets are ignored.
+        chosen: tests that are chosen in any case.
+    """
+    found = [*chosen]
+    left = [failed for failed in failures if failed and not failed.intersection(found)]
+    while left:
+        counts: dict[int, int] = {}
+        for failed in left:
+            for test in failed:
+                counts[test] = counts.get(test, 0) + 1
+        best = max(counts, key=lambda test: (counts[test], -test))
+        found.append(best)
+        left = [failed for failed in left if best not in failed]
+    return sorted(found)
+
+
+def grade_group(group: Group, others: Sequence[Group] = ()) -> Grade:
+    """Grade the tests of a task by its attempts.
+
+    Args:
+        group: the task with its attempts and their verdicts.
+        others: the same attempts with the verdicts of other judges.
+    """
+    task, tests = group.task, range(len(group.task.tests))
+    scored = [verdict for verdict in group.verdicts if verdict is not None and is_scored(verdict)]
+    recorded = [failed for verdict in scored if (failed := failed_tests(task, verdict)) is not None]
+    hidden = frozenset(index for index in tests if task.tests[index].hidden)
+    split = 0 < len(hidden) < len(tests)
+    shown = [failed for failed in recorded if failed <= hidden] if split else []
+    redundant = tuple(index for index in tests if not any(index in failed for failed in recorded)) if recorded else ()
+    least = tuple(cover(recorded))
+    known = Totals(
+        tests=len(tests),
+        visible=len(tests) - len(hidden),
+        attempts=len(scored),
+        failed=sum(verdict.status is not Status.PASSED for verdict in scored),
+        recorded=len(recorded),
+        redundant=len(redundant),
+        least=len(least),
+        visible_passed=len(shown),
+        visible_false=sum(bool(failed) for failed in shown),
+        visible_caught=len(recorded) - len(shown) if split else 0,
+    )
+    return Grade(task.task_id, known + compared(group, others), redundant, least)
+
+
+def compared(group: Group, others: Sequence[Group]) -> Totals:
+    """Return the counts of a task that compare its judge with other judges."""
+    total = Totals()
+    for index, verdict in enumerate(group.verdicts):
+        if verdict is None or not is_scored(verdict):
+            continue
+        beside = [one for other in others if (one := other.verdicts[index]) is not None and is_scored(one)]
+        beside = [one for one in beside if one.judge != verdict.judge]
+        failed = verdict.status is not Status.PASSED
+        elsewhere = [one.status is not Status.PASSED for one in beside]
+        wrong = failed or any(elsewhere)
+        total += Totals(
+            compared=bool(beside),
+            false_passes=not failed and any(elsewhere),
+            false_failures=failed and bool(beside) and not any(elsewhere),
+            wrong=wrong,
+            caught=failed,
+        )
+    return total
+
+
+def judged_groups(archive: Archive, judge: str = "") -> Iterator[tuple[Group, list[Group]]]:
+    """Yield each task with its attempts and preferred verdicts, and the same group with the verdicts of each judge, if there are several.
+
+    Args:
+        archive: the archive, which is only read.
+        judge: judge whose verdicts are preferred, such as ``upsolve``; empty: by ``archive.preference``.
+    """
+    names = sorted({*archive.column("verdicts", "judge")})
+    preferred = archive.groups(judge=judge)
+    others = [archive.groups(judge=name) for name in names] if len(names) > 1 else []
+    places = {task_id: place for place, task_id in enumerate(task_ids(preferred))}
+    for task in archive.tasks():
+        place = places.get(task.task_id)
+        if place is None:
+            yield Group(task, (), ()), []
+        else:
+            yield preferred[place], [groups[place] for groups in others]
+
+
+def grade_archive(archive: Archive, judge: str = "") -> Iterator[Grade]:
+    """Yield the grade of each task (``judged_groups``)."""
+    return (grade_group(group, others) for group, others in judged_groups(archive, judge))
+
+
+def totals(grades: Iterable[Grade]) -> Totals:
+    """Return the counts of several tasks."""
+    return sum((grade.totals for grade in grades), Totals())

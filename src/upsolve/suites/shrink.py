@@ -1,0 +1,114 @@
+"""The fewest tests of each task that leave every stored verdict as it is: passed or failed."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.store import Archive
+from upsolve.progress import OnProgress, no_progress
+from upsolve.suites.grade import cover, failed_tests, is_scored, judged_groups
+from upsolve.suites.writing import NewArchive, Portion
+from upsolve.types import Group, Status, Task, Verdict
+
+__all__ = ["kept_tests", "shrink", "shrunk_verdict"]
+
+PORTION = 64
+"""Tasks that are written together."""
+NUMBER = re.compile(r"^((?:hidden )?test )\d+(?=: )")
+"""Number of the test at the start of the judge's messages."""
+
+
+def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
+    """Write an archive with the fewest tests that keep all stored verdicts; return a row for each task.
+
+    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same call
+    resumes an interrupted one.
+
+    Args:
+        archive: the archive, which is only read.
+        out: folder of the new archive.
+        progress: called with the tasks done and all tasks.
+
+    Raises:
+        ArchiveError: the folder holds something else.
+    """
+    tasks = len({*archive.column("tasks", "task_id")})
+    new = NewArchive(out, {"command": "shrink", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)})
+    portion = Portion()
+    for group, others in judged_groups(archive):
+        if group.task.task_id in new.done:
+            continue
+        shrink_task(group, others or [group], portion)
+        if len(portion.rows) == PORTION:
+            new.write(portion)
+            portion = Portion()
+        progress("shrink", len(new.rows) + len(portion.rows), tasks)
+    new.write(portion)
+    return new.rows
+
+
+def archive_parts(archive: Archive) -> list[str]:
+    """Return the names of the files of an archive, which change whenever its records do."""
+    return [f"{name}/{part.name}" for name in ("tasks", "attempts", "verdicts") for part in archive.parts(name)]
+
+
+def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None:
+    """Add a task with the tests that are kept, its attempts, and the verdicts of all judges."""
+    verdicts = {(one.attempt_id, one.judge): one for judge in judges for one in judge.verdicts if one is not None}
+    kept, reason = kept_tests(group.task, verdicts.values())
+    tests = group.task.tests
+    task = group.task if reason else replace(group.task, tests=tuple(tests[index] for index in kept))
+    portion.tasks.append(task)
+    portion.attempts += group.attempts
+    portion.verdicts += [one if reason else shrunk_verdict(group.task, one, kept) for one in verdicts.values()]
+    portion.rows.append({"task_id": task.task_id, "tests": len(tests), "kept": kept, "unchanged": reason})
+
+
+def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]:
+    """Return the indices of the tests that are kept, and the reason why all of them are (else empty).
+
+    Every verdict that failed fails one of them. Verdicts of judges with tests of their own (``total`` is another number) do not count.
+    """
+    every, failures = [*range(len(task.tests))], list[frozenset[int]]()
+    scored = [one for one in verdicts if is_scored(one) and one.total == len(task.tests)]
+    for verdict in scored:
+        failed = failed_tests(task, verdict)
+        if verdict.status is not Status.PASSED and not failed:
+            return every, "a verdict that failed does not say which test"
+        failures.append(failed or frozenset())
+    if not scored:
+        return every, "no scored attempt"
+    chosen = cover(failures)
+    visible = [index for index in every if not task.tests[index].hidden]
+    if visible and not any(index in visible for index in chosen):
+        chosen = cover(failures, [max(visible, key=lambda test: (sum(test in failed for failed in failures), -test))])
+    return chosen or [0], ""
+
+
+def shrunk_verdict(task: Task, verdict: Verdict, kept: Sequence[int]) -> Verdict:
+    """Return a verdict on the tests that are kept.
+
+    The error stays if it is that of a test that is kept. A verdict of a judge with tests of its own is unchanged.
+    """
+    if verdict.total != len(task.tests):
+        return verdict
+    if len(verdict.outcomes) != len(task.tests):
+        return replace(verdict, total=len(kept), passed=min(verdict.passed, len(kept)))
+    outcomes = tuple(verdict.outcomes[index] for index in kept)
+    status = next((one for one in outcomes if one not in (Status.PASSED, Status.UNSCORED)), verdict.status)
+    new = replace(verdict, status=status, passed=outcomes.count(Status.PASSED), total=len(kept), outcomes=outcomes)
+    first = next((index for index, one in enumerate(verdict.outcomes) if one is not Status.PASSED), -1)
+    if first < 0 or status is Status.COMPILE_ERROR:
+        return new
+    if first in kept and status is verdict.status:
+        findings = tuple(replace(one, message=renumbered(one.message, kept.index(first))) for one in verdict.findings)
+        return replace(new, error_message=renumbered(verdict.error_message, kept.index(first)), findings=findings)
+    findings = tuple(one for one in verdict.findings if one.kind != "traceback")
+    return replace(new, error_type="", error_message="", error_line=None, findings=findings)
+
+
+def renumbered(message: str, index: int) -> str:
+    """Return a message with another number of the test at its start."""
+    return NUMBER.sub(rf"\g<1>{index + 1}", message)
