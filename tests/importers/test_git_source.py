@@ -11,10 +11,9 @@ from repositories import commit, git
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.history.git import Runs, read, recorded
-from upsolve.importers.history.modules import closure, module_name
-from upsolve.importers.history.repository import Repository
-from upsolve.importers.history.statements import read_tests
+from upsolve.importers.history.repository import Repository, closure
 from upsolve.importers.ingest import ingest
+from upsolve.importers.recogniser.suites import module_name, read_tests
 from upsolve.types import Status, Verdict
 from upsolve.verify.judge.plans import judge_all
 

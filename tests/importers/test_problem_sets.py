@@ -19,8 +19,7 @@ from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.libraries import read_bigcodebench
 from upsolve.importers.benchmarks.multilingual import balance, required
 from upsolve.importers.ingest import ingest
-from upsolve.importers.problems.livecodebench import read as read_livecodebench
-from upsolve.importers.problems.livecodebench import text_of_pickle
+from upsolve.importers.problems.apps import read_livecodebench, text_of_pickle
 from upsolve.importers.problems.problems import Compare
 from upsolve.importers.recogniser.suites import pytest_tests, unittest_tests
 from upsolve.languages import languages

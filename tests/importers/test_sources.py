@@ -8,7 +8,7 @@ from upsolve.archive.store import Archive
 from upsolve.checkers import CheckerProgram, program_of
 from upsolve.errors import SourceError
 from upsolve.exports.exporting import export_archive
-from upsolve.importers.benchmarks.cruxeval import read as read_cruxeval
+from upsolve.importers.benchmarks.functions import read_cruxeval
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems import codenet
 from upsolve.importers.recogniser.asserts import Names, parse_assert

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from upsolve.archive.store import read_tasks
 from upsolve.config import Recipe, RewardConfig, load_recipe
 from upsolve.errors import JudgeError, SourceError
-from upsolve.importers.known import KnownTasks, known_tasks
+from upsolve.importers.logs.rollouts import KnownTasks, known_tasks
 from upsolve.importers.tables.reader import FIELDS, Reader
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row

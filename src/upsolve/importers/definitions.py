@@ -11,7 +11,7 @@ over if the tasks that it refers to have changed.
 
 import json
 import sys
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -34,7 +34,7 @@ from upsolve.plugins import find
 from upsolve.records import from_row
 from upsolve.types import Task, content_id
 
-__all__ = ["begin", "is_current", "only_importer", "settle", "start_over"]
+__all__ = ["PLAN", "begin", "is_current", "only_importer", "settle"]
 
 EARLIER = "an earlier import"
 
@@ -57,13 +57,7 @@ def key_of(share: str, file: str) -> str:
 
 
 def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[str, str]) -> dict[str, Contested]:
-    """Return the tasks with different statements, and those whose language attempts without one did not know, by id.
-
-    Args:
-        job: the import; its shares are done.
-        lost: ``task_id`` -> shares whose task of that id is another one than that of an earlier share.
-        languages: languages, but for Python, of the tasks that the import has stored.
-    """
+    """Return the tasks with different statements, and those whose language attempts without one did not know, by id."""
     others, same = dict[str, list[tuple[str, Place]]](), dict[str, list[tuple[str, Place]]]()
     assumed = set[str]()
     for share, places in all_places(job.folder):
@@ -101,13 +95,7 @@ def where(place: Place) -> str:
 
 
 def reject_attempts(job: Job, path: Path, contested: Mapping[str, Contested]) -> tuple[int, int]:
-    """Write the attempts at contested tasks, and their verdicts, to files of rejected rows; return the numbers of both.
-
-    Args:
-        job: the import.
-        path: file or folder that messages name where a reader names no file.
-        contested: the tasks.
-    """
+    """Write the attempts at contested tasks, and their verdicts, to files of rejected rows; return the numbers of both."""
     counts = {"attempts": 0, "verdicts": 0}
     for name in counts if contested else ():
         for part, lost in lost_rows(job, name, contested):
@@ -226,7 +214,8 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str
     first: dict[str, tuple[str, tuple[str, str]]] = {}
     for part in (part for part, of_part in ids.items() if not repeated.isdisjoint(of_part)):
         table, places = read_part(part), places_of_part(job.folder, part).tasks
-        for row in rows_among(table, repeated).to_pylist():
+        among = pa.array([task_id in repeated for task_id in table["task_id"].to_pylist()], pa.bool_())
+        for row in table.filter(among).to_pylist():
             task = from_row(Task, row)
             content = content_in(task)
             if task.task_id not in first:
@@ -248,11 +237,6 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str
     return settled, bad, lost
 
 
-def rows_among(table: Any, task_ids: Container[str]) -> Any:
-    """Return the rows with one of these task ids."""
-    return table.filter(pa.array([task_id in task_ids for task_id in table["task_id"].to_pylist()], pa.bool_()))
-
-
 def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
     """Remove tasks from a part, and the part if none is left; leave those that become tasks of any language once."""
     if not part.exists():
@@ -269,7 +253,7 @@ def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
 
 
 PLAN = "plan.json"
-"""File in the folder of an import: the code that reads its source, and its number."""
+"""File in the folder of an import: the code that reads its source, and its number; without it, ``begin`` starts over."""
 
 
 @contextmanager
@@ -307,20 +291,18 @@ def begin(archive: Archive, job: Job, where: str) -> Job:
     with archive.lock():
         parts = parts_of_others(archive, job.tag)
     stored = stored_in(parts)
-    if begun.get("reader") != reader or old != job.tag or not stored.keys().isdisjoint(own_tasks(archive, job.tag)):
+    own = (part for part in archive.parts("tasks") if part.stem.endswith(f"-{job.tag}"))
+    own_ids = (task_id for part in own for task_id in read_part(part, ["task_id"]).column(0).to_pylist())
+    if begun.get("reader") != reader or old != job.tag or not stored.keys().isdisjoint(own_ids):
         archive.drop(job.tag)
         for file in fresh(job.folder).glob("*.json*"):
             file.unlink()
         with archive.lock():
             archive.begin_locked(where, job.tag)
-            begun = {"reader": reader, "number": new_number(archive)}
+            number = max(archive.next_number(*TABLES), 1 + max(numbers_begun(archive), default=0))
+            begun = {"reader": reader, "number": number}
             write_text(plan, json.dumps(begun))
     return replace(job, number=begun["number"], stored=stored, seen=[part.name for part in parts])
-
-
-def start_over(job: Job) -> None:
-    """Let the next ``begin`` of an import remove what it has stored."""
-    (job.folder / PLAN).unlink()
 
 
 def is_current(archive: Archive, job: Job) -> bool:
@@ -334,11 +316,6 @@ def is_current(archive: Archive, job: Job) -> bool:
         for _, places in all_places(job.folder)
         for task_id in (*places.tasks, *places.others, *places.assumed)
     )
-
-
-def new_number(archive: Archive) -> int:
-    """Return a number above those of all parts and of all imports that have begun; the archive is locked."""
-    return max(archive.next_number(*TABLES), 1 + max(numbers_begun(archive), default=0))
 
 
 def numbers_begun(archive: Archive) -> Iterator[int]:
@@ -364,12 +341,6 @@ def is_running(archive: Archive, tag: str) -> bool:
         return True
     except FileNotFoundError:
         return False
-
-
-def own_tasks(archive: Archive, tag: str) -> list[str]:
-    """Return the ids of the tasks that an import has stored."""
-    parts = [part for part in archive.parts("tasks") if part.stem.endswith(f"-{tag}")]
-    return [task_id for part in parts for task_id in read_part(part, ["task_id"]).column(0).to_pylist()]
 
 
 def stored_in(parts: Sequence[Path]) -> dict[str, tuple[str, str]]:

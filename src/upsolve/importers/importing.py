@@ -240,7 +240,7 @@ class Writer:
         self.bad.sort(key=lambda row: (row.file, row.line))
         self.found.attempts, self.found.verdicts = self.files_of(attempts), self.files_of(verdicts)
         self.found.assumed = sorted(self.assumed)
-        self.found.write(self.job.folder / f"{self.share:05d}.{old.batches:05d}.places.json")
+        write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.places.json", json.dumps(asdict(self.found)))
         if self.bad:
             lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)
             write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.jsonl", "".join(lines))
@@ -355,10 +355,6 @@ class Places:
     """The same of the verdicts."""
     assumed: list[str] = field(default_factory=list[str])
     """Tasks at which attempts without a language were taken for Python."""
-
-    def write(self, file: Path) -> None:
-        """Write the places as JSON."""
-        write_text(file, json.dumps(asdict(self)))
 
 
 def read_places(file: Path) -> Places:

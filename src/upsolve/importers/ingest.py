@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
-from upsolve.importers.definitions import begin, is_current, only_importer, settle, start_over
+from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
@@ -74,23 +73,10 @@ class IngestReport:
         counts = {name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")}
         reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
         rejected = str(self.rejected) if self.rejected else None
-        state = {
-            "known": self.known,
-            "too_many": self.too_many,
-            "orphaned": self.orphaned,
-            "rejected": rejected,
-            "reasons": reasons,
-        }
-        tests = {"tests_left_out": self.left_out, "left_out": self.examples}
-        return {
-            "read": self.read,
-            **counts,
-            "set_aside": self.bad,
-            **state,
-            **tests,
-            **self.orphans,
-            "mistaken": self.mistaken or None,
-        }
+        state = {name: getattr(self, name) for name in ("known", "too_many", "orphaned")}
+        tests = {"tests_left_out": self.left_out, "left_out": self.examples, **self.orphans, "mistaken": self.mistaken or None}
+        about_rows = {"set_aside": self.bad, **state, "rejected": rejected, "reasons": reasons}
+        return {"read": self.read, **counts, **about_rows, **tests}
 
     def text(self) -> str:
         """Return the report as text, a few lines."""
@@ -118,17 +104,8 @@ class IngestReport:
         return "\n".join([*lines, *reasons, *last])
 
 
-def where_of(place: str | Path) -> str:
-    """Return the text by which the place of a source is recognised."""
-    return place if isinstance(place, str) else str(place.resolve())
-
-
 def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
-    """Return an id of a source, its options and its files: names, sizes and times or versions in a folder or at a URL, the content of a file.
-
-    Raises:
-        SourceError: the path does not exist.
-    """
+    """Return an id of a source, its options and its files: names, sizes and times or versions in a folder or at a URL, the content of a file."""
     digest = sha256(json.dumps([source, sorted(options.items())]).encode())
     if isinstance(path, str):
         for file, size, version in listing(path):
@@ -185,7 +162,8 @@ def ingest(
     label, record, values = find_source(source, options)
     place = str(path) if is_url(path) else record.locate(Path(path))
     name = import_id(label, place, values)
-    tag, where = content_id(name), content_id(label, where_of(place), json.dumps(sorted(values.items())))
+    text = place if isinstance(place, str) else str(place.resolve())
+    tag, where = content_id(name), content_id(label, text, json.dumps(sorted(values.items())))
     job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
     with only_importer(archive, job):
         if name in archive.ingested():
@@ -197,21 +175,15 @@ def ingest(
             job = begin(archive, job, where)
             done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
             report = finish(archive, job, done, file, where)
+            most = record.max_rejected if report.added.total() else 0.0
             with archive.lock():
                 if is_current(archive, job):
-                    conclude(archive, job, report, name, where, share_allowed(report, record, max_rejected))
+                    conclude(archive, job, report, name, where, most if max_rejected is None else max_rejected)
                     break
-            start_over(job)
+            (job.folder / PLAN).unlink()
         if file != place and not report.too_many:
             remove_folder(file.parents[1])
     return report
-
-
-def share_allowed(report: IngestReport, source: Source, given: float | None) -> float:
-    """Return the share of records that may be rejected: the one given, else that of the source, and 0 if nothing was stored."""
-    if given is not None:
-        return given
-    return source.max_rejected if report.added.total() else 0.0
 
 
 def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
@@ -285,6 +257,7 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
         return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]
 
 
+WRITTEN = "select count(*) from new_attempts"
 NEW = "select count(*) from (select distinct attempt_id from new_attempts) where attempt_id not in (select attempt_id from old_attempts)"
 NO_TASK = "select count(*), any_value(task_id) from new_attempts where task_id not in (select task_id from tasks)"
 OTHER_LANGUAGE = """
@@ -318,22 +291,16 @@ def census(archive: Archive, tag: str) -> Census:
             new = [part for part in parts[name] if part.stem.endswith(f"-{tag}")]
             register_parts(connection, f"new_{name}", new, table=name)
             register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
-        without_task, missing = connection.sql(NO_TASK).fetchall()[0]
-        orphans = {"attempts without a task": without_task, "verdicts without an attempt": count(connection, NO_ATTEMPT)}
-        written = count(connection, "select count(*) from new_attempts")
-        mistaken = language_warning(*connection.sql(OTHER_LANGUAGE).fetchall()[0])
-        return Census(written, count(connection, NEW), orphans, missing or "", mistaken)
+        found = [connection.sql(sql).fetchall()[0] for sql in (NO_TASK, NO_ATTEMPT, WRITTEN, NEW, OTHER_LANGUAGE)]
+        (without_task, missing), (without_attempt,), (written,), (new,), other = found
+        orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
+        return Census(written, new, orphans, missing or "", language_warning(*other))
 
 
 def language_warning(attempts: int, task_id: str, stored: str, language: str) -> str:
     """Return a warning with a remedy for attempts in another language than their task, which was imported later; empty if there are none."""
     what = f"{attempts} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
     return f"{what}: if they have no language of their own, import the tasks first, into a new archive" if attempts else ""
-
-
-def count(connection: "duckdb.DuckDBPyConnection", sql: str) -> int:
-    """Return the single number that a query returns."""
-    return int(connection.sql(sql).fetchall()[0][0])
 
 
 Runs = list[tuple[int, int]]
@@ -351,11 +318,6 @@ def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
     """Remove attempts and verdicts that earlier imports of the same path have stored from the parts of an import; return their numbers.
 
     What is to be removed is recorded before anything is, so that this can be done again after an interruption.
-
-    Args:
-        archive: the archive.
-        job: the import; its tasks are settled.
-        where: its source, path and options, as ``Archive.remember`` knows them.
     """
     record, earlier = job.folder / "stored.json", archive.meta().get("imports", {}).get(where, [])
     counts = {"attempts": 0, "verdicts": 0}
@@ -384,13 +346,12 @@ def stored_rows(archive: Archive, name: str, tag: str, earlier: Collection[str])
         register_parts(connection, "old", old, table=name)
         places = connection.sql(STORED.format(columns=columns)).fetchnumpy()["place"]
     files, rows = np.divmod(np.asarray(places, dtype=np.int64), 1 << 32)
-    return {new[at].name: (rows_in(new[at]), runs_of(rows[files == at])) for at in np.unique(files).tolist()}
-
-
-def runs_of(rows: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Runs:
-    """Return the runs of increasing numbers."""
-    ends = np.flatnonzero(np.diff(rows) != 1) + 1
-    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, ends)]
+    found: dict[str, tuple[int, Runs]] = {}
+    for at in np.unique(files).tolist():
+        here = rows[files == at]
+        runs = np.split(here, np.flatnonzero(np.diff(here) != 1) + 1)
+        found[new[at].name] = rows_in(new[at]), [(int(run[0]), int(run[-1]) + 1) for run in runs]
+    return found
 
 
 def drop_rows(part: Path, rows: int, runs: Sequence[tuple[int, int]]) -> None:

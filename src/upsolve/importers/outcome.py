@@ -285,16 +285,7 @@ def status_over(outcomes: Sequence[Status]) -> Status | None:
 
 
 def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: bool) -> bool:
-    """Return whether ``passed`` is a number of tests; without the number of all, 0 and 1 are words.
-
-    Args:
-        values: of a row.
-        outcomes: of its tests; without ``total``, 0 and 1 are a number of tests only if as many passed.
-        judged: whether the row has a ``status``.
-
-    Raises:
-        ValueError: it is another number, and the number of all tests is not known.
-    """
+    """Return whether ``passed`` is a number of tests; without the number of all, 0 and 1 are words."""
     passed = values["passed"]
     if isinstance(passed, bool) or not number_in(str(passed).strip()):
         return False

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from upsolve.importers.benchmarks import cruxeval, evalplus, functions, libraries, multilingual, nbgrader, spider, swe_bench
+from upsolve.importers.benchmarks import evalplus, functions, libraries, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
-from upsolve.importers.logs import ci_reports, inspect_logs, rollouts, samples, trajectories
-from upsolve.importers.problems import apps, codeforces, codenet, livecodebench, polygon, problem_package
+from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
+from upsolve.importers.problems import apps, codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
-from upsolve.importers.tables import instructions, jsonl, table
+from upsolve.importers.tables import jsonl, table
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read
 
@@ -37,24 +37,24 @@ SOURCES: Mapping[str, Source] = {
     "codenet": codenet.SOURCE,
     "codet": functions.CODET,
     "composed": COMPOSED,
-    "cruxeval": cruxeval.SOURCE,
+    "cruxeval": functions.CRUXEVAL,
     "ds1000": libraries.DS1000,
     "evalplus": evalplus.SOURCE,
     "git": git.SOURCE,
     "github_log": ci_reports.GITHUB,
     "gitlab_log": ci_reports.GITLAB,
     "humaneval": functions.HUMANEVAL,
-    "inspect": inspect_logs.SOURCE,
+    "inspect": trajectories.INSPECT,
     "jsonl": jsonl.SOURCE,
     "junit": ci_reports.JUNIT,
-    "kodcode": instructions.KODCODE,
+    "kodcode": libraries.KODCODE,
     "ldb": functions.LDB,
-    "livecodebench": livecodebench.SOURCE,
+    "livecodebench": apps.LIVECODEBENCH,
     "mbpp": functions.MBPP,
     "multipl_e": multilingual.MULTIPLE,
     "mxeval": multilingual.SOURCE,
     "nbgrader": nbgrader.SOURCE,
-    "opencodeinstruct": instructions.SOURCE,
+    "opencodeinstruct": libraries.OPENCODEINSTRUCT,
     "openrlhf": rollouts.OPENRLHF,
     "polygon": polygon.SOURCE,
     "problem_package": problem_package.SOURCE,

@@ -200,17 +200,16 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
     """Return the JSON object of a line, or a ``BadRow`` with the reason."""
     try:
         row = json.loads(line)
-        if not isinstance(row, dict):
-            raise ValueError("the line is not a JSON object")
+        if isinstance(row, dict):
+            return row
+        reason = "the line is not a JSON object"
     except UnicodeDecodeError:
         reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
-        return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg.removesuffix(' at')} (column {error.colno})"
     except (ValueError, RecursionError) as error:
-        reason = (
-            f"{error.msg.removesuffix(' at')} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
-        )
-        return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
-    return row
+        reason = str(error)
+    return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
 
 
 def build_each(
@@ -307,14 +306,9 @@ def reason_of(error: Exception) -> str:
     return one_line(error if type(error) is ValueError else f"{type(error).__name__}: {error}")
 
 
-def checked_row(record: Row) -> Row:
-    """Return a record whose fields have the right types, or a ``BadRow`` as it is; ValueError names each field that has not."""
-    return record if isinstance(record, BadRow | LeftOut) else checked(record)
-
-
 def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
-    """Yield records as ``checked_row`` returns them."""
-    yield from map(checked_row, records)
+    """Yield records whose fields have the right types, and a ``BadRow`` as it is; ValueError names each field that has not."""
+    yield from (record if isinstance(record, BadRow | LeftOut) else checked(record) for record in records)
 
 
 def all_plain(records: Sequence[Row]) -> bool:
@@ -351,11 +345,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather), row by row.
-
-    Raises:
-        SourceError: the file does not exist or cannot be read.
-    """
+    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather), row by row."""
     import pyarrow as pa
 
     number = 0

@@ -93,26 +93,24 @@ def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tupl
 
 
 def task_of(row: Mapping[str, Any]) -> Task:
-    """Return the task of a row.
-
-    Raises:
-        ValueError: the reference fails, or gives no value.
-    """
+    """Return the task of a row."""
     name = str(row["task_id"]).lower()
     name = name if "/" in name else f"mbpp/{name}"
-    prompt, entry_point = str(row.get("prompt") or ""), str(row.get("entry_point") or called_in(str(row.get("test") or "")))
+    called = re.search(r"\bassertion\((\w+)\(\*inp\)", str(row.get("test") or ""))  # the Hub's: assertion(f(*inp), exp, 0)
+    prompt, entry_point = str(row.get("prompt") or ""), str(row.get("entry_point") or (called[1] if called else ""))
     human = name.startswith("humaneval")
     reference = (
         f"{prompt}{row['canonical_solution']}" if human else str(row.get("canonical_solution") or row["code"]).strip() + "\n"
     )
     calls, values, shown = cases_of(row, entry_point)
-    values = values_of(reference, calls) if values is None else values
+    values = expected_values(reference, calls) if values is None else values
     tests, setup = tests_of(entry_point, calls, values, 0 if human else shown)
     if setup:
-        accepted = values_of(f"{reference}\n{setup}", [test.input for test in tests])
+        accepted = expected_values(f"{reference}\n{setup}", [test.input for test in tests])
         tests = tuple(test for test, value in zip(tests, accepted, strict=True) if value == "True")
-    atol = float(row.get("atol") or 0) or (1e-6 if any(has_float(test.expected) for test in tests) else 0)
-    left_out = len(calls) - len(tests)
+    parts = (part for test in tests for part in ast.walk(ast.parse(test.expected, mode="eval")))
+    has_float = any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)
+    atol = float(row.get("atol") or 0) or (1e-6 if has_float else 0)
     return Task(
         task_id=f"evalplus/{name}",
         prompt=f"{INSTRUCTION}{prompt.rstrip()}" if human else statement_of(prompt),
@@ -123,13 +121,8 @@ def task_of(row: Mapping[str, Any]) -> Task:
         setup=setup,
         compare=f"floats:{atol:g}:{RTOL}" if atol else "lines",
         official=True,
-        extra=rest_of(row, TAKEN, split="test", inputs_left_out=left_out or None),
+        extra=rest_of(row, TAKEN, split="test", inputs_left_out=len(calls) - len(tests) or None),
     )
-
-
-def values_of(reference: str, calls: Sequence[str]) -> list[str | None]:
-    """Return the values of calls of a reference, which runs in the sandbox (``upsolve.verify.judge.references``)."""
-    return expected_values(reference, calls)
 
 
 def statement_of(prompt: str) -> str:
@@ -138,12 +131,6 @@ def statement_of(prompt: str) -> str:
         return str(ast.literal_eval(prompt.strip())).strip()
     except (ValueError, SyntaxError):
         return prompt.strip()
-
-
-def called_in(test: str) -> str:
-    """Return the function that the tests of the Hub call: ``assertion(f(*inp), exp, 0)``; empty if there is none."""
-    match = re.search(r"\bassertion\((\w+)\(\*inp\)", test)
-    return match[1] if match else ""
 
 
 def cases_of(row: Mapping[str, Any], entry_point: str) -> tuple[list[str], list[str | None] | None, int]:
@@ -180,19 +167,8 @@ def assigned(source: str) -> dict[str, Any]:
     return found
 
 
-def has_float(text: str) -> bool:
-    """Return whether a literal contains a float."""
-    return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(ast.parse(text, mode="eval"))
-    )
-
-
 def tests_of(name: str, calls: Sequence[str], values: Sequence[str | None], shown: int) -> tuple[tuple[TestCase, ...], str]:
-    """Return tests and setup; inputs on which the reference fails are left out, the first ``shown`` tests are visible.
-
-    Raises:
-        ValueError: no test is left.
-    """
+    """Return tests and setup; inputs on which the reference fails are left out, the first ``shown`` tests are visible."""
     known = {value for value in values if value is not None}
     opaque = "..." in known and known <= {"...", "None", "True", "False"}
     condition = FOUND if opaque else ORACLES.get(name, "")
@@ -238,17 +214,10 @@ def number(text: str) -> complex | str:
     return text
 
 
-def members(value: Any) -> list[Any]:
-    """Return the members of a container, the values of a dict; nothing of other values."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple | set) else []
-
-
 def note_kinds(value: Any, position: int, depth: int, kinds: Kinds) -> None:
     """Add the types of a value and of its members to ``kinds``, by argument and depth."""
     kinds.setdefault((position, depth), set()).add(type(value))
-    for item in members(value):
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ():
         note_kinds(item, position, depth + 1, kinds)
 
 

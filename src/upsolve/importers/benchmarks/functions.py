@@ -5,6 +5,7 @@ LDB (2402.16906)        repairs by three model families on HumanEval and MBPP, w
 Refactory (ASE 2019)    programs of students for five exercises, with outcomes
 """
 
+import ast
 import json
 import zipfile
 from collections.abc import Iterator
@@ -14,13 +15,25 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.problems.problems import with_sound_tests
-from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, names_read, parse_asserts
+from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, names_read, parse_asserts, parsed
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import BadRow, Row, build_each, json_lines, json_value
 from upsolve.importers.source import Option, Source
-from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["CODET", "HUMANEVAL", "INSTRUCTION", "LDB", "MBPP", "REFACTORY", "humaneval_task", "mbpp_task", "read_mbpp"]
+__all__ = [
+    "CODET",
+    "CRUXEVAL",
+    "HUMANEVAL",
+    "INSTRUCTION",
+    "LDB",
+    "MBPP",
+    "REFACTORY",
+    "humaneval_task",
+    "mbpp_task",
+    "read_cruxeval",
+    "read_mbpp",
+]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
@@ -35,8 +48,8 @@ def read_humaneval(path: Path) -> Iterator[Row]:
 
 def humaneval_task(row: dict[str, Any]) -> Task:
     """Return the task of a row of HumanEval: the prompt is the signature with its docstring, an attempt is the complete function."""
-    name = str(row["task_id"]).rpartition("/")[2]
-    return function_task(row, f"humaneval/{name}", row["test"], row["prompt"] + row["canonical_solution"])
+    name = f"humaneval/{str(row['task_id']).rpartition('/')[2]}"
+    return function_task(row, name, row["test"], row["prompt"] + row["canonical_solution"])
 
 
 def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) -> Task:
@@ -52,23 +65,17 @@ def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) 
     )
 
 
-def mbpp_split(number: int) -> str:
-    """Return the published split of a task: test (11-510), dev (511-600), train (601-974, and the ten meant for few-shot prompts)."""
-    return "test" if 10 < number <= 510 else "dev" if 510 < number <= 600 else "train"
-
-
 def read_mbpp(path: Path, *, references: int = 0) -> Iterator[Row]:
     """Yield the tasks of MBPP; with ``references`` 1 also the reference of each as an attempt, without a verdict."""
+
+    def records(row: dict[str, Any]) -> Iterator[Row]:
+        task = mbpp_task(row)
+        yield from with_sound_tests(task)
+        if references > 0:
+            yield Attempt(task.task_id, task.reference, author="reference")
+
     rows = enumerate(json_value(path), start=1) if path.suffix == ".json" else json_lines(path)
-    return build_each(path, rows, partial(mbpp_records, references=references > 0))
-
-
-def mbpp_records(row: dict[str, Any], *, references: bool) -> Iterator[Row]:
-    """Yield the records of a row of MBPP."""
-    task = mbpp_task(row)
-    yield from with_sound_tests(task)
-    if references:
-        yield Attempt(task.task_id, task.reference, author="reference")
+    return build_each(path, rows, records)
 
 
 def mbpp_task(row: dict[str, Any]) -> Task:
@@ -83,6 +90,9 @@ def mbpp_task(row: dict[str, Any]) -> Task:
         asserts, setup = [f"{setup.strip()}\n{test}" for test in asserts], ""
     entry_point = called_first(asserts, defined)
     tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
+    number = int(row["task_id"])
+    # published: 11-510, 511-600, and 601-974 with the ten meant for few-shot prompts
+    split = "test" if 10 < number <= 510 else "dev" if 510 < number <= 600 else "train"
     return Task(
         task_id=f"mbpp/{row['task_id']}",
         prompt=prompt,
@@ -92,46 +102,35 @@ def mbpp_task(row: dict[str, Any]) -> Task:
         official=True,
         reference=str(row["code"]).replace("\r\n", "\n"),
         setup=setup,
-        extra=json.dumps({"split": mbpp_split(int(row["task_id"]))}),
+        extra=json.dumps({"split": split}),
     )
 
 
 def read_codet(path: Path) -> Iterator[Row]:
-    """Yield tasks and attempts of CodeT's folder; samples are matched to tasks by their prompt.
-
-    Raises:
-        SourceError: the folder has no file of samples.
-    """
+    """Yield tasks and attempts of CodeT's folder; samples are matched to tasks by their prompt."""
     tasks_file = path / "HumanEval_for_code_generation.jsonl"
     sample_files = sorted(set(path.glob("*_code_solution.jsonl")) - {tasks_file})
     if not sample_files:
         raise SourceError(f"{path}: contains no *_code_solution.jsonl")
     by_prompt: dict[str, Task] = {}
-    yield from build_each(tasks_file, json_lines(tasks_file), partial(keep_task, by_prompt=by_prompt))
+
+    def task_of(row: dict[str, Any]) -> Iterator[Row]:
+        by_prompt[row["prompt"].strip()] = task = humaneval_task(row)
+        yield from with_sound_tests(task)
+
+    def samples_of(row: dict[str, Any]) -> list[Row]:
+        task = by_prompt.get(str(row.get("prompt", "")).strip())
+        if task is None:
+            raise ValueError("no task has this prompt")
+        return [Attempt(task.task_id, row["prompt"] + sample, author="codegen-16b") for sample in row.get("samples", [])]
+
+    yield from build_each(tasks_file, json_lines(tasks_file), task_of)
     for file in sample_files:
-        yield from build_each(file, json_lines(file), partial(samples_of, by_prompt=by_prompt))
-
-
-def keep_task(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> Iterator[Row]:
-    """Yield the task of a row, and add it to ``by_prompt``."""
-    by_prompt[row["prompt"].strip()] = task = humaneval_task(row)
-    yield from with_sound_tests(task)
-
-
-def samples_of(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:
-    """Return the samples of a row as attempts."""
-    task = by_prompt.get(str(row.get("prompt", "")).strip())
-    if task is None:
-        raise ValueError("no task has this prompt")
-    return [Attempt(task.task_id, row["prompt"] + sample, author="codegen-16b") for sample in row.get("samples", [])]
+        yield from build_each(file, json_lines(file), samples_of)
 
 
 def read_ldb(path: Path) -> Iterator[Row]:
-    """Yield tasks, attempts and verdicts of LDB's folder with seed_*.jsonl and debug_*.jsonl.
-
-    Raises:
-        SourceError: the folder has no such file.
-    """
+    """Yield tasks, attempts and verdicts of LDB's folder with seed_*.jsonl and debug_*.jsonl."""
     files = [file for kind in ("seed", "debug") for file in sorted(path.glob(f"{kind}_*.jsonl"))]
     if not files:
         raise SourceError(f"{path}: contains no seed_*.jsonl or debug_*.jsonl")
@@ -226,3 +225,103 @@ MBPP = Source(
 CODET = Source(read_codet, "a folder with *_code_solution.jsonl")
 LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl")
 REFACTORY = Source(read_refactory, "data.zip")
+
+
+CRUXEVAL_JUDGE = "recorded:cruxeval"
+CRUXEVAL_MODES = ("input", "output")
+QUESTIONS = {
+    "input": "Find arguments for which this function returns `{output}`. Define `answer()`, which returns them as a tuple:\n\n{code}",
+    "output": "What does this function return as `f({input})`? Define `answer()`, which returns this value, without calling `f`:\n\n{code}",
+}
+
+
+def read_cruxeval(path: Path) -> Iterator[Row]:
+    """Yield the tasks of cruxeval.jsonl, and the predictions and outcomes in the files of samples.
+
+    Args:
+        path: the file, or a folder with it and, at any depth, ``sample_scored_<name>_<mode>.json`` or
+            ``sample_<name>_<mode>/generations.json``, which counts only without the former.
+
+    Raises:
+        SourceError: there is no cruxeval.jsonl.
+    """
+    file = path / "cruxeval.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise SourceError(f"{path}: contains no cruxeval.jsonl")
+    yield from build_each(file, json_lines(file), lambda row: [task_of(row, mode) for mode in CRUXEVAL_MODES])
+    for name, samples in (sample_files(path) if path.is_dir() else {}).items():
+        author, _, mode = name.rpartition("_")
+        rows = (
+            sample_rows(samples)
+            if mode in CRUXEVAL_MODES
+            else iter([(0, BadRow(str(samples), 0, "its name ends in neither _input nor _output", name))])
+        )
+        yield from build_each(samples, rows, partial(records_of, author=author, mode=mode))
+
+
+def task_of(row: dict[str, Any], mode: str) -> Task:
+    """Return the task about the input or the output of a function."""
+    code, output = row["code"], row["output"]
+    call = TestCase(TestKind.CALL, "answer()", output, True)
+    return Task(
+        task_id=f"cruxeval/{mode}/{row['id'].removeprefix('sample_')}",
+        prompt=QUESTIONS[mode].format(**row),
+        tests=(call if mode == "output" else TestCase(TestKind.CODE, f"{code}\n\nassert f(*answer()) == {output}", "", True),),
+        entry_point="answer",
+        source="cruxeval",
+        reference=program(f"f({row['input']})" if mode == "input" else output, mode),
+        official=True,
+        extra=json.dumps({"function": row["id"], "mode": mode}),
+    )
+
+
+def program(prediction: str, mode: str) -> str:
+    """Return a predicted call or value as a program; a text that is no call of ``f`` with arguments in order is returned as it is."""
+    return f"def answer():\n    return {arguments(prediction) if mode == 'input' else prediction.strip()}\n"
+
+
+def arguments(call: str) -> str:
+    """Return the arguments of a call of ``f`` as a tuple: ``(1, 2)`` for ``f(1, 2)``."""
+    tree = parsed(call.strip())
+    node = tree.body[0].value if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr) else None
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "f" or node.keywords:
+        return call.strip()
+    values = [ast.unparse(value) for value in node.args]
+    return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+
+
+def sample_files(folder: Path) -> dict[str, Path]:
+    """Return name -> file of each set of samples; the one with outcomes, if there are two."""
+    plain = {file.parent.name.removeprefix("sample_"): file for file in sorted(folder.rglob("sample_*/generations.json"))}
+    scored = {file.stem.removeprefix("sample_scored_"): file for file in sorted(folder.rglob("sample_scored_*.json"))}
+    return plain | scored
+
+
+def sample_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield the predictions on each function, with their outcomes if the file has them."""
+    try:
+        data = json.loads(file.read_bytes())
+        generations, scores = (
+            (data["raw_generations"], data["raw_scored_generations"]) if "raw_generations" in data else (data, {})
+        )
+        rows = [{"id": name, "predictions": texts, "outcomes": scores.get(name)} for name, texts in generations.items()]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        yield 1, BadRow(str(file), 1, f"{type(error).__name__}: {error}", "")
+        return
+    yield from enumerate(rows, start=1)
+
+
+def records_of(row: dict[str, Any], *, author: str, mode: str) -> list[Row]:
+    """Return the predictions on a function as attempts, each with its outcome."""
+    task, texts = f"cruxeval/{mode}/{row['id'].removeprefix('sample_')}", row["predictions"]
+    outcomes = [None] * len(texts) if row["outcomes"] is None else row["outcomes"]
+    records: list[Row] = []
+    for text, passed in zip(texts, outcomes, strict=True):
+        attempt = Attempt(task, program(text, mode), author=author, extra=json.dumps({"prediction": text}))
+        records.append(attempt)
+        if passed is not None:
+            records.append(Verdict(attempt.attempt_id, Status.PASSED if passed else Status.FAILED, judge=CRUXEVAL_JUDGE))
+    return records
+
+
+CRUXEVAL = Source(read_cruxeval, "the folder of CRUXEval with cruxeval.jsonl and files of samples, or cruxeval.jsonl alone")

@@ -60,15 +60,14 @@ TAKEN = {
 
 def read(path: Path) -> Iterator[Row]:
     """Yield the tasks of MBXP and multilingual HumanEval; the reference is the canonical solution, where there is one."""
+
+    def records(row: Mapping[str, Any]) -> Iterator[Row]:
+        solution, name = row.get("canonical_solution"), f"mxeval/{str(row['task_id']).lower()}"
+        reference = f"{row['prompt']}{solution}" if solution else ""
+        yield from with_sound_tests(task_of(row, name, "mxeval", tests=str(row["test"]), reference=reference))
+
     for file in data_files(path):
-        yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(mxeval_task(row)))
-
-
-def mxeval_task(row: Mapping[str, Any]) -> Task:
-    """Return the task of a row of MBXP or of multilingual HumanEval."""
-    solution = row.get("canonical_solution")
-    reference = f"{row['prompt']}{solution}" if solution else ""
-    return task_of(row, f"mxeval/{str(row['task_id']).lower()}", "mxeval", tests=str(row["test"]), reference=reference)
+        yield from build_each(file, rows_of_file(file), records)
 
 
 def read_multiple(path: Path) -> Iterator[Row]:
@@ -95,11 +94,7 @@ def one_object(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def multiple_task(row: Mapping[str, Any]) -> Task:
-    """Return the task of a prompt of MultiPL-E.
-
-    Raises:
-        ValueError: a Java task needs the package org.javatuples.
-    """
+    """Return the task of a prompt of MultiPL-E."""
     language, prompt, tests = str(row["language"]), str(row["prompt"]), str(row["tests"])
     if language == "java":
         if TUPLES.search(prompt + tests):

@@ -3,16 +3,15 @@
 import ast
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.history.modules import outside
 from upsolve.importers.problems.problems import extra_of
-from upsolve.importers.recogniser.asserts import names_bound, names_read, parsed
+from upsolve.importers.recogniser.asserts import imports_of, names_bound, names_read, packages_in, parsed
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out
@@ -59,6 +58,12 @@ class Cell:
     def is_test(self) -> bool:
         """Whether it grades other cells."""
         return self.code and self.grade and not self.solution
+
+    @property
+    def outcome(self) -> Status:
+        """Outcome of a cell that grades."""
+        late = Status.TIMEOUT if "Timeout" in self.error else Status.RUNTIME_ERROR
+        return Status.UNSCORED if not self.ran else ENDS.get(self.error, late) if self.error else Status.PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +115,10 @@ def notebook_rows(course: Path, prefix: str, files: Mapping[str, Path]) -> Itera
 def tasks_of(
     model: Path, given: Mapping[str, Path], prefix: str, copies: Sequence[Path], dropped: set[str], _row: Mapping[str, Any]
 ) -> Iterator[Row]:
-    """Yield the task of each exercise of a notebook.
-
-    Args:
-        model: the notebook with the tests.
-        given: the instructor's notebooks, by the names of their folders.
-        prefix: beginning of the tasks' ids.
-        copies: students' notebooks: a package that one of them imports is required if it is installed here, so that none that a single student
-            tried keeps all others from being judged.
-        dropped: nbgrader's names of tests that cannot fail are added to it.
-    """
+    """Yield the task of each exercise of a notebook."""
     cells, known = cells_of(model), {part: readable(file) for part, file in given.items()}
-    imported = outside((program for file in copies for program, _, _ in programs_of(readable(file))), {})
+    programs = (program for file in copies for program, _, _ in programs_of(readable(file)))
+    imported = packages_in(imports_of(programs, top=True))
     installed = {*imported}.difference(missing_packages(imported))
     for exercise in exercises_of(cells):
         name = exercise.grade_id
@@ -134,7 +131,7 @@ def tasks_of(
         found = sound_tests(tests, About(lenient=True))
         dropped |= {cell.grade_id for cell, test in zip(exercise.tests, tests, strict=True) if test not in found.tests}
         yield from left_out(found.refused)
-        packages = outside([solved, *(test.text for test in exercise.tests)], {})
+        packages = packages_in(imports_of([solved, *(test.text for test in exercise.tests)], top=True))
         yield Task(
             f"{prefix}/{name}",
             statement(before, texts.get("release") or stub_of(texts.get("source", ""))),
@@ -163,18 +160,10 @@ def attempts_of(file: Path, prefix: str, student: str, dropped: Collection[str],
     for program, exercise, tests in programs_of(cells_of(file)):
         attempt = Attempt(f"{prefix}/{exercise}", program, author=student, extra=extra_of({"stage": file.parts[-4]}))
         yield attempt
-        ends = [end_of(test) for test in tests if test.grade_id not in dropped] if graded else []
+        ends = [test.outcome for test in tests if test.grade_id not in dropped] if graded else []
         passed = ends.count(Status.PASSED)
         status = min(ends, key=ORDER.index, default=Status.UNSCORED)
         yield Verdict(attempt.attempt_id, status, passed=passed, total=len(ends), outcomes=tuple(ends), judge=JUDGE)
-
-
-def end_of(test: Cell) -> Status:
-    """Return the outcome of a cell that grades."""
-    if not test.ran:
-        return Status.UNSCORED
-    late = Status.TIMEOUT if "Timeout" in test.error else Status.RUNTIME_ERROR
-    return ENDS.get(test.error, late) if test.error else Status.PASSED
 
 
 def programs_of(cells: Sequence[Cell]) -> list[tuple[str, str, tuple[Cell, ...]]]:
@@ -195,22 +184,14 @@ def exercises_of(cells: Sequence[Cell]) -> list[Exercise]:
 
 
 def program_of(cells: Sequence[Cell], at: int, tests: Sequence[Cell]) -> str:
-    """Return the code of an exercise: its cell, and the earlier cells that it or its tests need and that ended without an exception.
-
-    An earlier cell is needed if it binds or changes a name that a later part of the program reads.
-    """
-    needed = names_in([cells[at].text, *(test.text for test in tests)])
+    """Return the code of an exercise: its cell, and the earlier cells that it or its tests need and that ended without an exception."""
+    needed = {name for text in (cells[at].text, *(test.text for test in tests)) for name in names_read(text)}
     parts = [cells[at].text]
     for cell in reversed(cells[:at]):
         if cell.code and not cell.is_test and not cell.error and touches(cell.text, needed):
             parts.insert(0, cell.text)
-            needed |= names_in([cell.text])
+            needed |= names_read(cell.text)
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
-
-
-def names_in(texts: Iterable[str]) -> set[str]:
-    """Return the names that are read in some texts."""
-    return {name for text in texts for name in names_read(text)}
 
 
 def touches(text: str, names: set[str]) -> bool:
@@ -240,11 +221,7 @@ def readable(file: Path) -> list[Cell]:
 
 
 def cells_of(file: Path) -> list[Cell]:
-    """Return the cells of a notebook.
-
-    Raises:
-        ValueError: it is no notebook of version 4, or not in Python 3.
-    """
+    """Return the cells of a notebook."""
     notebook = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("not a notebook of version 4")

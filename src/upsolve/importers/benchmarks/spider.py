@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +24,7 @@ __all__ = ["SOURCE", "read"]
 
 FILES = {"train_spider": "train", "train_others": "train", "train": "train", "dev": "dev", "test": "test"}
 """Names of question files -> the split. Without a test file, dev is the test split: then it is what results are reported on."""
+CREATES = "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql <> '' AND name NOT LIKE 'sqlite_%'"
 MAX_KB, MAX_DATABASES = 100, 8
 NESTED = re.compile(r"\([^()]*\)|'(?:[^']|'')*'|\"[^\"]*\"")
 ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
@@ -102,11 +104,7 @@ def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def task_of(row: Mapping[str, Any], *, name: str, split: str, database: Any) -> Task:
-    """Build the task of a question of either data set.
-
-    Raises:
-        ValueError: it has no database here, or its query cannot be used; says why.
-    """
+    """Build the task of a question of either data set."""
     bird = "SQL" in row
     query, source = str(row["SQL" if bird else "query"]).strip(), "bird" if bird else "spider"
     found: Database = database(str(row["db_id"]))
@@ -135,17 +133,15 @@ def is_ordered(query: str) -> bool:
 
 
 def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> Database:
-    """Read the databases of a schema; those that are too large are left out as long as one remains.
-
-    Raises:
-        ValueError: none can be used; says why.
-    """
+    """Read the databases of a schema; those that are too large are left out as long as one remains."""
     scripts: list[str] = []
     problem, schema = f"no database {name}/*.sqlite here", ""
     for file in files:
         try:
-            schema = schema or schema_of(file)
-            scripts.append(script_of(file, max_bytes))
+            with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+                connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+                schema = schema or "\n".join(f"{sql.strip().rstrip(';')};" for (sql,) in connection.execute(CREATES))
+                scripts.append(script_of(connection, max_bytes))
         except (sqlite3.Error, ValueError) as error:
             problem = f"{file}: {error}"
     if not scripts:
@@ -153,45 +149,14 @@ def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> Database
     return Database(schema, tuple(dict.fromkeys(scripts)))
 
 
-def text(data: bytes) -> str:
-    """Return a text cell, whatever its bytes."""
-    return data.decode("utf-8", "replace")
-
-
-def open_database(file: Path) -> sqlite3.Connection:
-    """Open a database for reading."""
-    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    connection.text_factory = text
-    return connection
-
-
-def schema_of(file: Path) -> str:
-    """Return the CREATE statements of tables and views."""
-    connection = open_database(file)
-    try:
-        rows = connection.execute(
-            "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql <> '' AND name NOT LIKE 'sqlite_%'"
-        )
-        return "\n".join(f"{sql.strip().rstrip(';')};" for (sql,) in rows)
-    finally:
-        connection.close()
-
-
-def script_of(file: Path, max_bytes: int) -> str:
-    """Return a database as an SQL script.
-
-    Raises:
-        ValueError: it is longer than ``max_bytes``.
-    """
-    connection, lines, size = open_database(file), [], 0
-    try:
-        for line in connection.iterdump():
-            lines.append(line)
-            size += len(line.encode()) + 1
-            if size > max_bytes:
-                raise ValueError(f"its script is longer than {max_bytes // 1000} kB (--max-kb)")
-    finally:
-        connection.close()
+def script_of(connection: sqlite3.Connection, max_bytes: int) -> str:
+    """Return a database as an SQL script; ValueError if it is longer than ``max_bytes``."""
+    lines, size = list[str](), 0
+    for line in connection.iterdump():
+        lines.append(line)
+        size += len(line.encode()) + 1
+        if size > max_bytes:
+            raise ValueError(f"its script is longer than {max_bytes // 1000} kB (--max-kb)")
     return "\n".join(lines)
 
 

@@ -107,10 +107,7 @@ class Reports:
         return beside + named
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
-        """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none.
-
-        Unscored if there is none, if reports differ, or if one says that the environment failed; with counts if one has them.
-        """
+        """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
         found = self.found(file, instance, model)
         if any(outcome.broken for outcome in found):
             return Outcome(Status.UNSCORED)
@@ -159,11 +156,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
-    """Warn about models in a file of predictions of which no report says an outcome.
-
-    Raises:
-        SourceError: there is no such report for any prediction, so that all would be unscored.
-    """
+    """Warn about models in a file of predictions of which no report says an outcome."""
     reported: dict[tuple[Path, str], bool] = {}
     for file, given in rows:
         for _, row in rows_of_file(file) if given is None else given:
@@ -187,11 +180,7 @@ def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], repo
 
 
 def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Iterator[Row]:
-    """Yield the records of an instance or of a prediction.
-
-    Raises:
-        ValueError: it is neither, or the patch is empty.
-    """
+    """Yield the records of an instance or of a prediction."""
     name = str(row["instance_id"])
     task_id = f"swe_bench/{name}"
     if "problem_statement" in row:

@@ -154,17 +154,7 @@ def parsed(file: Path, parse: Callable[[Path], Report | BadRow], _changed: int) 
 def read_reports(
     path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
 ) -> Iterator[Report | BadRow]:
-    """Yield the reports of a file, or of all files in a folder; one that cannot be read is a ``BadRow``.
-
-    Args:
-        path: file or folder.
-        patterns: names of reports in a folder, such as ``*.xml``.
-        parse: reads one file; a ``BadRow``, or an exception of ``rows.ODD`` or of the parser of XML, rejects it.
-        commit: commit of all reports; default: what a report says, else what looks like a hash in its path.
-
-    Raises:
-        SourceError: the folder has no report.
-    """
+    """Yield the reports of a file, or of all files in a folder; one that cannot be read is a ``BadRow``."""
     files = (
         [path] if path.is_file() else sorted({file for pattern in patterns for file in path.rglob(pattern) if file.is_file()})
     )
@@ -238,21 +228,7 @@ def read(
     first: bool = True,
     **options: Any,
 ) -> Iterator[Row]:
-    """Yield task, attempts and recorded verdicts for each commit that repairs a test, by the reports on it and on its parent.
-
-    Args:
-        path: a file, or a folder.
-        judge: name of the judge of the verdicts.
-        patterns: names of reports in a folder.
-        parse: reads one file (``read_reports``).
-        repository: the repository.
-        commit: commit of all reports; default: what a report, or its path, says.
-        first: whether to yield the reports that cannot be used (``units_with_reports``).
-        options: of ``rows_of``.
-
-    Raises:
-        SourceError: there is no report, or no repository is given.
-    """
+    """Yield task, attempts and recorded verdicts for each commit that repairs a test, by the reports on it and on its parent."""
     with open_repository(repository) as history:
         bad, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
         if first:
@@ -319,11 +295,7 @@ def rows_of(
 
 
 def pair(history: Repository, change: Change, before: Results, after: Results, *, judge: str) -> list[Row]:
-    """Return the records of a change.
-
-    Raises:
-        ValueError: no test failed before it and passes after it.
-    """
+    """Return the records of a change."""
     flaky = sorted(before.flaky | after.flaky)
     passing = [name for name, status in after.outcomes.items() if status is Status.PASSED and name not in flaky]
     flipped = [name for name in passing if before.outcomes.get(name, Status.PASSED) is not Status.PASSED]
@@ -360,12 +332,7 @@ def verdict_of(
 def runnable(
     history: Repository, change: Change, task: Task, names: Sequence[str], flipped: Sequence[str]
 ) -> tuple[Task, Sequence[str]]:
-    """Return the task with those of the tests that the sandbox runs with the recorded outcome, and CI's names of them.
-
-    Without such tests, it is returned without tests, with all names.
-
-    Tests that need more than the sandbox has stay with CI: then the recorded verdicts are all there is.
-    """
+    """Return the task with those of the tests that the sandbox runs with the recorded outcome, and CI's names of them."""
     tests = [
         (test, next((name for name in names if is_same_test(name, name_of(test.name))), "")) for test in change.tests(history)
     ]

@@ -4,24 +4,25 @@ A task is a commit that changes one file; its tests are those that failed before
 The repository is read through the program ``git``; nothing is checked out, and no hook runs.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.history.modules import module_name, outside
 from upsolve.importers.history.repository import (
     Change,
     Repository,
     bad_commit,
     changes_of,
     commit_units,
+    outside,
     prompt_of,
     repository_name,
 )
-from upsolve.importers.history.statements import Test, across, functions_of, inside
 from upsolve.importers.recogniser.asserts import parsed
+from upsolve.importers.recogniser.suites import Test, across, inside, module_name
 from upsolve.importers.rows import BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.packages import missing_packages
@@ -86,7 +87,7 @@ def require(packages: Sequence[str]) -> None:
 
 def with_packages(test: Test, change: Change) -> Test:
     """Return a test with the packages that it requires; with a problem if one is not installed."""
-    packages = tuple(outside([test.code], change.modules))
+    packages = outside([test.code], change.modules)
     try:
         require(packages)
     except ValueError as error:
@@ -96,7 +97,8 @@ def with_packages(test: Test, change: Change) -> Test:
 
 def across_form(task: Task, change: Change, tests: Sequence[Test]) -> dict[str, Test]:
     """Return the tests that can run across processes, by name."""
-    functions = functions_of(parsed(change.after))
+    body = tree.body if (tree := parsed(change.after)) else []
+    functions = frozenset(node.name for node in body if isinstance(node, ast.FunctionDef))
     texts = {test.name: across(test, module_name(change.path), functions) for test in tests}
     forms = {test.name: replace(test, code=texts[test.name]) for test in tests if texts[test.name]}
     return {name: test for name, test in forms.items() if called_names(with_tests(task, forms, [name]))}
@@ -185,11 +187,7 @@ def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:
 
 
 def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: int) -> list[Row]:
-    """Return task, attempts and verdicts of a change.
-
-    Raises:
-        ValueError: it repairs nothing that a test shows; says why.
-    """
+    """Return task, attempts and verdicts of a change."""
     task = change.task(repository)
     require(task.requires)
     tests = [with_packages(test, change) for test in change.tests(repository)]
@@ -229,11 +227,7 @@ def why_not(runs: Runs, kinds: dict[str, str]) -> str:
 
 
 def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence[str]) -> list[Row]:
-    """Return the records of a change, judged once more by the chosen tests alone.
-
-    Raises:
-        ValueError: by these tests, the file before does not fail, or the file after does not pass.
-    """
+    """Return the records of a change, judged once more by the chosen tests alone."""
     ((first,), (last,)) = (runs := run(task, change.attempts, 1)).before, runs.after
     if first.status is Status.PASSED or last.status is not Status.PASSED:
         error = f": {error_of(last)}" if last.error_message else ""

@@ -1,28 +1,48 @@
 """Reads a repository through the program ``git``: no checkout, no hook, no network, and no program that its settings name."""
 
+import ast
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from upsolve.errors import SourceError
-from upsolve.importers.history.modules import closure, module_name, outside, setup_of
-from upsolve.importers.history.statements import Test, is_test_file, read_tests
+from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
+from upsolve.importers.recogniser.suites import (
+    Test,
+    absolute,
+    is_test_file,
+    module_name,
+    package_of,
+    prefixes,
+    read_tests,
+)
 from upsolve.importers.rows import BadRow
 from upsolve.importers.source import SHARE_BYTES, Unit
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Task
 
-__all__ = ["Change", "Repository", "bad_commit", "changes_of", "commit_units", "prompt_of", "repository_name"]
+__all__ = [
+    "Change",
+    "Repository",
+    "bad_commit",
+    "changes_of",
+    "closure",
+    "commit_units",
+    "outside",
+    "prompt_of",
+    "repository_name",
+]
 
 SAFE = (
     *("--no-pager", "--no-replace-objects"),
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never"),
 )
 """Options before every command: settings of a repository could name programs, which then would run with the rights of the user."""
+FINDER = Path(__file__).with_name("finder.py")
 FORMAT = "--format=format:%H%x00%P%x00%an%x00%aI%x00%B%x00%x1e"
 
 
@@ -149,6 +169,50 @@ def read_blob(repository: Repository, name: str) -> str | None:
         return None
 
 
+def closure(
+    sources: Iterable[tuple[str, str]], modules: Mapping[str, str], attempted: str, read: Callable[[str], str | None]
+) -> dict[str, tuple[str, str]]:
+    """Return the modules that some files import, directly or not, and the packages that contain the attempt: name -> (path, text).
+
+    Args:
+        sources: (path, text) of the files.
+        modules: all modules of the repository: name -> path.
+        attempted: module that is left out.
+        read: returns the text of a path.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    waiting, names = [*sources], [attempted]
+    while waiting or names:
+        for part in (part for name in names for part in prefixes(name)):
+            if part in modules and part not in found and part != attempted and (text := read(modules[part])) is not None:
+                found[part] = modules[part], text
+                waiting.append(found[part])
+        path, source = waiting.pop() if waiting else ("", "")
+        names = []
+        for node in ast.walk(parsed(source) or ast.Module([], [])):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = absolute(node, package_of(path))
+                names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return dict(sorted(found.items()))
+
+
+def outside(sources: Iterable[str], modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages, neither of the standard library nor among a repository's modules, that files import when they are loaded."""
+    own = {name.partition(".")[0] for name in modules}
+    return tuple(name for name in packages_in(imports_of(sources, top=True)) if name not in own)
+
+
+def setup_of(attempted: str, path: str, needed: Mapping[str, tuple[str, str]]) -> str:
+    """Return code that makes modules (name -> (path, text)) importable, with the attempt in place of one; it binds no name."""
+    finder = FINDER.read_text(encoding="utf-8")
+    return (
+        f'exec({finder!r} + "\\ninstall(space, attempted, path, modules)", '
+        f'{{"__name__": "finder", "space": globals(), "attempted": {attempted!r}, "path": {path!r}, "modules": {dict(needed)!r}}})'
+    )
+
+
 COMMITS, MOST_UNITS = 10, 256
 """Fewest commits of a unit, unless there are no more, and most units: each lists the history again."""
 
@@ -225,7 +289,7 @@ class Change:
             reference=self.after,
             setup=setup_of(attempted, self.path, needed),
             official=True,
-            requires=tuple(outside(texts, self.modules)),
+            requires=outside(texts, self.modules),
         )
 
 

@@ -75,33 +75,18 @@ def parse_junit(file: Path) -> Report:
     if root.tag not in ("testsuites", "testsuite"):
         raise ValueError(f"the root element is <{root.tag}>, not <testsuites> or <testsuite>")
     for case in root.iter("testcase"):
-        message, text = failure_of(case)
+        failed = [one for one in case if one.tag in (*FAILURES, *AGAIN)]
+        message, text = (failed[0].get("message") or "", failed[0].text or "") if failed else ("", "")
         if "collection failure" in message:
             found.broken = found.broken or f"{case.get('name', '')} could not be collected"
-        else:
-            found.add(name_of(f"{case.get('classname', '')}::{case.get('name', '')}"), statuses_of(case), message, text)
-    return found.report(file, commits_of(root))
-
-
-def failure_of(case: Element) -> tuple[str, str]:
-    """Return the message and the text of a failed test; empty if it did not fail."""
-    failed = [one for one in case if one.tag in (*FAILURES, *AGAIN)]
-    return (failed[0].get("message") or "", failed[0].text or "") if failed else ("", "")
-
-
-def statuses_of(case: Element) -> set[Status]:
-    """Return what a test gave in all of its runs; empty if it was skipped."""
-    if case.find("skipped") is not None:
-        return set()
-    last = {FAILURES[one.tag] for one in case if one.tag in FAILURES} or {Status.PASSED}
-    return last | {Status.FAILED for one in case if one.tag in AGAIN}
-
-
-def commits_of(root: Element) -> Iterator[str]:
-    """Yield the values of properties that hold a commit."""
-    for one in root.iter("property"):
-        if PROPERTY.search(one.get("name", "")):
-            yield (one.get("value") or one.text or "").strip()
+            continue
+        last = {FAILURES[one.tag] for one in failed if one.tag in FAILURES} or {Status.PASSED}
+        statuses = last | {Status.FAILED for one in failed if one.tag in AGAIN}
+        skipped = case.find("skipped") is not None
+        name = name_of(f"{case.get('classname', '')}::{case.get('name', '')}")
+        found.add(name, () if skipped else statuses, message, text)
+    properties = [one for one in root.iter("property") if PROPERTY.search(one.get("name", ""))]
+    return found.report(file, [(one.get("value") or one.text or "").strip() for one in properties])
 
 
 JUNIT = ci_source("junit", "a JUnit XML file, or a folder with such", ("*.xml",), parse_junit)
@@ -131,16 +116,14 @@ def parse_pytest(file: Path) -> Report | BadRow:
 
 def of_object(file: Path, whole: Mapping[str, Any]) -> Report:
     """Return the report of pytest-json-report."""
-    parts = [(test["nodeid"], test.get("outcome"), longrepr(test)) for test in whole["tests"]]
+    parts: list[Any] = []
+    for test in whole["tests"]:
+        phases = [one for phase in ("setup", "call", "teardown") if (one := test.get(phase) or {}).get("longrepr")]
+        said = str((phases[0].get("crash") or {}).get("message") or phases[0]["longrepr"]) if phases else ""
+        parts.append((test["nodeid"], test.get("outcome"), said))
     failed = [one["nodeid"] for one in whole.get("collectors") or () if one.get("outcome") == "failed"]
     commits = [str(value) for key, value in (whole.get("environment") or {}).items() if KEY in key.lower()]
     return report_of(file, parts, failed=failed, exit_status=whole.get("exitcode"), commits=commits)
-
-
-def longrepr(test: Mapping[str, Any]) -> str:
-    """Return the message of the first phase of a test that has one."""
-    phases = [test.get(phase) or {} for phase in ("setup", "call", "teardown")]
-    return next((str((one.get("crash") or {}).get("message") or one["longrepr"]) for one in phases if one.get("longrepr")), "")
 
 
 def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
@@ -157,15 +140,13 @@ def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
         elif kind == "TestReport":
             phase, expected = line.get("when"), "wasxfail" in line
             outcome = "error" if outcome == "failed" and phase != "call" else outcome
+            said = line.get("longrepr")
+            crash = said.get("reprcrash") if isinstance(said, dict) else None
             if (phase == "call" or outcome != "passed") and not expected:
-                parts.append((line["nodeid"], outcome, said_in(line.get("longrepr"))))
+                parts.append(
+                    (line["nodeid"], outcome, str(crash.get("message")) if isinstance(crash, dict) else str(said or ""))
+                )
     return report_of(file, parts, failed=failed, exit_status=status if status is not None else 2)
-
-
-def said_in(said: Any) -> str:
-    """Return the message of a failure, in one of pytest's forms."""
-    crash = said.get("reprcrash") if isinstance(said, dict) else None
-    return str(crash.get("message")) if isinstance(crash, dict) else str(said or "")
 
 
 def report_of(

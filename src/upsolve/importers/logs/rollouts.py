@@ -12,15 +12,15 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.store import read_tasks
 from upsolve.errors import SourceError
-from upsolve.importers.known import TASKS_HELP, read_known
 from upsolve.importers.rows import (
     DATA_SUFFIXES,
     LINES,
@@ -35,10 +35,26 @@ from upsolve.importers.rows import (
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.policy.answers import is_only_code, names_of, program_in
+from upsolve.policy.prompt import messages
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 
-__all__ = ["OPENRLHF", "ROLLOUT_OPTIONS", "TRL", "VERL", "Rollout", "Rollouts", "number_of", "text_of", "time_of"]
+__all__ = [
+    "OPENRLHF",
+    "ROLLOUT_OPTIONS",
+    "TASKS_HELP",
+    "TRL",
+    "VERL",
+    "KnownTasks",
+    "Rollout",
+    "Rollouts",
+    "known_tasks",
+    "number_of",
+    "read_known",
+    "text_of",
+    "time_of",
+]
 
+TASKS_HELP = "tasks of the attempts: an archive, or source:path, such as humaneval:HumanEval.jsonl.gz"
 ROLLOUT_OPTIONS = (
     Option("passed_at", float, "score from which on an attempt counts as passed (default: 1)"),
     Option("tasks", str, f"{TASKS_HELP}; found by name or prompt"),
@@ -100,7 +116,7 @@ class Rollouts:
         Args:
             source: name of the source, the first part of the tasks' ids.
             passed_at: score from which on an attempt counts as passed; None: 1, with a warning if a score is above it.
-            tasks: tasks that rollouts may belong to (``upsolve.importers.known.read_known``).
+            tasks: tasks that rollouts may belong to (``upsolve.importers.logs.rollouts.read_known``).
             statement: regular expression whose first group is the statement in a prompt.
             language: language of the programs.
             author: author of all attempts.
@@ -260,11 +276,7 @@ def rollout_in(row: Mapping[str, Any], prompt: str, answer: str, score: str) -> 
 
 
 def read_openrlhf(path: Path, **options: Any) -> Iterator[Row]:
-    """Yield the tasks, attempts and verdicts of a file, or of all files of rows in a folder.
-
-    Raises:
-        SourceError: the folder contains no such file, or an option is invalid.
-    """
+    """Yield the tasks, attempts and verdicts of a file, or of all files of rows in a folder."""
     rollouts = Rollouts("openrlhf", **options)
     for file in data_files(path):
         rows = rows_of_file(file) if file.name.endswith((*DATA_SUFFIXES,)) else json_lines(file)
@@ -297,14 +309,6 @@ def read_trl(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
     """Yield the tasks, attempts and verdicts of a run of TRL.
 
     A file that repeats the rows of the file before is skipped: files may be written more often than completions are sampled.
-
-    Args:
-        path: the trainer's ``output_dir``, its folder ``completions``, or one file.
-        reward: columns of reward functions, comma separated; the score is the sum of those that apply (are not NaN).
-        options: of ``upsolve.importers.logs.rollouts.Rollouts``.
-
-    Raises:
-        SourceError: there is no file, or ``reward`` is needed or names no column.
     """
     found = [*path.glob("completions_*.parquet"), *path.glob("completions/completions_*.parquet")]
     files = [path] if path.is_file() else sorted(found)
@@ -321,11 +325,7 @@ def read_trl(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
 
 
 def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
-    """Return the columns of the score: the wanted ones, or the only column of real numbers besides the advantage, if more is better by its name.
-
-    Raises:
-        SourceError: a wanted column is missing, or there is not exactly one candidate; names the columns.
-    """
+    """Return the columns of the score: the wanted ones, or the only column of real numbers besides the advantage, if more is better by its name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -345,11 +345,7 @@ def trl_records(row: Json, *, names: Sequence[str], rollouts: Rollouts) -> Itera
 
 
 def read_verl(path: Path, **options: Any) -> Iterator[Row]:
-    """Yield the tasks, attempts and verdicts of a file or of all files of a folder, step by step.
-
-    Raises:
-        SourceError: the folder contains no .jsonl file, or an option is invalid.
-    """
+    """Yield the tasks, attempts and verdicts of a file or of all files of a folder, step by step."""
     rollouts, files = Rollouts("verl", **options), data_files(path, suffixes=LINES)
     for file in sorted(files, key=lambda file: (file.parent, len(file.stem), file.stem)):  # 9.jsonl before 10.jsonl
         yield from build_each(file, json_lines(file), lambda row: rollouts.records(rollout_in(row, "input", "output", "score")))
@@ -366,3 +362,58 @@ TRL = Source(
     (Option("reward", str, "columns whose sum is the score (default: the only column of real numbers)"), *ROLLOUT_OPTIONS),
 )
 VERL = Source(read_verl, "trainer.rollout_data_dir of verl, or one of its .jsonl files", ROLLOUT_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTasks:
+    """Tasks by the names that other tools give them."""
+
+    tasks: tuple[Task, ...]
+    """All tasks, in their order."""
+    by_name: dict[str, list[Task]]
+    """Ids in lower case, and their ends after every ``/``: ``humaneval/0`` is found as ``HumanEval/0`` and as ``0``."""
+    by_prompt: dict[str, Task]
+    """Tasks by their prompt, alone and with examples as upsolve shows it to models, without white space around it."""
+
+    def named(self, name: str) -> Task | None:
+        """Return the task that a name denotes; None if there is none.
+
+        Raises:
+            ValueError: several tasks have this name; names two.
+        """
+        found = self.by_name.get(name.lower(), [])
+        exact = [task for task in found if task.task_id.lower() == name.lower()]
+        if exact:
+            return exact[0]
+        if len(found) > 1:
+            raise ValueError(
+                f"{name} may be the task {found[0].task_id} or {found[1].task_id}; give --tasks only one of the two sets"
+            )
+        return found[0] if found else None
+
+    def prompted(self, prompt: str) -> Task | None:
+        """Return the first task with a prompt; None if there is none."""
+        return self.by_prompt.get(prompt.strip())
+
+
+def known_tasks(tasks: Iterable[Task]) -> KnownTasks:
+    """Index tasks by the names and prompts that other tools use."""
+    by_name: dict[str, list[Task]] = {}
+    by_prompt: dict[str, Task] = {}
+    every = tuple(tasks)
+    for task in every:
+        words = task.task_id.lower().split("/")
+        for name in ("/".join(words[start:]) for start in range(len(words))):
+            by_name.setdefault(name, []).append(task)
+        for prompt in (task.prompt, messages(task)[0]["content"]):
+            by_prompt.setdefault(prompt.strip(), task)
+    return KnownTasks(every, by_name, by_prompt)
+
+
+def read_known(place: str) -> KnownTasks | None:
+    """Return the tasks of an archive or of ``source:path``; None for an empty text.
+
+    Raises:
+        SourceError: it is neither, or a file cannot be read; says what is expected.
+    """
+    return known_tasks(read_tasks(place, f"--tasks {place}")) if place else None

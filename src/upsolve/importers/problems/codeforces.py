@@ -91,34 +91,24 @@ def read(path: Path, *, language: str = "", generated: int = 0) -> Iterator[Row]
         language: languages of the submissions to keep, such as ``python,cpp``; empty for all.
         generated: generated tests read per problem, the first ones; 0 for all.
     """
-    languages = languages_in(language)
-    for file in files_of(path):
+    languages, near = languages_in(language), (path,) if path.is_dir() else (path.parent, path.parent.parent)
+    folder = next((one / GENERATED for one in near if (one / GENERATED).is_dir()), None)
+    further = partial(generated_tests, folder, most=generated)
+    for file in (unit.path for unit in split(path)):
         rows = rows_of_file(file)
         first = [*islice(rows, 1)]
         if first and isinstance(first[0][1], Mapping) and "verdict" in first[0][1]:
             yield from build_each(file, chain(first, rows), partial(submission, languages=languages))
         else:
-            further = partial(generated_tests, folder_of(path), most=generated)
-            yield from build_alone(file, lambda row, file=file, further=further: [task_of(row, split_of(file), further(row))])
-
-
-def files_of(path: Path) -> list[Path]:
-    """Return the files of problems and submissions; SourceError if there are none."""
-    found = [file for file in data_files(path) if file == path or file.parent.name != GENERATED]
-    if not found:
-        raise SourceError(f"{path}: holds generated tests alone; name the folder above, with the problems in data/")
-    return found
+            yield from build_alone(file, lambda row, file=file: [task_of(row, split_of(file), further(row))])
 
 
 def split(path: Path, **_options: Any) -> list[Unit]:
-    """Return a unit for each file of problems or submissions."""
-    return [Unit(file) for file in files_of(path)]
-
-
-def folder_of(path: Path) -> Path | None:
-    """Return the folder of generated tests in a folder, or beside a file or its folder; None if there is none."""
-    near = (path,) if path.is_dir() else (path.parent, path.parent.parent)
-    return next((folder / GENERATED for folder in near if (folder / GENERATED).is_dir()), None)
+    """Return a unit for each file of problems or submissions; SourceError if there are none."""
+    found = [Unit(file) for file in data_files(path) if file == path or file.parent.name != GENERATED]
+    if not found:
+        raise SourceError(f"{path}: holds generated tests alone; name the folder above, with the problems in data/")
+    return found
 
 
 def generated_tests(folder: Path | None, row: Mapping[str, Any], *, most: int) -> tuple[TestCase, ...]:
@@ -157,8 +147,14 @@ def task_of(row: Mapping[str, Any], part: str, further: Sequence[TestCase]) -> T
 
 def tests_of(pairs: Any, *, hidden: bool = True) -> tuple[TestCase, ...]:
     """Return tests of a list of inputs and outputs, with the line ends of Unix."""
-    texts = [tuple(str(pair[key]).replace("\r\n", "\n") for key in ("input", "output")) for pair in pairs or ()]
-    return stdio_tests((given for given, _ in texts), (expected for _, expected in texts), hidden=hidden)
+    return of_pairs(
+        [tuple(str(pair[key]).replace("\r\n", "\n") for key in ("input", "output")) for pair in pairs or ()], hidden=hidden
+    )
+
+
+def of_pairs(pairs: Sequence[tuple[Any, ...]], *, hidden: bool) -> tuple[TestCase, ...]:
+    """Return tests of pairs of an input and an output."""
+    return stdio_tests((given for given, _ in pairs), (expected for _, expected in pairs), hidden=hidden)
 
 
 def checker_of(source: str) -> str:
@@ -167,11 +163,7 @@ def checker_of(source: str) -> str:
 
 
 def submission(row: Mapping[str, Any], *, languages: frozenset[str]) -> Iterator[Row]:
-    """Yield the attempt and the verdict of a submission, unless its language is not wanted.
-
-    Raises:
-        ValueError: the verdict is unknown, or there is no program.
-    """
+    """Yield the attempt and the verdict of a submission, unless its language is not wanted."""
     language = language_in(str(row["programmingLanguage"]))
     if languages and language not in languages:
         return
@@ -220,13 +212,7 @@ TAKEN_CONTESTS = {"name", "description", "source", "difficulty", "solutions", "i
 
 
 def read_code_contests(path: Path, *, language: str = "", most: int = 0) -> Iterator[Row]:
-    """Yield tasks, and the correct and the incorrect solutions of people with their recorded outcome.
-
-    Args:
-        path: a folder or file of rows.
-        language: languages of the solutions to keep, such as ``python,cpp``; empty for all.
-        most: solutions kept per problem, outcome and language; 0 for all.
-    """
+    """Yield tasks, and the correct and the incorrect solutions of people with their recorded outcome."""
     languages = languages_in(language)
     for file in data_files(path):
         yield from build_alone(file, partial(code_contests_records, split=split_of(file), languages=languages, most=most))
@@ -251,7 +237,7 @@ def code_contests_task(row: Mapping[str, Any], split: str) -> Task:
     """Return the task of a row; without tests if its programs must read_code_contests or write a file with a name."""
     public, *others = (pairs_of(row.get(name), "input", "output") for name in TESTS)
     hidden = [test for tests in others for test in tests]
-    tests = stdio_tests(*columns(public), hidden=False) + stdio_tests(*columns(hidden))
+    tests = tuple(test for pairs, secret in ((public, False), (hidden, True)) for test in of_pairs(pairs, hidden=secret))
     site = SITES[int(row.get("source") or 0)]
     python = [str(code) for number, code in pairs_of(row.get("solutions"), "language", "solution") if int(number) == 3]
     limit = row.get("time_limit")
@@ -278,11 +264,6 @@ def pairs_of(value: Any, first: str, second: str) -> list[tuple[Any, Any]]:
     if isinstance(value, dict):
         return list(zip(value.get(first) or (), value.get(second) or (), strict=True))
     return [(item[first], item[second]) for item in value or ()]
-
-
-def columns(pairs: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-    """Return the first and the second members of pairs."""
-    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 CODE_CONTESTS = Source(

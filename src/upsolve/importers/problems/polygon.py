@@ -1,8 +1,7 @@
 """Importer for packages of Codeforces' Polygon: statement, tests, limits, checker, and the authors' solutions with their tags."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -49,27 +48,25 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
     if not files:
         raise SourceError(f"{path}: no problem.xml in it or below; unpack packages (.zip) first")
     for file in files:
-        yield from build_each(file, rows_of(file), partial(records_of, file.parent, languages, max_mb << 20))
-
-
-def records_of(folder: Path, languages: frozenset[str], most: int, row: Mapping[str, Any]) -> Iterable[Row]:
-    """Return the records of a row of ``rows_of``."""
-    return task_of(folder, row, most=most) if "task" in row else solution_of(folder, languages, row)
+        yield from build_each(
+            file,
+            rows_of(file),
+            lambda row, folder=file.parent: (
+                task_of(folder, row, most=max_mb << 20) if "task" in row else solution_of(folder, languages, row)
+            ),
+        )
 
 
 def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield a row for the task of a package, and one for each of its solutions."""
     try:
         root = parse_xml(file)
-    except ExpatError as error:
-        yield error.lineno, BadRow(str(file), error.lineno, f"not XML: {error}", "")
-        return
-    except ValueError as error:
-        yield 0, BadRow(str(file), 0, str(error), "")
-        return
-    name = root.get("short-name")
-    if not name or root.find("judging/testset") is None:
-        yield 0, BadRow(str(file), 0, "not a package of Polygon: it has no short-name, or no tests in <judging>", "")
+        name = root.get("short-name")
+        if not name or root.find("judging/testset") is None:
+            raise ValueError("not a package of Polygon: it has no short-name, or no tests in <judging>")
+    except (ExpatError, ValueError) as error:
+        line, form = (error.lineno, "not XML: ") if isinstance(error, ExpatError) else (0, "")
+        yield line, BadRow(str(file), line, f"{form}{error}", "")
         return
     task_id = f"polygon/{name}"
     yield 0, {"task": root, "task_id": task_id}
@@ -81,11 +78,7 @@ def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
-    """Return the task of a package; without tests if its solutions could not be judged by them here, with the reason in ``extra``.
-
-    Raises:
-        ValueError: a test is no text in UTF-8.
-    """
+    """Return the task of a package; without tests if its solutions could not be judged by them here, with the reason in ``extra``."""
     root: Element = row["task"]
     testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
     unknown, compare, checker = checker_of(root, folder)
@@ -185,13 +178,10 @@ def statement_of(root: Element, folder: Path) -> str:
 
 
 def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str]) -> Iterator[Row]:
-    """Yield the attempt of a solution, and its verdict if its tag says one outcome; nothing in another language than those wanted.
-
-    Raises:
-        ValueError: its file is missing, or no text in UTF-8.
-    """
-    file, kind, tag = inside(folder, row["path"]), row["type"], row["tag"]
-    language = language_of(kind)
+    """Yield the attempt of a solution, and its verdict if its tag says one outcome; nothing in another language than those wanted."""
+    file, tag = inside(folder, row["path"]), row["tag"]
+    first, _, rest = row["type"].partition(".")  # such as cpp.g++17, python.3 or python.pypy2
+    language = language_in(rest if rest.startswith("pypy") else f"{first} {rest}" if first == "python" else first)
     if languages and language not in languages:
         return
     if not file.is_file():
@@ -202,12 +192,6 @@ def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str])
     yield attempt
     status = TAGS.get(tag) or WORDS.get(tag.replace("-", " "), Status.UNSCORED)
     yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
-
-
-def language_of(kind: str) -> str:
-    """Return the language of a type such as ``cpp.g++17``, ``python.3`` or ``python.pypy2``."""
-    first, _, rest = kind.partition(".")
-    return language_in(rest if rest.startswith("pypy") else f"{first} {rest}" if first == "python" else first)
 
 
 SOURCE = Source(

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,7 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
 
 
 def tasks_of(_row: Mapping[str, Any], *, folder: Path, task_id: str, max_mb: int) -> list[Task]:
-    """Return the task of a package.
-
-    Raises:
-        ValueError: a file of settings is no YAML object, or a test is no text in UTF-8 or lacks its answer.
-    """
+    """Return the task of a package."""
     settings = settings_in(folder / "problem.yaml")
     tests, large = tests_of(folder, max_mb << 20)
     without, checker = checker_of(folder, settings)
@@ -187,9 +184,6 @@ def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: st
     """Yield the attempt of a submission, and its verdict if folder or comment say one outcome; nothing in another language than those wanted.
 
     An accepted submission of a scoring problem may solve a part of the tests: its verdict is ``UNSCORED``.
-
-    Raises:
-        ValueError: it has several files, or is no text in UTF-8.
     """
     sources = [file] if file.is_file() else [one for one in sorted(file.rglob("*")) if one.is_file()]
     if len(sources) != 1:
@@ -200,21 +194,15 @@ def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: st
         language = "python2"
     if languages and language not in languages:
         return
-    words = expected(file.parent.name, code)
+    given = stated[1].split(",") if (stated := EXPECTED.search(code)) else [file.parent.name]
+    words = [re.sub("[-_]", " ", word).strip().lower() for word in given if word.strip()]
     attempt = Attempt(task_id, code, language, "human", extra=extra_of({"file": file.name, "expected": ", ".join(words)}))
     yield attempt
     status = WORDS.get(words[0], Status.UNSCORED) if len(words) == 1 else Status.UNSCORED
-    if status is Status.PASSED and is_scoring(folder):
-        status = Status.UNSCORED
+    with suppress(ValueError):  # settings that cannot be read are refused with the task
+        if status is Status.PASSED and "scoring" in flags_in(settings_in(folder / "problem.yaml").get("type")):
+            status = Status.UNSCORED
     yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
-
-
-def is_scoring(folder: Path) -> bool:
-    """Return whether submissions to a package get points; False if its settings cannot be read."""
-    try:
-        return "scoring" in flags_in(settings_in(folder / "problem.yaml").get("type"))
-    except ValueError:
-        return False
 
 
 def is_python_2(code: str) -> bool:
@@ -241,12 +229,6 @@ def calls_python_2(tree: ast.Module, code: str) -> bool:
             case _:
                 pass
     return bool(called.intersection(ONLY_PYTHON_2) - bound)
-
-
-def expected(folder: str, code: str) -> list[str]:
-    """Return the outcomes that a submission may have: those of DOMjudge's comment, or else the folder's name; in lower case with spaces."""
-    words = stated[1].split(",") if (stated := EXPECTED.search(code)) else [folder]
-    return [re.sub("[-_]", " ", word).strip().lower() for word in words if word.strip()]
 
 
 PACKAGE_OPTIONS = (

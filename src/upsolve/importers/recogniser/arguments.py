@@ -104,11 +104,7 @@ def closings(code: str, start: int) -> Iterator[int]:
 
 
 def as_written(inputs: Sequence[Any], callee: Callee) -> list[Any]:
-    """Return the arguments of calls as inputs state them.
-
-    A text is a call, arguments between commas (``nums = [1], k = 2``), or an argument on each line; a line that is no literal in one test is text
-    in all.
-    """
+    """Return the arguments of calls as inputs state them."""
     if not all(isinstance(one, str) for one in inputs):
         return [[*one] if isinstance(one, list | tuple) else one if isinstance(one, dict) else [one] for one in inputs]
     if all(found := [in_call(text, callee) for text in inputs]):

@@ -4,6 +4,7 @@ import ast
 import builtins
 import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,10 @@ __all__ = [
     "call_test",
     "called_first",
     "constant",
+    "imports_of",
     "names_bound",
     "names_read",
+    "packages_in",
     "parse_assert",
     "parse_asserts",
     "parsed",
@@ -178,6 +181,21 @@ def names_read(source: str) -> frozenset[str]:
         return frozenset()
     read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return frozenset(read - names_bound(source) - BUILTINS)
+
+
+def packages_in(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages outside of the standard library among the names of modules, sorted."""
+    return tuple(sorted({name.partition(".")[0] for name in names} - sys.stdlib_module_names))
+
+
+def imports_of(sources: Iterable[str], *, top: bool = False) -> Iterator[str]:
+    """Yield the names of the modules that Python code imports, ``top``: when it is loaded; code that does not parse is skipped."""
+    for tree in filter(None, map(parsed, sources)):
+        for node in tree.body if top else ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module
 
 
 def called_first(sources: Iterable[str], defined: Collection[str]) -> str:

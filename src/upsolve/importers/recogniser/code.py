@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
-from upsolve.importers.recogniser.failing import About, Found, asserts, names_in, touches
-from upsolve.importers.recogniser.independent import Module, is_shared
+from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, names_in, touches
 from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind
 
@@ -109,10 +108,7 @@ def arrows(text: str) -> str:
 
 
 def asserts_of(text: str) -> Iterator[str]:
-    """Yield the statements of doctests, with what they print as assertions.
-
-    A value is compared with the literal that is shown, or its ``repr`` with the text; an exception by class and message.
-    """
+    """Yield the statements of doctests, with what they print as assertions."""
     for example in doctest.DocTestParser().get_examples(text):
         source, want = example.source.rstrip("\n"), example.want.rstrip("\n")
         tree = parsed(source)
@@ -126,15 +122,10 @@ def asserts_of(text: str) -> Iterator[str]:
             yield source
         elif isinstance(value, ast.Call) and ast.unparse(value.func) == "print" and len(value.args) == 1:
             yield f"assert str({ast.unparse(value.args[0])}) == {want!r}"
-        elif (literal := parsed(want)) and len(literal.body) == 1 and is_literal(literal.body[0]):
-            yield f"assert ({ast.unparse(value)}) == {want}"
         else:
-            yield f"assert repr({ast.unparse(value)}) == {want!r}"
-
-
-def is_literal(node: ast.stmt) -> bool:
-    """Return whether a statement is a literal."""
-    return isinstance(node, ast.Expr) and constant(node.value) is not None
+            shown = found.body[0] if (found := parsed(want)) and len(found.body) == 1 else None
+            literal = isinstance(shown, ast.Expr) and constant(shown.value) is not None
+            yield f"assert ({ast.unparse(value)}) == {want}" if literal else f"assert repr({ast.unparse(value)}) == {want!r}"
 
 
 class Own(ast.NodeTransformer):
@@ -156,15 +147,7 @@ class Own(ast.NodeTransformer):
 
 
 def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
-    """Return the statements of a module of tests, and its text, without what only a runner needs.
-
-    The body of ``if __name__ == "__main__"`` stands among the others; imports of the attempt, a definition of what it must define, calls of
-    runners and texts are left out;
-    ``self.assertEqual(...)`` outside of a class gets its ``self``.
-
-    Raises:
-        ValueError: it is not Python.
-    """
+    """Return the statements of a module of tests, and its text, without what only a runner needs."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -172,7 +155,8 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"tests: nested too deeply: {error}") from None
     flat = [part for node in tree.body for part in (node.body if is_main(node) and isinstance(node, ast.If) else [node])]
-    runners = RUNNERS | {alias.asname or alias.name for node in flat for alias in started(node)}
+    aliases = [alias for node in flat if isinstance(node, ast.ImportFrom) and node.module == "unittest" for alias in node.names]
+    runners = RUNNERS | {alias.asname or alias.name for alias in aliases if alias.name == "main"}
     kept = [
         node for node in flat if not is_runner(node, runners) and not (isinstance(node, DEFINED) and node.name in about.own)
     ]
@@ -208,15 +192,6 @@ def imports_attempt(node: ast.ImportFrom, about: About) -> bool:
     """Return whether names are imported from the attempt: from its module, a relative one, or with the name that it must define."""
     own = any(alias.name in about.own for alias in node.names)
     return own or node.level > 0 or stands_for_attempt(node.module or "", about)
-
-
-def started(node: ast.stmt) -> list[ast.alias]:
-    """Return the names by which a statement imports ``unittest.main``."""
-    return (
-        [alias for alias in node.names if alias.name == "main"]
-        if isinstance(node, ast.ImportFrom) and node.module == "unittest"
-        else []
-    )
 
 
 def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
@@ -273,11 +248,7 @@ def lone_function(body: Sequence[ast.stmt]) -> str:
 
 
 def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, about: About) -> Found:
-    """Return the tests of a module with ``def check(candidate)``.
-
-    Raises:
-        ValueError: it is not known which function it tests.
-    """
+    """Return the tests of a module with ``def check(candidate)``."""
     calls = [node for node in body if is_call_of(node, check.name)]
     called = ast.unparse(calls[0].value.args[0]) if calls else ""  # type: ignore[attr-defined]
     defined = [name for code in about.codes for name in functions_of(code)]

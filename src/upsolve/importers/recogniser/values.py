@@ -6,7 +6,7 @@ or by the task's entry point.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upsolve.importers.problems.problems import Callee, by_numbers, call_tests, callee_of, literal, of_outputs, setup_of
@@ -21,62 +21,29 @@ __all__ = ["recognise"]
 
 FORMS = "a test is an assert, a pair [input, output], a test function, or an object such as {input, output}; all together may be {inputs, outputs}"
 """What an error says."""
-INPUTS = (
-    *(
-        "input",
-        "inputs",
-        "stdin",
-        "in",
-        "args",
-        "arguments",
-        "params",
-        "parameters",
-        "kwargs",
-        "given",
-        "test_input",
-        "sample_input",
-        "call",
-    ),
-    *("expression"),
+INPUTS = tuple(
+    "input inputs stdin in args arguments params parameters kwargs given test_input sample_input call expression".split()  # noqa: SIM905
 )
-OUTPUTS = (
-    *(
-        "output",
-        "outputs",
-        "expected",
-        "expected_output",
-        "expectedoutput",
-        "stdout",
-        "out",
-        "expect",
-        "result",
-        "answer",
-        "return",
-        "returns",
-    ),
-    *("target", "ans", "test_output", "sample_output"),
+OUTPUTS = tuple(
+    "output outputs expected expected_output expectedoutput stdout out expect result answer return returns "  # noqa: SIM905
+    "target ans test_output sample_output".split()
 )
 """Names of what goes into a test, and of what must come out, in small letters; the likeliest first."""
 FUNCTIONS = ("fn_name", "func_name", "function_name", "method", "entry_point", "function")
-LISTS = (
-    *(
-        "test_cases",
-        "testcases",
-        "tests",
-        "cases",
-        "unit_tests",
-        "unittests",
-        "assertions",
-        "asserts",
-        "test_list",
-        "assert_case",
-    ),
-    *("input_output"),
+LISTS = tuple(
+    "test_cases testcases tests cases unit_tests unittests assertions asserts test_list assert_case input_output".split()  # noqa: SIM905
 )
 """Names of the tests in an object around them."""
 SHOWN = ("public", "public_tests", "public_test_cases", "sample", "samples", "sample_tests", "examples", "example", "visible")
 KEPT_BACK = (
-    *("private", "private_tests", "private_test_cases", "hidden", "hidden_tests", "generated", "generated_tests", "secret"),
+    "private",
+    "private_tests",
+    "private_test_cases",
+    "hidden",
+    "hidden_tests",
+    "generated",
+    "generated_tests",
+    "secret",
 )
 CODE = ("code", "test", "assert", "assertion", "test_code", "assert_code", "statement")
 STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)
@@ -131,7 +98,8 @@ def of_object(value: Mapping[str, Any], about: About) -> Found:
     given, expected = next(iter(names.keys() & {*INPUTS[:4]}), ""), next(iter(names.keys() & {*OUTPUTS[:7]}), "")
     if "inputs" in names and "outputs" in names:
         given, expected = "inputs", "outputs"
-    lists = [value_or_list(value[names[name]]) for name in (given, expected) if name]
+    lists = [value[names[name]] for name in (given, expected) if name]
+    lists = [value_in(one) if isinstance(one, str) else one for one in lists]
     if len(lists) == 2 and all(isinstance(one, list | tuple) for one in lists):
         return of_columns(value, lists[0], lists[1], about)
     parts = [(name, name in KEPT_BACK) for name in (*SHOWN, *KEPT_BACK) if name in names]
@@ -145,11 +113,6 @@ def of_object(value: Mapping[str, Any], about: About) -> Found:
         function = next((str(value[names[name]]) for name in FUNCTIONS if value.get(names.get(name, ""))), "")
         return of_value(value[inside], replace(about, entry_point=about.entry_point or function) if function else about)
     return of_items([value], about)
-
-
-def value_or_list(value: Any) -> Any:
-    """Return the list that a text is, and other values as they are."""
-    return inner if isinstance(value, str) and isinstance(inner := value_in(value), list | tuple) else value
 
 
 def as_items(value: Any) -> list[Any]:
@@ -180,22 +143,24 @@ def of_columns(value: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequenc
 class Calls:
     """Tests that call a function, whose texts are read together: whether ``13`` is a number or text shows over all tests."""
 
-    places: list[int]
-    inputs: list[Any]
-    outputs: list[Any]
-    hidden: list[bool]
+    places: list[int] = field(default_factory=list[int])
+    inputs: list[Any] = field(default_factory=list[Any])
+    outputs: list[Any] = field(default_factory=list[Any])
+    hidden: list[bool] = field(default_factory=list[bool])
     functional: bool = False
     """Whether LiveCodeBench's word for them is used, whose functions are methods."""
 
+    def add(self, at: int, item: Mapping[str, Any]) -> None:
+        """Add a test."""
+        self.places.append(at)
+        self.inputs.append(item["input"])
+        self.outputs.append(item["output"])
+        self.hidden.append(bool(item.get("hidden", True)))
+        self.functional |= str(item.get("testtype")) == "functional"
+
 
 def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Found:
-    """Return the tests of a list.
-
-    Args:
-        items: its items.
-        about: the task.
-        wrapped: whether outputs of calls stand in lists of one item, if all do, as in APPS.
-    """
+    """Return the tests of a list."""
     items = [inner if isinstance(item, str) and isinstance(inner := value_in(item), Mapping) else item for item in items]
     texts = [code_of(item) for item in items]
     if texts and all(texts) and (about.language not in ("", "python") or depend(texts)):
@@ -212,7 +177,7 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
             empty = [] if found.tests or found.refused else [("asserts nothing", text)]
             tests[at], refused = found.tests, [*refused, *found.refused, *empty]
         elif name := function_in(item, about):
-            add_call(calls.setdefault(name, Calls([], [], [], [])), at, as_object(item))
+            calls.setdefault(name, Calls()).add(at, as_object(item))
         else:
             tests[at] = (as_test(item),)
         kept += [bool(tests[at])] * max(1, len(tests[at])) if text else [True]
@@ -253,11 +218,7 @@ def field_of(item: Mapping[str, Any], names: Iterable[str]) -> tuple[str, Any]:
 
 
 def as_object(item: Any) -> Mapping[str, Any]:
-    """Return a test as an object with ``input`` and ``output``.
-
-    Raises:
-        ValueError: it is neither a pair nor an object with both.
-    """
+    """Return a test as an object with ``input`` and ``output``."""
     if isinstance(item, list | tuple) and len(item) == 2:
         return {"input": item[0], "output": item[1]}
     if not isinstance(item, Mapping):
@@ -269,13 +230,7 @@ def as_object(item: Any) -> Mapping[str, Any]:
 
 
 def function_in(item: Any, about: About) -> str:
-    """Return the function that a test calls; empty if it is one of standard input and output, or upsolve's own.
-
-    Without a type or a name, it calls the task's entry point, unless its input is a line for a program.
-
-    Raises:
-        ValueError: it calls a function without a name.
-    """
+    """Return the function that a test calls; empty if it is one of standard input and output, or upsolve's own."""
     fields: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
     if "kind" in fields and str(fields["kind"]) in [*TestKind]:
         return ""
@@ -300,15 +255,6 @@ def called_in(text: Any) -> str:
     return found[1] if found else ""
 
 
-def add_call(calls: Calls, at: int, item: Mapping[str, Any]) -> None:
-    """Add a test to those of its function."""
-    calls.places.append(at)
-    calls.inputs.append(item["input"])
-    calls.outputs.append(item["output"])
-    calls.hidden.append(bool(item.get("hidden", True)))
-    calls.functional |= str(item.get("testtype")) == "functional"
-
-
 def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool) -> tuple[Found, tuple[TestCase, ...]]:
     """Return the tests that call a function, and what their task needs, added to what is known of it."""
     codes = [code for code in about.codes if "class Solution" in code or functions_of(code)]
@@ -323,14 +269,12 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
         )
         tests, setup, compare = fields["tests"], fields["setup"], fields["compare"]
     else:
-        plain_calls = [is_plain(one) for one in inputs]
-        tests = call_tests(
-            callee, [one if good else [] for one, good in zip(inputs, plain_calls, strict=True)], outputs, hidden=calls.hidden
-        )
-        tests = tuple(
-            test if good else with_keywords(test, callee, one)
-            for test, one, good in zip(tests, inputs, plain_calls, strict=True)
-        )
+        by_place = [one if isinstance(one, list) else [] for one in inputs]
+        made = [*call_tests(callee, by_place, outputs, hidden=calls.hidden)]
+        for at, named in ((at, one) for at, one in enumerate(inputs) if not isinstance(one, list)):
+            call = f"{callee.expression}({', '.join(f'{key}={literal(value)}' for key, value in named.items())})"
+            made[at] = replace(made[at], input=made[at].input.replace(f"{callee.expression}()", call))
+        tests = tuple(made)
         setup, compare = setup_of(tests, callee), by_numbers(tests)
     known = replace(
         found,
@@ -385,23 +329,8 @@ def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
     return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
 
 
-def is_plain(arguments: Any) -> bool:
-    """Return whether the arguments of a call are a list of values."""
-    return isinstance(arguments, list)
-
-
-def with_keywords(test: TestCase, callee: Callee, arguments: Mapping[str, Any]) -> TestCase:
-    """Return a test whose call has named arguments."""
-    call = f"{callee.expression}({', '.join(f'{name}={literal(value)}' for name, value in arguments.items())})"
-    return replace(test, input=test.input.replace(f"{callee.expression}()", call))
-
-
 def as_test(item: Any) -> TestCase:
-    """Return a test of standard input and output, or upsolve's own.
-
-    Raises:
-        ValueError: it is neither a pair nor an object with an input and an output.
-    """
+    """Return a test of standard input and output, or upsolve's own."""
     if isinstance(item, Mapping) and "kind" in item and str(item["kind"]) in [*TestKind]:
         return own_test(item)
     fields = as_object(item)

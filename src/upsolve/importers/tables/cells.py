@@ -198,11 +198,7 @@ def checked_row(path: Path, number: int, row: dict[Any, Any], encoding: str, del
 
 
 def names_of(names: Sequence[str], what: str) -> list[str]:
-    """Return the names of columns; several without a name get the numbers of their columns.
-
-    Raises:
-        SourceError: two have the same name, so that the values of one would be lost.
-    """
+    """Return the names of columns; several without a name get the numbers of their columns."""
     nameless = names.count("") > 1
     if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
         raise SourceError(f"{what} has two columns {twice[0]!r}: rename one of them")

@@ -22,37 +22,22 @@ __all__ = [
 ]
 
 RESPONSES = ("response", "completion", "generation", "output")
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "task_id": ("problem", "task", "question", "exercise", "challenge", "puzzle"),
-    "prompt": ("statement", "question", "description", "instruction", "problem", "task", "exercise", "query", "text"),
-    "tests": ("testcases", "testlist", "unittests", "checks", "assertions"),
-    "answer": RESPONSES,
-    "code": ("sourcecode", "source", "program", "submission", *RESPONSES),
-    "language": ("lang", "programminglanguage", "languagename", "proglang", "compiler"),
-    "author": ("user", "username", "userid", "handle", "student", "studentid", "participant", "model", "modelname"),
-    "created": (
-        *("createdat", "submittedat", "submitted", "submissiontime", "submissiondate", "creationtimeseconds"),
-        *("createtime", "epochsecond", "timestamp", "date", "indate", "time"),
-    ),
-    "status": (
-        *(
-            "verdict",
-            "result",
-            "outcome",
-            "judgement",
-            "judgment",
-            "state",
-            "correct",
-            "iscorrect",
-            "accepted",
-            "success",
-            "solved",
-        ),
-    ),
-    "passed": ("testspassed", "passedtests", "passedtestcount", "passedcount", "numpassed", "npassed"),
-    "total": ("teststotal", "totaltests", "totaltestcount", "testcount", "numtests", "ntests"),
-    "exit_code": ("exitcode", "returncode"),
+WORDS_OF = {
+    "task_id": "problem task question exercise challenge puzzle",
+    "prompt": "statement question description instruction problem task exercise query text",
+    "tests": "testcases testlist unittests checks assertions",
+    "answer": " ".join(RESPONSES),
+    "code": " ".join(("sourcecode source program submission", *RESPONSES)),
+    "language": "lang programminglanguage languagename proglang compiler",
+    "author": "user username userid handle student studentid participant model modelname",
+    "created": "createdat submittedat submitted submissiontime submissiondate creationtimeseconds "
+    "createtime epochsecond timestamp date indate time",
+    "status": "verdict result outcome judgement judgment state correct iscorrect accepted success solved",
+    "passed": "testspassed passedtests passedtestcount passedcount numpassed npassed",
+    "total": "teststotal totaltests totaltestcount testcount numtests ntests",
+    "exit_code": "exitcode returncode",
 }
+NAMES: Mapping[str, tuple[str, ...]] = {field: tuple(words.split()) for field, words in WORDS_OF.items()}
 """Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
 STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "task_id": ("prompt", "prompt_file"),
@@ -82,27 +67,7 @@ SUCCESS = re.compile(r"pass|correct|accept|succe|solv|right|valid|ok$|true$|good
 NEGATION = re.compile(
     r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
 )
-NEUTRAL = {
-    *(
-        "is",
-        "has",
-        "had",
-        "was",
-        "n",
-        "num",
-        "nr",
-        "number",
-        "of",
-        "count",
-        "counts",
-        "total",
-        "flag",
-        "value",
-        "any",
-        "rate",
-        "sum",
-    ),
-}
+NEUTRAL = frozenset("is has had was n num nr number of count counts total flag value any rate sum".split())  # noqa: SIM905
 VAGUE = ("true", "false", "yes", "no")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
@@ -180,11 +145,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
 def are_results(items: Sequence[Any]) -> bool:
     """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
     names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
-    return bool(names & {"status", "result", "verdict", "outcome", "passed", "score"}) and not names & {
-        "input",
-        "stdin",
-        "inputs",
-    }
+    given = names & {"input", "stdin", "inputs"}
+    return not given and bool(names & {"status", "result", "verdict", "outcome", "passed", "score"})
 
 
 def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -301,8 +263,5 @@ def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
 def unfit_status(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> str:
     """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
     values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
-    return (
-        ""
-        if any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)
-        else str(next(iter(values), ""))
-    )
+    fit = any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)
+    return "" if fit or not values else str(values[0])

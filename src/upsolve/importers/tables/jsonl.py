@@ -76,17 +76,7 @@ def split(path: Path, **_options: Any) -> list[Unit]:
 def records_of(
     row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked], kept: dict[str, tuple[bool, ...]]
 ) -> Iterator[Row]:
-    """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
-
-    An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
-    Null and NaN mean that a field is missing.
-
-    Args:
-        row: the line.
-        ids: content ids of the attempts of the file by their names.
-        known: what the tasks of the file ask for.
-        kept: whether each test is kept, by the ``attempt_id`` of the attempts at tasks of which tests were left out.
-    """
+    """Yield the records of a line; fields that upsolve does not know are kept in ``extra``."""
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
     if kind not in KINDS:

@@ -84,7 +84,8 @@ def read(
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
-    words, languages = words_in(plan, named, file), languages_of(plan)
+    words = words_in(plan, named, file)
+    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
     numbered = joined(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows), mapped.values())
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
@@ -106,30 +107,19 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def languages_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the languages of a map by their words in lower case."""
-    return {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
-
-
 def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Numbered]:
     """Yield rows with a column for each name with a plus sign, such as ``contest+problem``: the values of both, with a hyphen between them."""
     parts = {name: [part.split(".") for part in name.split("+")] for name in columns if "+" in name}
     for number, row in numbered:
         if not isinstance(row, BadRow):
             found = {name: [nested_value(row, part) for part in paths] for name, paths in parts.items() if name not in row}
-            row |= {
-                name: "-".join(str(whole(one)) for one in values)
-                for name, values in found.items()
-                if all(map(is_given, values))
-            }
+            whole_ones = {name: map(whole, values) for name, values in found.items() if all(map(is_given, values))}
+            row |= {name: "-".join(map(str, values)) for name, values in whole_ones.items()}
         yield number, row
 
 
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
-    """Return the words for a status, those of a map first; SourceError if one is no status.
-
-    The map alone defines true, false, yes and no if the columns' names negate them (``says_opposite``).
-    """
+    """Return the words for a status, those of a map first; SourceError if one is no status."""
     given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
     vague = bool(outcomes) and all(map(says_opposite, outcomes))
@@ -174,11 +164,7 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
-    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name.
-
-    Raises:
-        SourceError: neither a column nor a language has that name.
-    """
+    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name."""
     word = named.get("language", "")
     if not word or any(word in nested_columns(row) for row in rows):
         return ""
