@@ -277,6 +277,14 @@ def test_what_is_no_test_is_an_error(value):
         found_in(value)
 
 
+def test_names_of_inputs_and_of_lists_of_tests_are_whole_words():
+    pair = {"expression": "f(2)", "output": 4}
+    assert [(test.input, test.expected) for test in found_in([pair]).tests] == [("f(2)", "4")]
+    assert found_in({"input_output": [pair]}).tests == found_in([pair]).tests
+    with pytest.raises(ValueError, match="has no input"):
+        found_in([{"x": 2, "output": 4}])
+
+
 def test_an_object_with_a_state_is_one_test_in_its_order():
     found = found_in("s = Stack()\ns.push(1)\nassert s.pop() == 1\ns.push(2)\nassert s.size() == 1", entry_point="Stack")
     assert len(found.tests) == 1

@@ -69,7 +69,13 @@ def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[s
         for task_id in wanted & places.tasks.keys():
             told = others if share in lost.get(task_id, ()) else same
             told.setdefault(task_id, []).extend((share, (file, line)) for file, line in places.tasks[task_id])
-    contested = {task_id: with_language(task_id, languages[task_id]) for task_id in assumed - wanted}
+    contested: dict[str, Contested] = {}
+    for task_id in assumed - wanted:
+        reason = (
+            f"an attempt without a language, and its task {task_id}, of another file, is in {languages[task_id]}: import the "
+        )
+        remedy = "tasks first, or give attempts their language; begin with a new archive"
+        contested[task_id] = Contested(f"{reason}{remedy}", [], "python")
     return contested | {task_id: with_statements(task_id, same.get(task_id, []), others[task_id]) for task_id in sorted(wanted)}
 
 
@@ -80,12 +86,6 @@ def with_statements(task_id: str, same: list[tuple[str, Place]], others: list[tu
     kept = {key_of(share, file) for share, (file, _) in same} - mixed
     reason = f"an attempt at the task {task_id}, which is another in {stored} than in {other}: {REMEDY}"
     return Contested(reason, sorted(kept))
-
-
-def with_language(task_id: str, language: str) -> Contested:
-    """Return a task whose attempts without a language were taken for Python, since the task is in a file that was not read before."""
-    reason = f"an attempt without a language, and its task {task_id}, of another file, is in {language}: import the tasks first"
-    return Contested(f"{reason}, or give attempts their language; begin with a new archive", [], "python")
 
 
 def where(place: Place) -> str:
@@ -100,9 +100,8 @@ def reject_attempts(job: Job, path: Path, contested: Mapping[str, Contested]) ->
     for name in counts if contested else ():
         for part, lost in lost_rows(job, name, contested):
             rows = read_part(part).take([*lost]).to_pylist()
-            bad = [
-                BadRow(file or str(path), 0, why, str(row)[:500]) for row, (file, why) in zip(rows, lost.values(), strict=True)
-            ]
+            pairs = zip(rows, lost.values(), strict=True)
+            bad = [BadRow(file or str(path), 0, why, str(row)[:500]) for row, (file, why) in pairs]
             text = "".join(json.dumps(asdict(row)) + "\n" for row in bad)
             write_text(job.folder / f"settled.{name}.{part.stem}.jsonl", text)
             counts[name] += len(bad)
@@ -166,13 +165,9 @@ class Settled:
 
 
 def settle(job: Job, path: Path) -> Settled:
-    """Leave each task once, the first one; those with different content are rejected.
+    """Leave each task once, the first one; those with different content are rejected, and named by ``path`` where a reader names no file.
 
     What is to be changed is recorded before anything is, so that this can be done again after an interruption.
-
-    Args:
-        job: the import; its shares are done.
-        path: file or folder that messages name where a reader names no file.
     """
     record = job.folder / "settled.json"
     if record.exists():
@@ -204,10 +199,8 @@ def languages_of(job: Job, settled: Settled) -> dict[str, str]:
 
 def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
     """Return the tasks that are there several times, those of them that are to be rejected, and the shares that have these, by id."""
-    ids = {
-        part: read_part(part, ["task_id"]).column(0).to_pylist()
-        for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
-    }
+    parts = sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
+    ids = {part: read_part(part, ["task_id"]).column(0).to_pylist() for part in parts}
     seen = set[str]()
     repeated = {task_id for of_part in ids.values() for task_id in of_part if task_id in seen or seen.add(task_id)}
     settled, bad, lost = Settled(), list[BadRow](), dict[str, set[str]]()
@@ -246,10 +239,9 @@ def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
     left = table.filter(pa.array(keep, pa.bool_()))
     pairs = zip(left["task_id"].to_pylist(), left["language"].to_pylist(), strict=True)
     column = left.schema.get_field_index("language")
-    languages = pa.array(
-        ["" if task_id in any_language else language for task_id, language in pairs], left.schema.field(column).type
-    )
-    rewrite_part(part, left.set_column(column, left.schema.field(column), languages))
+    languages = ["" if task_id in any_language else language for task_id, language in pairs]
+    about = left.schema.field(column)
+    rewrite_part(part, left.set_column(column, about, pa.array(languages, about.type)))
 
 
 PLAN = "plan.json"
@@ -258,11 +250,7 @@ PLAN = "plan.json"
 
 @contextmanager
 def only_importer(archive: Archive, job: Job) -> Generator[None]:
-    """Keep other processes from the same import; for a remote archive, none is kept.
-
-    Raises:
-        ArchiveError: another process runs this import.
-    """
+    """Keep other processes from the same import; for a remote archive, none is kept. ArchiveError if another process runs it."""
     with ExitStack() as stack:
         try:
             with archive.lock():  # ``is_running`` takes the lock of the import for a moment
@@ -277,10 +265,8 @@ def only_importer(archive: Archive, job: Job) -> Generator[None]:
 def begin(archive: Archive, job: Job, where: str) -> Job:
     """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
 
-    An import of the same source and path with another content, or that rejected too many rows, is removed.
-
-    Raises:
-        ArchiveError: another process imports the same path with another content.
+    An import of the same source and path with another content, or that rejected too many rows, is removed; ArchiveError while
+    it runs.
     """
     plan, reader, old = job.folder / PLAN, reader_of(find("source", job.source)), archive.incomplete(where)
     if old not in ("", job.tag):
@@ -311,11 +297,10 @@ def is_current(archive: Archive, job: Job) -> bool:
     if [part.name for part in parts] == job.seen:
         return True
     now = stored_in(parts)
-    return all(
-        now.get(task_id) == job.stored.get(task_id)
-        for _, places in all_places(job.folder)
-        for task_id in (*places.tasks, *places.others, *places.assumed)
-    )
+    for _, places in all_places(job.folder):
+        if any(now.get(name) != job.stored.get(name) for name in (*places.tasks, *places.others, *places.assumed)):
+            return False
+    return True
 
 
 def numbers_begun(archive: Archive) -> Iterator[int]:

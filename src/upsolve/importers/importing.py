@@ -116,14 +116,10 @@ def import_share(
     on_rows: Callable[[int], None] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Journal:
-    """Store the records of a share, from where it was stopped.
+    """Store the records of a share (its units, by its number in the import), from where it was stopped.
 
-    Args:
-        job: the import.
-        share: number of the share.
-        units: what it reads.
-        on_rows: called after each batch with the number of rows that the share has read.
-        on_progress: given to a source that reports its own progress.
+    ``on_rows`` is called after each batch with the number of rows that the share has read; ``on_progress`` is given to a source
+    that reports.
     """
     file = job.folder / f"{share:05d}.json"
     journal = Journal(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Journal()
@@ -155,13 +151,12 @@ def rows_of(job: Job, units: Sequence[Unit], on_progress: OnProgress) -> Iterato
 
 def checksum_of(checksum: int, row: Row) -> int:
     """Return the CRC-32 of rows, given that of the rows before."""
-    if isinstance(row, Task):
-        text = f"{row.task_id}\n{row.prompt}"
-    elif isinstance(row, Attempt):
-        text = f"{row.task_id}\n{row.code}"
-    else:
-        text = f"{row.attempt_id}\n{row.status}" if isinstance(row, Verdict) else f"{row.line}\n{row.reason}"
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"), checksum)
+    match row:
+        case Task(task_id=name, prompt=text) | Attempt(task_id=name, code=text) | Verdict(attempt_id=name, status=text):
+            content = f"{name}\n{text}"
+        case _:
+            content = f"{row.line}\n{row.reason}"
+    return zlib.crc32(content.encode("utf-8", "surrogatepass"), checksum)
 
 
 def characters_of(row: Row) -> int:
@@ -357,21 +352,16 @@ class Places:
     """Tasks at which attempts without a language were taken for Python."""
 
 
-def read_places(file: Path) -> Places:
-    """Return the places of a file."""
-    return Places(**json.loads(file.read_text(encoding="utf-8")))
-
-
 def places_of_part(folder: Path, part: Path) -> Places:
     """Return the places of the records in a part, given the folder of its import."""
     file = folder / f"{part.stem.split('-')[1]}.places.json"
-    return read_places(file) if file.exists() else Places()
+    return Places(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Places()
 
 
 def all_places(folder: Path) -> Iterator[tuple[str, Places]]:
     """Yield each batch of an import: its share, and the places of its records."""
     for file in sorted(fresh(folder).glob("*.places.json")):
-        yield file.name.partition(".")[0], read_places(file)
+        yield file.name.partition(".")[0], Places(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def content_in(task: Task) -> tuple[str, str]:

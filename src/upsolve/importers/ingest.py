@@ -86,9 +86,8 @@ class IngestReport:
             )
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
-        lines = [
-            f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} rejected"
-        ]
+        repeated = self.added["repeated"]
+        lines = [f"{self.read} records read = {stored} stored ({kinds}) + {repeated} repeated + {self.bad} rejected"]
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         if self.missing:
@@ -152,8 +151,7 @@ def ingest(
         workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
-        max_rejected: share of records that may be rejected, [0, 1], before ``too_many`` is set and the import counts as not done;
-            None: that of the source, and 0 if nothing was stored.
+        max_rejected: share of records, [0, 1], above which the import is not done; None: that of the source, 0 if nothing is stored.
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
@@ -162,9 +160,8 @@ def ingest(
     label, record, values = find_source(source, options)
     place = str(path) if is_url(path) else record.locate(Path(path))
     name = import_id(label, place, values)
-    text = place if isinstance(place, str) else str(place.resolve())
-    tag, where = content_id(name), content_id(label, text, json.dumps(sorted(values.items())))
-    job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
+    where = content_id(label, str(place if isinstance(place, str) else place.resolve()), json.dumps(sorted(values.items())))
+    job = Job(archive.path, label if isinstance(source, str) else source, values, content_id(name))
     with only_importer(archive, job):
         if name in archive.ingested():
             remove_folder(job.folder)
@@ -175,10 +172,10 @@ def ingest(
             job = begin(archive, job, where)
             done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
             report = finish(archive, job, done, file, where)
-            most = record.max_rejected if report.added.total() else 0.0
+            allowed = max_rejected if max_rejected is not None else record.max_rejected * bool(report.added.total())
             with archive.lock():
                 if is_current(archive, job):
-                    conclude(archive, job, report, name, where, most if max_rejected is None else max_rejected)
+                    conclude(archive, job, report, name, where, allowed)
                     break
             (job.folder / PLAN).unlink()
         if file != place and not report.too_many:
@@ -202,10 +199,8 @@ def has_lost(report: IngestReport, allowed: float) -> bool:
     An import of attempts alone, all of whose tasks are missing, comes before that of its tasks.
     """
     halves = zip(report.orphans.values(), ("attempts", "verdicts"), ("tasks", "attempts"), strict=True)
-    return any(
-        count > allowed * report.written[name] and (report.bad or report.written[other] or count < report.written[name])
-        for count, name, other in halves
-    )
+    lost = [(count, name, other) for count, name, other in halves if count > allowed * report.written[name]]
+    return any(report.bad or report.written[other] or count < report.written[name] for count, name, other in lost)
 
 
 def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
@@ -292,15 +287,13 @@ def census(archive: Archive, tag: str) -> Census:
             register_parts(connection, f"new_{name}", new, table=name)
             register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
         found = [connection.sql(sql).fetchall()[0] for sql in (NO_TASK, NO_ATTEMPT, WRITTEN, NEW, OTHER_LANGUAGE)]
-        (without_task, missing), (without_attempt,), (written,), (new,), other = found
+        (without_task, missing), (without_attempt,), (written,), (new,), (others, task_id, stored, language) = found
         orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
-        return Census(written, new, orphans, missing or "", language_warning(*other))
-
-
-def language_warning(attempts: int, task_id: str, stored: str, language: str) -> str:
-    """Return a warning with a remedy for attempts in another language than their task, which was imported later; empty if there are none."""
-    what = f"{attempts} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
-    return f"{what}: if they have no language of their own, import the tasks first, into a new archive" if attempts else ""
+        mistaken = (
+            f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
+            ": if they have no language of their own, import the tasks first, into a new archive"
+        )
+        return Census(written, new, orphans, missing or "", mistaken if others else "")
 
 
 Runs = list[tuple[int, int]]

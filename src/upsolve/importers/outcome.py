@@ -172,16 +172,11 @@ def check_counts(status: Status, passed: int, total: int) -> None:
 def recorded_verdict(
     attempt_id: str, row: Mapping[str, Any], judge: str, words: Mapping[str, Status] = WORDS
 ) -> Verdict | None:
-    """Return the verdict that an attempt's row records; None where it records nothing.
+    """Return the verdict that an attempt's row (values by ``OUTCOME_FIELDS``) records; None where it records nothing: null, NaN, empty text.
 
-    The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool, or a number of
-    tests, all of which passed if it is ``total``. A row that has another field, such as ``error``, is ``unscored``.
-
-    Args:
-        attempt_id: the attempt.
-        row: values by the names of ``OUTCOME_FIELDS``; null, NaN and empty text mean that nothing is recorded.
-        judge: name of the judge when the row names none.
-        words: word of a status -> status.
+    The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool,
+    or a number of tests, all of which passed if it is ``total``. A row that has another field, such as ``error``, is
+    ``unscored``. ``judge`` counts when the row names none.
 
     Raises:
         ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
@@ -224,14 +219,8 @@ def check_outcomes(verdict: Verdict) -> None:
 def without_left_out(verdict: Verdict, kept: Sequence[bool]) -> Verdict | None:
     """Return a verdict on all tests of a task as one on the kept tests; one on another number of tests is returned as it is.
 
-    Only the status stays if the number of kept tests that passed is unknown.
-
-    Args:
-        verdict: the recorded verdict.
-        kept: whether each test of the task is kept; empty if no test was left out.
-
-    Returns:
-        result: the verdict; None if it says nothing about the kept tests.
+    ``kept`` says whether each test of the task is kept; it is empty if none was left out. Only the status stays if the number
+    of kept tests that passed is unknown; None if the verdict says nothing about the kept tests.
     """
     found, total = verdict.outcomes, max(verdict.total, len(verdict.outcomes))
     if all(kept) or total != len(kept):
@@ -312,10 +301,7 @@ def words_of(value: Any) -> Sequence[Any]:
 
 
 def judge_name(name: Any) -> Any:
-    """Return the name of a judge as it is stored: ``recorded:ci`` for ``ci``, since other names are those of upsolve's own verdicts.
-
-    A value that is no text is returned as it is.
-    """
+    """Return the name of a judge as it is stored: ``recorded:ci`` for ``ci``, as other names are those of upsolve's; no text as it is."""
     known = not isinstance(name, str) or name.startswith("recorded") or not is_recorded(name)
     return name if known else f"recorded:{name}"
 
@@ -326,11 +312,7 @@ def name_attempt(ids: dict[str, str], name: str, attempt_id: str) -> None:
 
 
 def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
-    """Return the ``attempt_id`` for a name (``name_attempt``); None if no earlier row has it.
-
-    Raises:
-        ValueError: different attempts have it.
-    """
+    """Return the ``attempt_id`` for a name (``name_attempt``); None if no earlier row has it. ValueError if different attempts have it."""
     attempt_id = ids.get(name)
     if attempt_id == "":
         raise ValueError(f"the id {name} is that of several different attempts in this file: give each its own")
@@ -340,11 +322,7 @@ def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
 def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, judge: str) -> None:
     """Note the outcome of an attempt that a file calls by a name; one that is unscored may get another later.
 
-    Args:
-        outcomes: those of earlier rows, by the name and, if it is not ``judge``, the judge.
-        name: the attempt's name.
-        verdict: its outcome.
-        judge: the judge of rows that name none.
+    ``outcomes`` are those of earlier rows, by the name and, if it is not ``judge``, that of rows that name none, the judge.
 
     Raises:
         ValueError: an earlier row has another outcome by this judge, so that one of the two would be lost.

@@ -5,7 +5,7 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,6 @@ __all__ = [
     "build_each",
     "data_files",
     "ends_with",
-    "json_array",
     "json_lines",
     "json_value",
     "language_of_task",
@@ -106,11 +105,11 @@ def ends_with(path: Path, endings: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that cannot be used; the import counts it and stores it with its reason."""
+class Refused:
+    """A part of a file that is not stored."""
 
     file: str
-    """File that it comes from."""
+    """File that it comes from; empty: that of the row whose records are read (``place_of_row``)."""
     line: int
     """Line or row, from 1; 0 if it is none, or unknown."""
     reason: str
@@ -119,18 +118,16 @@ class BadRow:
     """Its first 500 characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class BadRow(Refused):
+    """A row that cannot be used; the import counts it and stores it with its reason."""
+
+    __slots__ = ()
+
+
+class LeftOut(Refused):
     """A test of a row that cannot fail and is left out; the row is stored, and the import names and counts the test."""
 
-    file: str
-    """File that it comes from; empty: that of the row (``place_of_row``)."""
-    line: int
-    """Line or row, from 1; 0: that of the row."""
-    reason: str
-    """Why."""
-    text: str
-    """Its first 500 characters."""
+    __slots__ = ()
 
 
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
@@ -180,11 +177,7 @@ def language_of_task(task_id: str) -> str:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a file of JSON lines, compressed or not, bad lines as ``BadRow``.
-
-    Raises:
-        SourceError: the file does not exist or cannot be read.
-    """
+    """Yield the objects of a file of JSON lines, compressed or not, bad lines as ``BadRow``; SourceError if it cannot be read."""
     try:
         with open_bytes(path) as lines:
             for number, line in enumerate(lines, start=1):
@@ -224,7 +217,9 @@ def build_each(
     try:
         while chunk := list(islice(numbered, CHUNK)):
             built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
-            plain = all_plain([record for _, _, records, _ in built for record in records])
+            found = [record for _, _, records, _ in built for record in records]
+            by_kind = [[record for record in found if isinstance(record, kind)] for kind in KINDS.values()]
+            plain = all(are_plain(same) for same in by_kind if same)
             for number, row, records, tasks in built:
                 sound, more = (records, []) if plain else build_row(file, number, row, partial(checked_rows, records))
                 reading[0] = (str(file), number)
@@ -308,13 +303,7 @@ def reason_of(error: Exception) -> str:
 
 def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
     """Yield records whose fields have the right types, and a ``BadRow`` as it is; ValueError names each field that has not."""
-    yield from (record if isinstance(record, BadRow | LeftOut) else checked(record) for record in records)
-
-
-def all_plain(records: Sequence[Row]) -> bool:
-    """Return whether all records pass the fast check of field types (``are_plain``)."""
-    by_kind = [[record for record in records if isinstance(record, kind)] for kind in KINDS.values()]
-    return all(are_plain(same) for same in by_kind if same)
+    yield from (record if isinstance(record, Refused) else checked(record) for record in records)
 
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
@@ -322,24 +311,17 @@ BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a Parquet file, batch by batch.
-
-    Raises:
-        SourceError: the file does not exist or cannot be read.
-    """
+    """Yield the rows of a Parquet file, batch by batch; SourceError if the file does not exist or cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
     try:
         with pq.ParquetFile(path) as file:
             about = file.metadata
             size = sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
             row_bytes = max(1, size // max(1, about.num_rows))
-            for batch in file.iter_batches(batch_size=max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            batches = file.iter_batches(batch_size=max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)))
+            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
 
@@ -348,27 +330,20 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather), row by row."""
     import pyarrow as pa
 
-    number = 0
     try:
         with pa.memory_map(str(path)) as source:
             is_file = source.read(6) == b"ARROW1"
             source.seek(0)
             opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-            for batch in batches:
-                for index in range(batch.num_rows):
-                    number += 1
-                    yield number, batch.slice(index, 1).to_pylist()[0]
+            rows = (batch.slice(index, 1).to_pylist()[0] for batch in batches for index in range(batch.num_rows))
+            yield from enumerate(rows, start=1)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
 
 
 def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a file with one JSON array, compressed or not, which is read as a whole; other items are ``BadRow``.
-
-    Raises:
-        SourceError: the file does not exist, cannot be read, or is not an array.
-    """
+    """Yield the objects of a file with one JSON array, compressed or not, which is read as a whole; other items are ``BadRow``."""
     rows = json_value(path)
     if not isinstance(rows, list):
         raise SourceError(f"{path}: {NO_ARRAY}")
@@ -406,11 +381,7 @@ DATA_SUFFIXES = {
 
 
 def rows_of_file(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a file with their numbers; the ending of its name decides the format.
-
-    Raises:
-        SourceError: the ending is unknown, or the file cannot be read.
-    """
+    """Yield the rows of a file, in the format of its ending, with their numbers; SourceError if it is unknown, or cannot be read."""
     for suffix, reader in DATA_SUFFIXES.items():
         if ends_with(path, (suffix,)):
             return reader(path)
@@ -418,11 +389,7 @@ def rows_of_file(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def data_files(path: Path, *, suffixes: Iterable[str] = (*LINES, ".parquet", ".arrow")) -> list[Path]:
-    """Return a file itself, or the files below a folder with one of the endings, sorted by name.
-
-    Raises:
-        SourceError: the folder contains no such file.
-    """
+    """Return a file itself, or the files below a folder with one of the endings, sorted by name; SourceError if there is none."""
     if path.is_file():
         return [path]
     endings = tuple(suffixes)

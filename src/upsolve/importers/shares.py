@@ -47,7 +47,7 @@ def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[li
 def import_shares(
     job: Job, shares: Sequence[Sequence[Unit]], *, workers: int, executor: str, on_progress: OnProgress
 ) -> list[Journal]:
-    """Import shares, each from where it was stopped; return their journals in order.
+    """Import shares, each from where it was stopped; return their journals in order. ArchiveError if a worker process was killed.
 
     Args:
         job: the import.
@@ -55,9 +55,6 @@ def import_shares(
         workers: processes that import shares at the same time; with 1, this process does.
         executor: ``local``, or ``ray`` for the free cores of a Ray cluster.
         on_progress: called with ``rows: <rows read>``, the shares that are done, and all of them.
-
-    Raises:
-        ArchiveError: a worker process was killed.
     """
     journals: dict[int, Journal] = {}
 

@@ -32,7 +32,7 @@ class Option:
 IMPORTS = Option(
     "imports", Imports, "what attempts at tasks in Python find imported: none, or contest (List, deque, math, ...)"
 )
-"""For sources whose rows say nothing about it (``archive.contest.prepared``)."""
+"""For sources whose rows say nothing about it (``verify.contest.prepared``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,7 @@ def row_units(file: Path, rows: Iterable[object], size: int) -> list[Unit]:
 
 
 def parse_options(owner: str, declared: Sequence[Option], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with values of the declared types.
-
-    Args:
-        owner: what has the options, for messages: ``source mbpp``.
-        declared: options that it has.
-        options: values by name, as given.
+    """Return options with values of the declared types; ``owner`` has them, for messages: ``source mbpp``.
 
     Raises:
         ValueError: there is no such option, or a value has another type; says which options, or words, there are.

@@ -17,7 +17,7 @@ from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.references import expected_values
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 ANY_ORDER = (
     "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum intersection_array find_dissimilar Diff"
@@ -48,16 +48,7 @@ TASKS = 10
 
 
 def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterator[Row]:
-    """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is rejected.
-
-    Args:
-        path: a folder or file of rows.
-        prompts: HumanEval.jsonl or .jsonl.gz; early files of HumanEval+ have no prompts, and their inputs in files ``*Inputs.jsonl``.
-        only: numbers of the rows of a file that are read, from 1 (``split``); None for all.
-
-    Raises:
-        SourceError: a file cannot be read.
-    """
+    """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is rejected."""
     known = [row for _, row in json_lines(Path(prompts)) if isinstance(row, dict)] if prompts else []
     for file in files_of(path):
         rows = completed(file, known)
@@ -99,9 +90,8 @@ def task_of(row: Mapping[str, Any]) -> Task:
     called = re.search(r"\bassertion\((\w+)\(\*inp\)", str(row.get("test") or ""))  # the Hub's: assertion(f(*inp), exp, 0)
     prompt, entry_point = str(row.get("prompt") or ""), str(row.get("entry_point") or (called[1] if called else ""))
     human = name.startswith("humaneval")
-    reference = (
-        f"{prompt}{row['canonical_solution']}" if human else str(row.get("canonical_solution") or row["code"]).strip() + "\n"
-    )
+    solution = str(row.get("canonical_solution") or row["code"])
+    reference = f"{prompt}{solution}" if human else f"{solution.strip()}\n"
     calls, values, shown = cases_of(row, entry_point)
     values = expected_values(reference, calls) if values is None else values
     tests, setup = tests_of(entry_point, calls, values, 0 if human else shown)

@@ -21,19 +21,7 @@ from upsolve.importers.rows import BadRow, Row, build_each, json_lines, json_val
 from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = [
-    "CODET",
-    "CRUXEVAL",
-    "HUMANEVAL",
-    "INSTRUCTION",
-    "LDB",
-    "MBPP",
-    "REFACTORY",
-    "humaneval_task",
-    "mbpp_task",
-    "read_cruxeval",
-    "read_mbpp",
-]
+__all__ = ["CODET", "CRUXEVAL", "HUMANEVAL", "INSTRUCTION", "LDB", "MBPP", "REFACTORY", "humaneval_task", "mbpp_task"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
@@ -147,9 +135,8 @@ def ldb_records(row: dict[str, Any], author: str, seen: set[str]) -> Iterator[Ro
     """
     name = str(row["task_id"]).lower()
     test = row["test"].replace(f"check({row['entry_point']})\n", "")
-    task = function_task(
-        row, f"ldb/{name}", test, (row["prompt"] if name.startswith("humaneval") else "") + row["canonical_solution"]
-    )
+    before = row["prompt"] if name.startswith("humaneval") else ""
+    task = function_task(row, f"ldb/{name}", test, before + row["canonical_solution"])
     if task.task_id not in seen:
         yield from with_sound_tests(task)
     chain = [code for code in row.get("implementations", []) if isinstance(code, str) and code != row["solution"]]
@@ -251,11 +238,8 @@ def read_cruxeval(path: Path) -> Iterator[Row]:
     yield from build_each(file, json_lines(file), lambda row: [task_of(row, mode) for mode in CRUXEVAL_MODES])
     for name, samples in (sample_files(path) if path.is_dir() else {}).items():
         author, _, mode = name.rpartition("_")
-        rows = (
-            sample_rows(samples)
-            if mode in CRUXEVAL_MODES
-            else iter([(0, BadRow(str(samples), 0, "its name ends in neither _input nor _output", name))])
-        )
+        odd = BadRow(str(samples), 0, "its name ends in neither _input nor _output", name)
+        rows = sample_rows(samples) if mode in CRUXEVAL_MODES else [(0, odd)]
         yield from build_each(samples, rows, partial(records_of, author=author, mode=mode))
 
 
@@ -301,10 +285,9 @@ def sample_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield the predictions on each function, with their outcomes if the file has them."""
     try:
         data = json.loads(file.read_bytes())
-        generations, scores = (
-            (data["raw_generations"], data["raw_scored_generations"]) if "raw_generations" in data else (data, {})
-        )
-        rows = [{"id": name, "predictions": texts, "outcomes": scores.get(name)} for name, texts in generations.items()]
+        texts = data.get("raw_generations", data)
+        scores = data["raw_scored_generations"] if "raw_generations" in data else {}
+        rows = [{"id": name, "predictions": found, "outcomes": scores.get(name)} for name, found in texts.items()]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         yield 1, BadRow(str(file), 1, f"{type(error).__name__}: {error}", "")
         return

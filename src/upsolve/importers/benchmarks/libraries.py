@@ -25,23 +25,14 @@ from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.policy.answers import free_names, is_only_code, names_of, program_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["BIGCODEBENCH", "DS1000", "KODCODE", "OPENCODEINSTRUCT", "read_bigcodebench", "read_opencodeinstruct"]
+__all__ = ["BIGCODEBENCH", "DS1000", "KODCODE", "OPENCODEINSTRUCT"]
 
 VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 TAKEN = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point", "libs")
 
 
 def read_bigcodebench(path: Path, *, variant: str = "instruct", version: str = "") -> Iterator[Row]:
-    """Yield the tasks of a file, or of the files of one version in a folder.
-
-    Args:
-        path: a folder or file of rows.
-        variant: ``instruct`` or ``complete``: which prompt is used.
-        version: such as ``v0.1.4``; empty for the newest in the folder.
-
-    Raises:
-        SourceError: the variant is unknown, or there is no file of the version.
-    """
+    """Yield the tasks of a file, or of the files of one version in a folder."""
     if variant not in ("instruct", "complete"):
         raise SourceError(f"variant must be instruct or complete, got {variant!r}")
     for file in of_version(data_files(path), version):
@@ -166,9 +157,8 @@ def function_of(program: str, solution: str) -> str:
     rest = "\n".join(line for line in before.splitlines() if not IMPORT.match(line)).strip("\n")
     opens = rest.rstrip().endswith(":") and not solution.startswith((" ", "\t"))
     inside = textwrap.indent(solution, "    ") if opens else solution
-    body = textwrap.indent(
-        "\n".join(part for part in (rest, inside, after.strip("\n"), "return result") if part.strip()), "    "
-    )
+    parts = (part for part in (rest, inside, after.strip("\n"), "return result") if part.strip())
+    body = textwrap.indent("\n".join(parts), "    ")
     return "\n".join([*imports, "", "", f"def {ENTRY}(test_input):", body]).lstrip("\n") + "\n"
 
 
@@ -185,10 +175,6 @@ def read_opencodeinstruct(path: Path, *, most: int = 0) -> Iterator[Row]:
     """Yield the tasks of OpenCodeInstruct, the answer to each and its outcome on every test.
 
     An answer that passed all tests is the reference of its task, too.
-
-    Args:
-        path: a folder or file.
-        most: rows that are read_opencodeinstruct, the first ones; 0: all.
     """
     left = most or sys.maxsize
     for file in data_files(path):
@@ -231,10 +217,7 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         extra=extra_of({**rest, "split": split}),
     )
     yield from left_out(found.refused)
-    yield task
-    yield attempt
-    if verdict:
-        yield verdict
+    yield from filter(None, (task, attempt, verdict))
 
 
 def outcome_of(attempt: Attempt, outcomes: Sequence[str], score: Any, kept: Sequence[bool]) -> Verdict | None:
@@ -283,25 +266,20 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     first = Attempt(task.task_id, solution, author="gpt-4o-0513")
     yield from with_verdict(first, "" if trials is None else str(trials > 0))
     if row.get("r1_solution"):
-        yield from with_verdict(
-            answer_of(task.task_id, str(row["r1_solution"]), names_of(task), "deepseek-r1"),
-            str(row.get("r1_correctness") or ""),
-        )
+        second = answer_of(task.task_id, str(row["r1_solution"]), names_of(task), "deepseek-r1")
+        yield from with_verdict(second, str(row.get("r1_correctness") or ""))
 
 
 def with_verdict(attempt: Attempt, correct: str) -> Iterator[Row]:
     """Yield an attempt and, if its correctness is known, its verdict."""
-    yield attempt
-    if correct.lower() in CERTAIN and (
-        verdict := recorded_verdict(attempt.attempt_id, {"status": correct}, "recorded:kodcode")
-    ):
-        yield verdict
+    fields = {"status": correct} if correct.lower() in CERTAIN else {}
+    yield from filter(None, (attempt, recorded_verdict(attempt.attempt_id, fields, "recorded:kodcode")))
 
 
 OPENCODEINSTRUCT = Source(
     read_opencodeinstruct,
     "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)",
-    (Option("most", int, "rows that are read_opencodeinstruct, the first ones (default: 0, all)"),),
+    (Option("most", int, "rows that are read, the first ones (default: 0, all)"),),
     split=units,
 )
 KODCODE = Source(read_kodcode, "a folder or file of KodCode's rows (.parquet, .jsonl)", split=split_files)

@@ -15,7 +15,7 @@ from upsolve.importers.rows import BadRow, Row, build_each, data_files, json_val
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["LANGUAGES", "MULTIPLE", "SOURCE", "STATUSES", "read"]
+__all__ = ["MULTIPLE", "SOURCE"]
 
 LANGUAGES = {
     "adb": "ada",
@@ -79,9 +79,8 @@ def read_multiple(path: Path) -> Iterator[Row]:
     for file in [] if results else data_files(path):
         prefix = f"{file.parent.name}-{file.name}" if file.parent != path else file.name
         data = next((name for name in ("humaneval", "mbpp") if name in prefix.lower()), "")
-        yield from build_each(
-            file, rows_of_file(file), lambda row, data=data: with_sound_tests(multiple_task({"data": data, **row}))
-        )
+        rows = rows_of_file(file)
+        yield from build_each(file, rows, lambda row, data=data: with_sound_tests(multiple_task({"data": data, **row})))
 
 
 def one_object(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -106,9 +105,8 @@ def multiple_task(row: Mapping[str, Any]) -> Task:
         name = re.search(r"^func (Test\w+)\(", tests, re.MULTILINE)
         listed = f'{{"{name[1]}", {name[1]}}}' if name else ""
         always = "func(_, _ string) (bool, error) { return true, nil }"
-        tests += (
-            f"\nfunc main() {{\n\ttesting.Init()\n\ttesting.Main({always}, []testing.InternalTest{{{listed}}}, nil, nil)\n}}\n"
-        )
+        main = f"testing.Main({always}, []testing.InternalTest{{{listed}}}, nil, nil)"
+        tests += f"\nfunc main() {{\n\ttesting.Init()\n\t{main}\n}}\n"
     name = f"multipl_e/{LANGUAGES.get(language, language)}/{row['name']}"
     return task_of({**row, "prompt": prompt}, name, "multipl_e", tests=re.sub(r"^\s*\}", "", tests))
 
@@ -123,11 +121,8 @@ def task_of(row: Mapping[str, Any], name: str, source: str, *, tests: str, refer
         called = re.search(r"^\s*check\((\w+)\)", tests, re.MULTILINE)
         entry_point = entry_point or (called[1] if called else "")
         cases = check_tests(tests, entry_point)
-    wanted = (
-        "Complete this {} code and give all of it"
-        if whole
-        else "Complete the last function of this {} code. Give all code up to its end"
-    )
+    rest = "Complete the last function of this {} code. Give all code up to its end"
+    wanted = "Complete this {} code and give all of it" if whole else rest
     return Task(
         task_id=name,
         prompt=f"{wanted.format('Python' if language == 'python' else language)}:\n\n{prompt}",

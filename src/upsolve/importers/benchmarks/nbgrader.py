@@ -19,7 +19,7 @@ from upsolve.importers.source import Source
 from upsolve.languages.packages import missing_packages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:nbgrader"
 STAGES = ("autograded", "submitted")
@@ -79,14 +79,7 @@ class Exercise:
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield a task for each exercise in code of a course, and for each student an attempt with the outcome of its tests.
-
-    Args:
-        path: the folder of a course, with ``autograded/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb`` or the same in ``submitted``.
-
-    Raises:
-        SourceError: there are no such notebooks.
-    """
+    """Yield a task for each exercise in code of a course, and for each student an attempt with the outcome of its tests."""
     found: dict[tuple[str, str], dict[str, Path]] = {}
     for stage in reversed(STAGES):
         for file in sorted((path / stage).glob("*/*/*.ipynb")):
@@ -132,20 +125,17 @@ def tasks_of(
         dropped |= {cell.grade_id for cell, test in zip(exercise.tests, tests, strict=True) if test not in found.tests}
         yield from left_out(found.refused)
         packages = packages_in(imports_of([solved, *(test.text for test in exercise.tests)], top=True))
+        source = texts.get("source", "")  # of the instructor; where no solution is marked, all of it is
+        stub = SOLUTION.sub(r"\1# YOUR CODE HERE", source) if SOLUTION.search(source) or not source else "# YOUR CODE HERE"
         yield Task(
             f"{prefix}/{name}",
-            statement(before, texts.get("release") or stub_of(texts.get("source", ""))),
+            statement(before, texts.get("release") or stub),
             found.tests,
             source="nbgrader",
             official=bool(found.tests),
             reference=MARK.sub("", solved),
             requires=tuple(sorted({*packages, *installed})),
         )
-
-
-def stub_of(text: str) -> str:
-    """Return a cell of the instructor as students get it: where no solution is marked, all of it is."""
-    return SOLUTION.sub(r"\1# YOUR CODE HERE", text) if SOLUTION.search(text) or not text else "# YOUR CODE HERE"
 
 
 def statement(before: Sequence[Cell], stub: str) -> str:
@@ -199,16 +189,12 @@ def touches(text: str, names: set[str]) -> bool:
     if {"*", *names} & names_bound(text):
         return True
     body = tree.body if (tree := parsed(text)) else []
-    changed = [
-        part
-        for node in body
-        if not hasattr(node, "body")
-        for part in ast.walk(node)
-        if isinstance(part, ast.Attribute | ast.Subscript)
-    ]
-    inside = [part for node in body if hasattr(node, "body") for part in ast.walk(node) if isinstance(part, ast.Name)]
+    alone, inside = (
+        [part for node in body if hasattr(node, "body") is deep for part in ast.walk(node)] for deep in (False, True)
+    )
+    changed = [part for part in alone if isinstance(part, ast.Attribute | ast.Subscript)]
     bases = [part.value for part in changed if isinstance(part.ctx, ast.Store) or isinstance(part, ast.Attribute)]
-    stored = {part.id for part in inside if isinstance(part.ctx, ast.Store)}
+    stored = {part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     return bool(names & ({base.id for base in bases if isinstance(base, ast.Name)} | stored))
 
 
@@ -241,11 +227,8 @@ def cell_of(cell: Mapping[str, Any]) -> Cell:
     errors = [out.get("ename") or "Exception" for out in cell.get("outputs", ()) if out.get("output_type") == "error"]
     text, code = "".join(cell["source"]), cell.get("cell_type") == "code"
     if code:
-        text = (
-            re.sub("^", "# ", text, flags=re.MULTILINE)
-            if text.startswith("%%")
-            else MAGIC.sub(lambda found: f"# {found[0]}", text)
-        )
+        lines = re.compile("^", re.MULTILINE) if text.startswith("%%") else MAGIC
+        text = lines.sub(lambda found: f"# {found[0]}", text)
     grade, solution = bool(known.get("grade")), bool(known.get("solution"))
     ran = bool(errors) or cell.get("execution_count") is not None
     return Cell(code, text, known.get("grade_id", ""), grade, solution, ran, errors[0] if errors else "")

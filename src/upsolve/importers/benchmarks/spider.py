@@ -9,7 +9,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.queries import expected_rows
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 FILES = {"train_spider": "train", "train_others": "train", "train": "train", "dev": "dev", "test": "test"}
 """Names of question files -> the split. Without a test file, dev is the test split: then it is what results are reported on."""
@@ -28,16 +27,6 @@ CREATES = "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql
 MAX_KB, MAX_DATABASES = 100, 8
 NESTED = re.compile(r"\([^()]*\)|'(?:[^']|'')*'|\"[^\"]*\"")
 ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """The databases of one schema, as scripts."""
-
-    schema: str
-    """Its CREATE statements, as a prompt shows them."""
-    scripts: tuple[str, ...]
-    """One SQL script a database."""
 
 
 QUESTIONS = 50
@@ -55,15 +44,6 @@ def read(
 
     A question is rejected where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
     query fails, is more than a read, takes too long or gives too many rows for the judge.
-
-    Args:
-        path: the folder.
-        max_kb: largest size of a database's script, kilobytes.
-        max_databases: most databases of a schema.
-        only: a file, and the numbers of its questions that are read, from 1 (``split``); None for all.
-
-    Raises:
-        SourceError: there is no question file, or one cannot be read.
     """
     files = question_files(path)
     tested = any(file.stem == "test" for file in files)
@@ -72,7 +52,7 @@ def read(
         databases_by_name.setdefault(file.parent.name, []).append(file)
 
     @cache
-    def database(name: str) -> Database:
+    def database(name: str) -> tuple[str, ...]:
         return database_of(name, databases_by_name.get(name, [])[:max_databases], max_bytes=max_kb * 1000)
 
     for file in files if only is None else [Path(only[0])]:
@@ -107,13 +87,12 @@ def task_of(row: Mapping[str, Any], *, name: str, split: str, database: Any) -> 
     """Build the task of a question of either data set."""
     bird = "SQL" in row
     query, source = str(row["SQL" if bird else "query"]).strip(), "bird" if bird else "spider"
-    found: Database = database(str(row["db_id"]))
+    schema, *scripts = database(str(row["db_id"]))
     evidence = str(row.get("evidence") or "").strip()
-    expected = expected_rows(query, found.scripts)
-    tests = zip(found.scripts, expected, strict=True)
+    tests = zip(scripts, expected_rows(query, scripts), strict=True)
     return Task(
         task_id=f"{source}/{name}/{row.get('question_id', row['number'])}",
-        prompt="\n\n".join([found.schema, str(row["question"]).strip(), *([f"Hint: {evidence}"] if evidence else [])]),
+        prompt="\n\n".join([schema, str(row["question"]).strip(), *([f"Hint: {evidence}"] if evidence else [])]),
         tests=tuple(TestCase(TestKind.STDIO, script, rows, hidden=True) for script, rows in tests),
         language="sql",
         difficulty=str(row.get("difficulty") or ""),
@@ -132,8 +111,8 @@ def is_ordered(query: str) -> bool:
     return bool(ORDERED.search(outer))
 
 
-def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> Database:
-    """Read the databases of a schema; those that are too large are left out as long as one remains."""
+def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> tuple[str, ...]:
+    """Return a schema as CREATE statements, and its databases as scripts; those that are too large are left out while one remains."""
     scripts: list[str] = []
     problem, schema = f"no database {name}/*.sqlite here", ""
     for file in files:
@@ -146,7 +125,7 @@ def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> Database
             problem = f"{file}: {error}"
     if not scripts:
         raise ValueError(problem)
-    return Database(schema, tuple(dict.fromkeys(scripts)))
+    return schema, *dict.fromkeys(scripts)
 
 
 def script_of(connection: sqlite3.Connection, max_bytes: int) -> str:

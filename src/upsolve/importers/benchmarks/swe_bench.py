@@ -3,13 +3,13 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.problems.problems import as_list, extra_of
+from upsolve.importers.problems.problems import as_list, rest_of
 from upsolve.importers.rows import (
     ARRAYS,
     LINES,
@@ -25,7 +25,7 @@ from upsolve.importers.rows import (
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, Verdict
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:swe_bench"
 LANGUAGE = "diff"
@@ -72,26 +72,19 @@ class Reports:
             self.add_summary(file, value)
             return True
         reports = {name: one for name, one in value.items() if isinstance(one, dict) and isinstance(one.get("resolved"), bool)}
-        folder, model = (
-            next((parent.parent for parent in file.parents if parent.name == "logs"), file.parent),
-            file.parent.parent.name,
-        )
+        folder = next((parent.parent for parent in file.parents if parent.name == "logs"), file.parent)
+        model = "" if file.parent.parent.name == "logs" else file.parent.parent.name
         for name, one in reports.items():
-            self.outcomes[name].append((folder, "" if model == "logs" else model, outcome_of(one)))
+            self.outcomes[name].append((folder, model, outcome_of(one)))
         return bool(reports)
 
     def add_summary(self, file: Path, value: Mapping[str, Any]) -> None:
         """Add a summary: ``MODEL.RUN.json`` of the harness beside the predictions, or ``results/results.json`` of a public experiment."""
         folder = file.parent.parent if file.parent.name == "results" else file.parent
         known = set[str]()
-        unknown = Outcome(Status.UNSCORED)
-        by_field = (
-            (PASSED, Outcome(Status.PASSED)),
-            (BROKEN, replace(unknown, broken=True)),
-            (UNKNOWN, unknown),
-            (FAILED, Outcome(Status.FAILED)),
-        )
-        for names, outcome in by_field:
+        broken, unknown = Outcome(Status.UNSCORED, broken=True), Outcome(Status.UNSCORED)
+        passed, failed = Outcome(Status.PASSED), Outcome(Status.FAILED)
+        for names, outcome in ((PASSED, passed), (BROKEN, broken), (UNKNOWN, unknown), (FAILED, failed)):
             ids = {str(name) for key in names for name in as_list(value.get(key))} - known
             known |= ids
             for name in ids:
@@ -99,12 +92,9 @@ class Reports:
 
     def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
         """Return the outcomes of all reports that are of a prediction."""
-        name, known = model.replace("/", "__"), self.outcomes.get(instance, ())
+        start, known = f"{model.replace('/', '__')}.", self.outcomes.get(instance, ())
         beside = [outcome for folder, said, outcome in known if not said and folder == file.parent]
-        named = [
-            outcome for folder, said, outcome in known if f"{said}.".startswith(f"{name}.") and file.is_relative_to(folder)
-        ]
-        return beside + named
+        return beside + [one for folder, said, one in known if f"{said}.".startswith(start) and file.is_relative_to(folder)]
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
         """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
@@ -125,14 +115,7 @@ def outcome_of(report: Mapping[str, Any]) -> Outcome:
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield a task and its maintainers' patch for each instance, and an attempt with the outcome of the reports for each prediction.
-
-    Args:
-        path: a folder with instances, predictions and reports at any depth, or a file of instances or of predictions.
-
-    Raises:
-        SourceError: there are neither instances nor predictions.
-    """
+    """Yield a task and its maintainers' patch for each instance, and an attempt with the outcome of the reports for each prediction."""
     reports, rows = Reports(), list[tuple[Path, Numbered | None]]()
     for file in data_files(path, suffixes=(*LINES, *ARRAYS, ".parquet", ".arrow")):
         if UNREAD in file.relative_to(path).parts:
@@ -142,17 +125,15 @@ def read(path: Path) -> Iterator[Row]:
         elif isinstance(value := json_value(file), list):
             rows.append((file, [*objects_in(file, value)]))
         elif isinstance(value, dict) and not reports.add(file, value):
-            items = [
-                {"instance_id": name, **one} for name, one in value.items() if isinstance(one, dict) and "model_patch" in one
-            ]
+            patches = {name: one for name, one in value.items() if isinstance(one, dict) and "model_patch" in one}
+            items = [{"instance_id": name, **one} for name, one in patches.items()]
             rows += [(file, [*objects_in(file, items)])] if items else []
     if not rows:
         raise SourceError(f"{path}: no instances (.parquet, .jsonl) and no predictions (.jsonl, .json) in it or below")
     check_reports(path, rows, reports)
-    for file, numbered in rows:
-        yield from build_each(
-            file, rows_of_file(file) if numbered is None else numbered, partial(records_of, file=file, reports=reports)
-        )
+    for file, given in rows:
+        numbered = rows_of_file(file) if given is None else given
+        yield from build_each(file, numbered, partial(records_of, file=file, reports=reports))
 
 
 def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
@@ -164,11 +145,8 @@ def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], repo
                 model = str(row.get("model_name_or_path") or "")
                 found = reported.get((file, model)) or reports.found(file, str(row.get("instance_id")), model)
                 reported[file, model] = bool(found)
-    missing = [
-        f"{file.relative_to(path) if path.is_dir() else file.name} ({model or 'no model'})"
-        for (file, model), found in reported.items()
-        if not found
-    ]
+    lost = [place for place, found in reported.items() if not found]
+    missing = [f"{file.relative_to(path) if path.is_dir() else file.name} ({model or 'no model'})" for file, model in lost]
     names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     if missing and len(missing) == len(reported):
         raise SourceError(
@@ -192,21 +170,18 @@ def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Itera
     outcome = outcome_of(row) if isinstance(row.get("resolved"), bool) else reports.of(file, name, model)
     if not patch.strip():
         raise ValueError(f"the patch is empty ({outcome.status.value})")
-    others = {key: value for key, value in row.items() if key not in ("instance_id", "model_patch", "model_name_or_path")}
-    yield from judged(Attempt(task_id, patch, LANGUAGE, model, extra=extra_of(others)), outcome)
+    extra = rest_of(row, ("instance_id", "model_patch", "model_name_or_path"))
+    yield from judged(Attempt(task_id, patch, LANGUAGE, model, extra=extra), outcome)
 
 
 def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
     """Yield the task of an instance, and the patch of its maintainers, which passes all tests."""
     issue = str(row.get("text") or row["problem_statement"]).strip()
     where = f"{row.get('repo') or 'a repository'}" + (f" at commit {row['base_commit']}" if row.get("base_commit") else "")
-    prompt = (
-        issue if row.get("text") else f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"
-    )
-    extra = extra_of({key: value for key, value in row.items() if key not in TASK_FIELDS})
-    yield Task(
-        task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=str(row.get("difficulty") or ""), extra=extra
-    )
+    asked = f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"
+    prompt, difficulty = issue if row.get("text") else asked, str(row.get("difficulty") or "")
+    extra = rest_of(row, TASK_FIELDS)
+    yield Task(task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=difficulty, extra=extra)
     if row.get("patch"):
         tests = sum(len(as_list(row.get(name))) for name in TESTS)
         yield from judged(Attempt(task_id, str(row["patch"]), LANGUAGE, "human"), Outcome(Status.PASSED, tests, tests))

@@ -27,11 +27,8 @@ from upsolve.types import Finding, Status, Task, Verdict
 __all__ = [
     "MAX_KB",
     "REPOSITORY",
-    "Collected",
     "Report",
     "ci_source",
-    "is_same_test",
-    "merged",
     "name_of",
     "open_repository",
     "reports_by_commit",
@@ -47,7 +44,7 @@ MACHINE = re.compile(
 """Words of errors of the machine or the network."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """One report of a run of tests."""
 
@@ -55,43 +52,28 @@ class Report:
     """Its file."""
     commits: tuple[str, ...] = ()
     """What may be the commit's hash, whole or abbreviated, the likeliest first."""
-    outcomes: Mapping[str, frozenset[Status]] = field(default_factory=dict[str, frozenset[Status]])
+    outcomes: dict[str, Set[Status]] = field(default_factory=dict[str, Set[Status]])
     """Test -> what it gave, in all of its runs: PASSED, FAILED, RUNTIME_ERROR, TIMEOUT; names as of ``name_of``, with parameters."""
-    errors: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Test -> the message of its failure."""
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+    """Test -> the first message of its failure, one line of at most 500 characters."""
     broken: str = ""
     """Why the run broke; empty if it did not."""
-
-
-@dataclass(slots=True)
-class Collected:
-    """What has been read of one report."""
-
-    outcomes: dict[str, set[Status]] = field(default_factory=dict[str, set[Status]])
-    """Test -> what it gave."""
-    errors: dict[str, str] = field(default_factory=dict[str, str])
-    """Test -> the first message of a failure, one line of at most 500 characters."""
     lost: set[str] = field(default_factory=set[str])
     """Tests that failed for a fault of the machine or the network: they have no outcome."""
-    broken: str = ""
-    """Why the run broke."""
 
     def add(self, name: str, statuses: Iterable[Status], message: str = "", text: str = "") -> None:
         """Add what a test gave in one or more runs, with the message of a failure and its full text."""
-        self.outcomes.setdefault(name, set()).update(statuses)
+        self.outcomes[name] = {*self.outcomes.get(name, ()), *statuses}
         if MACHINE.search(f"{message}\n{text}"):
             self.lost.add(name)
         elif said := " ".join((message or text).split()):
             self.errors.setdefault(name, said[:500])
 
-    def report(self, file: Path, commits: Iterable[str] = ()) -> Report:
-        """Return the report. A test that passed, and failed to set up or to clean up after itself, did not pass."""
-        found = {
-            name: frozenset(statuses - {Status.PASSED} if Status.RUNTIME_ERROR in statuses else statuses)
-            for name, statuses in self.outcomes.items()
-            if name not in self.lost and statuses
-        }
-        return Report(str(file), tuple(commits), found, self.errors, self.broken)
+    def settled(self, commits: Iterable[str] = ()) -> "Report":
+        """Return the whole report. A test that passed, and failed to set up or to clean up after itself, did not pass."""
+        found = {name: statuses for name, statuses in self.outcomes.items() if name not in self.lost and statuses}
+        found = {name: one - {Status.PASSED} if Status.RUNTIME_ERROR in one else one for name, one in found.items()}
+        return Report(self.file, tuple(commits), found, self.errors, self.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +116,8 @@ def merged(reports: Iterable[Report]) -> Results:
         for name, statuses in report.outcomes.items():
             seen.setdefault(name, set()).update(statuses)
         errors.update({name.partition("[")[0]: text for name, text in report.errors.items()})
-    flaky = frozenset(
-        name.partition("[")[0] for name, statuses in seen.items() if len(statuses) > 1 and Status.PASSED in statuses
-    )
+    both = (name for name, statuses in seen.items() if len(statuses) > 1 and Status.PASSED in statuses)
+    flaky = frozenset(name.partition("[")[0] for name in both)
     outcomes: dict[str, Status] = {}
     for name, statuses in seen.items():
         base, worst = name.partition("[")[0], next((one for one in sorted(statuses) if one is not Status.PASSED), Status.PASSED)
@@ -155,9 +136,8 @@ def read_reports(
     path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
 ) -> Iterator[Report | BadRow]:
     """Yield the reports of a file, or of all files in a folder; one that cannot be read is a ``BadRow``."""
-    files = (
-        [path] if path.is_file() else sorted({file for pattern in patterns for file in path.rglob(pattern) if file.is_file()})
-    )
+    found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
+    files = [path] if path.is_file() else sorted(found)
     if not files:
         raise SourceError(f"{path}: contains no report: {', '.join(patterns)}")
     for file in files:
@@ -189,14 +169,7 @@ REPOSITORY = (
 
 
 def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Path], Report | BadRow]) -> Source:
-    """Return the source of one format of reports.
-
-    Args:
-        name: name of the format, in the judge's name ``recorded:<name>``.
-        path: what the path is.
-        patterns: names of reports in a folder.
-        parse: reads one file (``read_reports``).
-    """
+    """Return the source of a format of reports by its name, what its path is, the names of files in a folder, and how one file is read."""
 
     def read_format(path: Path, **options: Any) -> Iterator[Row]:
         return read(path, judge=f"recorded:{name}", patterns=patterns, parse=parse, **options)
@@ -244,11 +217,14 @@ def reports_by_commit(
     bad: list[BadRow] = []
     by_commit: dict[str, list[Any]] = {}
     for report in read_reports(path, patterns, parse, commit):
-        place = resolved(history, report)
-        if isinstance(place, BadRow):
-            bad.append(place)
+        if isinstance(report, BadRow):
+            bad.append(report)
+        elif known := [name for name in history.names(report.commits) if name] if report.commits else []:
+            by_commit.setdefault(known[0], []).append(report)
         else:
-            by_commit.setdefault(place, []).append(report)
+            names = ", ".join(report.commits)
+            said = f"commit {names} is not in the repository" if names else "it names no commit (--commit)"
+            bad.append(BadRow(report.file, 0, said, ""))
     return bad, by_commit
 
 
@@ -257,15 +233,6 @@ def open_repository(path: str) -> Repository:
     if not path:
         raise SourceError("give --repository: reports hold no code, and an attempt is a file at a commit")
     return Repository(Path(path))
-
-
-def resolved(history: Repository, report: Report | BadRow) -> str | BadRow:
-    """Return the full hash of a report's commit; a BadRow if it has none that is in the repository."""
-    if isinstance(report, BadRow):
-        return report
-    known = [name for name in history.names(report.commits) if name] if report.commits else []
-    said = f"commit {', '.join(report.commits)} is not in the repository" if report.commits else "it names no commit (--commit)"
-    return known[0] if known else BadRow(report.file, 0, said, "")
 
 
 def rows_of(

@@ -32,7 +32,7 @@ from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.judge.tested import called_names
 from upsolve.verify.limits import JudgeSettings, Limits
 
-__all__ = ["FORMS", "SOURCE", "Runs", "crossed", "read", "require", "run", "with_packages", "with_tests"]
+__all__ = ["FORMS", "SOURCE", "crossed", "require", "run", "with_packages", "with_tests"]
 
 LIMITS = Limits(wall_seconds=5.0, cpu_seconds=4.0, test_seconds=1.0)
 """Limits of a run of all tests of a commit, and of one test: an import runs the tests of every commit."""
@@ -55,17 +55,11 @@ class Runs:
         """Return whether some test failed before and passed after."""
         return any(self.kind(index) == "flipped" for index in range(self.after[0].total))
 
-    def outcomes(self, index: int) -> tuple[Set[Status], Set[Status]]:
-        """Return what a test gave before and after; UNSCORED where it was not reached."""
-        before, after = (
-            frozenset(one.outcomes[index] if one.outcomes else Status.UNSCORED for one in runs)
-            for runs in (self.before, self.after)
-        )
-        return before, after
-
     def kind(self, index: int) -> str:
         """Return the kind of a test: ``flipped`` (failed before, passed after), ``kept`` (passed both times), ``flaky``, or empty."""
-        before, after = self.outcomes(index)
+        before, after = (  # UNSCORED where a run did not reach the test
+            {one.outcomes[index] if one.outcomes else Status.UNSCORED for one in runs} for runs in (self.before, self.after)
+        )
         if len(before) > 1 or len(after) > 1:
             return "flaky"
         if after != {Status.PASSED} or before == {Status.UNSCORED}:
@@ -74,11 +68,7 @@ class Runs:
 
 
 def require(packages: Sequence[str]) -> None:
-    """Check that packages are installed for attempts.
-
-    Raises:
-        ValueError: some are not; says how to install them.
-    """
+    """Check that packages are installed for attempts; ValueError if some are not; says how to install them."""
     if missing := missing_packages(packages):
         raise ValueError(
             f"requires {', '.join(missing)}: run `upsolve packages {' '.join(missing)}` and import it again, into a new archive"
@@ -117,11 +107,7 @@ def with_tests(task: Task, tests: Mapping[str, Test], names: Sequence[str]) -> T
 
 
 def run(task: Task, attempts: Sequence[Attempt], repeats: int) -> Runs:
-    """Run the tests on the file before and after, several times, in the sandbox.
-
-    Raises:
-        ValueError: the judge could not run them; says why.
-    """
+    """Run the tests on the file before and after, several times, in the sandbox; ValueError says why the judge could not run them."""
     settings = JudgeSettings(LIMITS)
     verdicts = judge_all([(task, one) for one in attempts for _ in range(repeats)], settings)
     if broken := [one.error_message for one in verdicts if one.status is Status.UNSCORED and not one.outcomes]:
@@ -153,21 +139,7 @@ def read(
     only: Set[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Row]:
-    """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are rejected.
-
-    Args:
-        path: the repository.
-        revision: branch, tag or commit whose history is read.
-        name: name of the repository in task ids; default: that of its folder.
-        max_kb: largest size of the file, kB.
-        max_tests: most tests of a task; those that the commit repairs come first.
-        repeats: number of times that the tests run on each of the two files, >= 1; a test whose outcomes differ is flaky.
-        only: names of the commits that are read (``split``); None for all.
-        on_progress: called with ``commits``, the number of commits that are done, and all.
-
-    Raises:
-        SourceError: the path is no repository, or the revision is unknown.
-    """
+    """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are rejected."""
     with Repository(path) as repository:
         label = name or repository_name(path)
         for change in changes_of(repository, revision=revision, name=label, max_kb=max_kb, only=only, on_progress=on_progress):
@@ -216,10 +188,8 @@ def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: 
 
 def why_not(runs: Runs, kinds: dict[str, str]) -> str:
     """Return why no test shows that a commit repairs something."""
-    if "flaky" in kinds.values():
-        return f"the tests that it repairs are flaky: {', '.join(name for name, kind in kinds.items() if kind == 'flaky')}"[
-            :500
-        ]
+    if flaky := [name for name, kind in kinds.items() if kind == "flaky"]:
+        return f"the tests that it repairs are flaky: {', '.join(flaky)}"[:500]
     if all(not kind for kind in kinds.values()):
         error = next((f": {error_of(one)}" for one in runs.after if one.error_message), "")
         return f"no test passes after it{error}"[:500]
@@ -239,10 +209,9 @@ def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence
 
 def recorded(verdict: Verdict, flaky: Sequence[str]) -> Verdict:
     """Return the verdict of the history, with a finding for each flaky test."""
-    findings = tuple(
-        Finding("flaky", "outcome", f"{name}: outcomes differ between runs of the same commit", 1) for name in flaky
-    )
-    return replace(verdict, judge=JUDGE, findings=(*verdict.findings, *findings))
+    said = (f"{name}: outcomes differ between runs of the same commit" for name in flaky)
+    findings = (*verdict.findings, *(Finding("flaky", "outcome", text, 1) for text in said))
+    return replace(verdict, judge=JUDGE, findings=findings)
 
 
 def error_of(verdict: Verdict) -> str:

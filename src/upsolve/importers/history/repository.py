@@ -25,17 +25,7 @@ from upsolve.importers.source import SHARE_BYTES, Unit
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Task
 
-__all__ = [
-    "Change",
-    "Repository",
-    "bad_commit",
-    "changes_of",
-    "closure",
-    "commit_units",
-    "outside",
-    "prompt_of",
-    "repository_name",
-]
+__all__ = ["Change", "Repository", "bad_commit", "changes_of", "commit_units", "outside", "prompt_of", "repository_name"]
 
 SAFE = (
     *("--no-pager", "--no-replace-objects"),
@@ -63,20 +53,12 @@ class Commit:
     changes: tuple[str, ...]
     """What it does to each file: ``M src/a.py``; A: added, D: deleted, M: modified, T: another type."""
 
-    def modified(self) -> list[str]:
-        """Return the files that it modifies or adds."""
-        return [change[2:] for change in self.changes if change[0] in "AM"]
-
 
 class Repository:
     """A repository, bare or with a working tree; use as a context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Set the path.
-
-        Raises:
-            SourceError: it is not a repository, or ``git`` is not installed.
-        """
+        """Set the path; SourceError if it is not a repository, or ``git`` is not installed."""
         self.path = path
         self.run("rev-parse", "--git-dir")
         self.blobs = subprocess.Popen(
@@ -96,11 +78,7 @@ class Repository:
         return ["git", *SAFE, "-C", str(self.path)]
 
     def run(self, *words: str, stdin: bytes = b"") -> str:
-        """Return the output of a command of ``git``.
-
-        Raises:
-            SourceError: it failed; the message is the program's own.
-        """
+        """Return the output of a command of ``git``; SourceError if it failed; the message is the program's own."""
         try:
             done = subprocess.run([*self.command(), *words], input=stdin, capture_output=True, check=False)
         except OSError as error:
@@ -110,11 +88,7 @@ class Repository:
         return done.stdout.decode("utf-8", "replace")
 
     def commits(self, revision: str) -> Iterator[Commit]:
-        """Yield the commits that lead to a revision, oldest first, without merges.
-
-        Raises:
-            SourceError: there is no such revision.
-        """
+        """Yield the commits that lead to a revision, oldest first, without merges; SourceError if there is no such revision."""
         options = ("--reverse", "--topo-order", "--no-merges", "--end-of-options", revision)
         listed = self.run("rev-list", "--no-commit-header", "--encoding=UTF-8", FORMAT, *options)
         changes = self.changes(self.run("rev-list", *options))
@@ -172,14 +146,7 @@ def read_blob(repository: Repository, name: str) -> str | None:
 def closure(
     sources: Iterable[tuple[str, str]], modules: Mapping[str, str], attempted: str, read: Callable[[str], str | None]
 ) -> dict[str, tuple[str, str]]:
-    """Return the modules that some files import, directly or not, and the packages that contain the attempt: name -> (path, text).
-
-    Args:
-        sources: (path, text) of the files.
-        modules: all modules of the repository: name -> path.
-        attempted: module that is left out.
-        read: returns the text of a path.
-    """
+    """Return the modules that some files import, directly or not, and the packages that contain the attempt: name -> (path, text)."""
     found: dict[str, tuple[str, str]] = {}
     waiting, names = [*sources], [attempted]
     while waiting or names:
@@ -250,9 +217,8 @@ class Change:
     def attempts(self) -> tuple[Attempt, ...]:
         """The file before the commit, and the file after it, which repairs the former."""
         first = Attempt(self.task_id, self.before, author=f"git:{self.repository}")
-        return first, Attempt(
-            self.task_id, self.after, author=self.commit.author, created=self.commit.created, parent_id=first.attempt_id
-        )
+        author, when = self.commit.author, self.commit.created
+        return first, Attempt(self.task_id, self.after, author=author, created=when, parent_id=first.attempt_id)
 
     def facts(self, repaired: Sequence[str], flaky: Sequence[str]) -> str:
         """Return ``Task.extra``: repository, file, commit, its parent, the tests that it repairs, and flaky ones."""
@@ -264,7 +230,7 @@ class Change:
 
         If none names it, those that import the package that contains it.
         """
-        changed = [path for path in self.commit.modified() if is_test_file(path)]
+        changed = [change[2:] for change in self.commit.changes if change[0] in "AM" and is_test_file(change[2:])]
         paths = changed or [path for path in self.files if is_test_file(path)]
         texts = {path: repository.read(self.commit.name, path) or "" for path in paths}
         name = module_name(self.path)
@@ -309,13 +275,10 @@ def changes_of(
     only: Set[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Change | BadRow]:
-    """Yield the changes that lead to a revision, oldest first; commits that change no Python but tests are left out.
-
-    ``only``: names of commits; others are left out.
-
-    ``on_progress`` is called with the number of commits that are done, and all, before each change and after the last commit.
+    """Yield the changes that lead to a revision, oldest first; commits that change no Python but tests, or are not in ``only``, are left out.
 
     A commit that changes several files, or adds or removes one, or whose file is larger than ``max_kb`` kB, is a ``BadRow``.
+    ``on_progress`` is called with the number of commits that are done, and all, before each change and after the last commit.
     """
     commits = [*repository.commits(revision)]
     last = max((number for number, commit in enumerate(commits, start=1) if only is None or commit.name in only), default=0)
@@ -351,11 +314,8 @@ def is_source(path: str) -> bool:
     parts = path.split("/")
     if any(part.startswith(("bench", "example")) for part in parts[:-1]):
         return False
-    return (
-        not is_test_file(path)
-        and not {"tests", "test", "docs", "doc"} & {*parts[:-1]}
-        and parts[-1] not in ("setup.py", "conftest.py")
-    )
+    beside = {"tests", "test", "docs", "doc"} & {*parts[:-1]} or parts[-1] in ("setup.py", "conftest.py")
+    return not beside and not is_test_file(path)
 
 
 def place_of(path: Path, commit: Commit, file: str) -> str:
@@ -372,13 +332,7 @@ MOST_NAMES, MOST_ERROR = 10, 500
 
 
 def prompt_of(change: Change, failing: Sequence[str], error: str) -> str:
-    """Return the statement: what the commit's author wrote, which tests fail, the first error, and the file before.
-
-    Args:
-        change: the commit.
-        failing: tests that the commit repairs; at most ten are named.
-        error: message of the first failure; at most 500 characters are shown.
-    """
+    """Return the statement: the author's message, the first ten failing tests, the first error (500 characters), and the file before."""
     tests = "\n".join(f"- {name}" for name in failing[:MOST_NAMES])
     parts = [
         f"Repair {change.path} of the repository {change.repository}. Give the whole file.",

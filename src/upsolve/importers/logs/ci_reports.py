@@ -13,7 +13,6 @@ from xml.parsers.expat import ParserCreate
 from upsolve.importers.history.ci import (
     MAX_KB,
     REPOSITORY,
-    Collected,
     Report,
     ci_source,
     name_of,
@@ -26,18 +25,7 @@ from upsolve.importers.rows import BadRow, Row, json_lines
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Attempt, Finding, Status, Verdict
 
-__all__ = [
-    "GITHUB",
-    "GITLAB",
-    "JUNIT",
-    "PYTEST_JSON",
-    "SARIF",
-    "parse_junit",
-    "parse_log",
-    "parse_pytest",
-    "parse_xml",
-    "read_sarif",
-]
+__all__ = ["GITHUB", "GITLAB", "JUNIT", "PYTEST_JSON", "SARIF", "parse_xml"]
 
 FAILURES = {"failure": Status.FAILED, "error": Status.RUNTIME_ERROR}
 AGAIN = ("flakyFailure", "flakyError", "rerunFailure", "rerunError")
@@ -47,13 +35,9 @@ PROPERTY = re.compile(r"(?:^|[._ -])(?:commit|sha|revision)(?:[._ -]?(?:id|sha|h
 
 
 def parse_xml(file: Path) -> Element:
-    """Return the root of an XML file.
+    """Return the root of an XML file; ExpatError if it is not well formed, ValueError if it has a document type.
 
     A document type is refused: entities can be declared nowhere else, and neither expanded (billion laughs) nor fetched.
-
-    Raises:
-        ValueError: it has a document type.
-        ExpatError: it is not well formed.
     """
     builder, parser = TreeBuilder(), ParserCreate()
 
@@ -71,7 +55,7 @@ def parse_xml(file: Path) -> Element:
 
 def parse_junit(file: Path) -> Report:
     """Return the report of a file. Skipped tests have no outcome; errors of the network or the machine are none, either."""
-    root, found = parse_xml(file), Collected()
+    root, found = parse_xml(file), Report(str(file))
     if root.tag not in ("testsuites", "testsuite"):
         raise ValueError(f"the root element is <{root.tag}>, not <testsuites> or <testsuite>")
     for case in root.iter("testcase"):
@@ -86,7 +70,7 @@ def parse_junit(file: Path) -> Report:
         name = name_of(f"{case.get('classname', '')}::{case.get('name', '')}")
         found.add(name, () if skipped else statuses, message, text)
     properties = [one for one in root.iter("property") if PROPERTY.search(one.get("name", ""))]
-    return found.report(file, [(one.get("value") or one.text or "").strip() for one in properties])
+    return found.settled((one.get("value") or one.text or "").strip() for one in properties)
 
 
 JUNIT = ci_source("junit", "a JUnit XML file, or a folder with such", ("*.xml",), parse_junit)
@@ -142,10 +126,9 @@ def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
             outcome = "error" if outcome == "failed" and phase != "call" else outcome
             said = line.get("longrepr")
             crash = said.get("reprcrash") if isinstance(said, dict) else None
+            message = str(crash.get("message") if isinstance(crash, dict) else said or "")
             if (phase == "call" or outcome != "passed") and not expected:
-                parts.append(
-                    (line["nodeid"], outcome, str(crash.get("message")) if isinstance(crash, dict) else str(said or ""))
-                )
+                parts.append((line["nodeid"], outcome, message))
     return report_of(file, parts, failed=failed, exit_status=status if status is not None else 2)
 
 
@@ -153,11 +136,12 @@ def report_of(
     file: Path, parts: Iterable[Any], *, failed: Iterable[str], exit_status: Any, commits: Iterable[str] = ()
 ) -> Report:
     """Return a report from the tests (name, outcome, message), files that could not be collected, and pytest's exit status."""
-    found = Collected(broken=next((f"{one} could not be collected" for one in failed), "") or BROKEN.get(exit_status, ""))
+    found = Report(str(file))
+    found.broken = next((f"{one} could not be collected" for one in failed), "") or BROKEN.get(exit_status, "")
     for node, outcome, message in parts:
         if outcome in STATUSES:
             found.add(name_of(node), {STATUSES[outcome]}, message)
-    return found.report(file, commits)
+    return found.settled(commits)
 
 
 PYTEST_JSON = ci_source(
@@ -168,14 +152,7 @@ PYTEST_JSON = ci_source(
 )
 
 
-WORDS = {
-    "PASSED": Status.PASSED,
-    "FAILED": Status.FAILED,
-    "ERROR": Status.RUNTIME_ERROR,
-    "RERUN": Status.FAILED,
-    "ok": Status.PASSED,
-    "FAIL": Status.FAILED,
-}
+WORDS = {**{word.upper(): status for word, status in STATUSES.items()}, "ok": Status.PASSED, "FAIL": Status.FAILED}
 NOISE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (?:\d\d[OE][ +]?)?|\x1b\[[0-9;]*[A-Za-z]|section_(?:start|end):\d+:\S+?\r|\r")
 """Times before each line, colours, and marks of sections."""
 TEST = (
@@ -199,33 +176,23 @@ COMMIT_LINE = re.compile(
 )
 
 
-def lines_of(file: Path) -> Iterator[str]:
-    """Yield the lines of a log without times, colours and marks."""
-    with file.open(encoding="utf-8", errors="replace") as text:
-        for line in text:
-            yield NOISE.sub("", line.lstrip("\ufeff").rstrip("\n"))
-
-
 def parse_log(file: Path) -> Report:
-    """Return the report of a log.
-
-    Raises:
-        ValueError: it has no line about a single test, and no failure of the runner.
-    """
-    found, commits = Collected(), dict[str, None]()
-    for line in lines_of(file):
-        if said := COMMIT_LINE.search(line):
-            commits |= dict.fromkeys(text for text in (said["head"], said["short"], said["whole"], said["gitlab"]) if text)
-        if said := RUNNER.search(line):
-            found.broken = found.broken or next(text for text in said.groups() if text).strip()
-        elif said := COLLECTION.match(line):
-            found.broken = found.broken or f"{said['name']} could not be collected"
-        elif test := test_of(line):
-            name, word, error = test
-            found.add(name, {WORDS[word]}, error)
+    """Return the report of a log."""
+    found, commits = Report(str(file)), dict[str, None]()
+    with file.open(encoding="utf-8", errors="replace") as text:
+        for line in (NOISE.sub("", line.lstrip("\ufeff").rstrip("\n")) for line in text):
+            if said := COMMIT_LINE.search(line):
+                commits |= dict.fromkeys(filter(None, (said["head"], said["short"], said["whole"], said["gitlab"])))
+            if said := RUNNER.search(line):
+                found.broken = found.broken or next(filter(None, said.groups())).strip()
+            elif said := COLLECTION.match(line):
+                found.broken = found.broken or f"{said['name']} could not be collected"
+            elif test := test_of(line):
+                name, word, error = test
+                found.add(name, {WORDS[word]}, error)
     if not found.outcomes and not found.broken:
         raise ValueError("it has no line about a single test (run pytest with -v, or with -rA)")
-    return found.report(file, commits)
+    return found.settled(commits)
 
 
 def test_of(line: str) -> tuple[str, str, str] | None:
@@ -247,7 +214,7 @@ JUDGE = "recorded:sarif"
 PATTERNS = ("*.sarif", "*.sarif.json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Findings(Report):
     """A report of analyses."""
 
@@ -265,9 +232,8 @@ def parse_sarif(file: Path) -> Findings:
         for result in run.get("results") or ():
             for path, finding in findings_of(run, result):
                 found.setdefault(path, []).append(finding)
-    commits = [
-        str(one["revisionId"]) for run in runs for one in run.get("versionControlProvenance") or () if "revisionId" in one
-    ]
+    places = [one for run in runs for one in run.get("versionControlProvenance") or ()]
+    commits = [str(one["revisionId"]) for one in places if "revisionId" in one]
     drivers = [run["tool"]["driver"] for run in runs]
     tools = tuple(f"sarif: {one['name']} {one.get('semanticVersion') or one.get('version') or ''}".strip() for one in drivers)
     return Findings(str(file), tuple(commits), by_path={path: tuple(all_of) for path, all_of in found.items()}, tools=tools)
@@ -289,10 +255,8 @@ def findings_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[t
         region = place.get("region") or {}
         path = unquote(str((place.get("artifactLocation") or {}).get("uri") or "")).removeprefix("./")
         end, last = region.get("endLine"), region.get("endColumn")
-        yield (
-            path,
-            Finding(kind, name, message, int(region.get("startLine") or 1), int(region.get("startColumn") or 1), end, last),
-        )
+        start, first = (int(region.get(key) or 1) for key in ("startLine", "startColumn"))
+        yield path, Finding(kind, name, message, start, first, end, last)
 
 
 def read_sarif(
@@ -305,20 +269,7 @@ def read_sarif(
     first: bool = True,
     **changes: Any,
 ) -> Iterator[Row]:
-    """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report.
-
-    Args:
-        path: a file, or a folder with ``*.sarif`` and ``*.sarif.json``.
-        repository: the repository.
-        commit: commit of all files; default: what a file, or its path, says.
-        tasks: ``git``, or ``ci`` for attempts that came with reports on tests.
-        name: name of the repository in task ids.
-        first: whether to yield the files that cannot be used (``split_sarif``).
-        changes: ``revision`` and ``max_kb`` of the import of the attempts, and ``only`` (``changes_of``).
-
-    Raises:
-        SourceError: there is no file, or no repository is given.
-    """
+    """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report."""
     with open_repository(repository) as history:
         bad, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse_sarif, commit=commit)
         if first:

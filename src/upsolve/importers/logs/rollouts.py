@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +110,7 @@ class Rollouts:
         language: str = "python",
         author: str = "",
     ) -> None:
-        """Configure the records.
-
-        Args:
-            source: name of the source, the first part of the tasks' ids.
-            passed_at: score from which on an attempt counts as passed; None: 1, with a warning if a score is above it.
-            tasks: tasks that rollouts may belong to (``upsolve.importers.logs.rollouts.read_known``).
-            statement: regular expression whose first group is the statement in a prompt.
-            language: language of the programs.
-            author: author of all attempts.
+        """Set the first part of task ids, and what ``ROLLOUT_OPTIONS`` name.
 
         Raises:
             SourceError: the tasks cannot be read, or the expression is invalid or has no group.
@@ -146,11 +137,7 @@ class Rollouts:
         yield self.verdict(rollout, attempt)
 
     def task(self, rollout: Rollout) -> Task:
-        """Return the known task of a rollout, or one without tests.
-
-        Raises:
-            ValueError: the prompt does not contain what ``statement`` describes.
-        """
+        """Return the known task of a rollout, or one without tests; ValueError if the prompt lacks what ``statement`` describes."""
         statement = rollout.prompt
         if self.statement.groups:
             match = self.statement.search(rollout.prompt)
@@ -228,11 +215,7 @@ def plain(value: Any) -> Any:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a score as a number; None for null and NaN.
-
-    Raises:
-        ValueError: it is not a number.
-    """
+    """Return a score as a number; None for null and NaN; ValueError if it is not a number."""
     if value is None:
         return None
     if not isinstance(value, bool | int | float):
@@ -241,11 +224,7 @@ def number_of(value: Any) -> float | None:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a message's content or of a prompt: text, parts of a content, or messages, joined by empty lines.
-
-    Raises:
-        ValueError: it has none of these forms.
-    """
+    """Return the text of a message's content or of a prompt: text, parts of a content, or messages, joined by empty lines; else ValueError."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -278,16 +257,15 @@ def rollout_in(row: Mapping[str, Any], prompt: str, answer: str, score: str) -> 
 def read_openrlhf(path: Path, **options: Any) -> Iterator[Row]:
     """Yield the tasks, attempts and verdicts of a file, or of all files of rows in a folder."""
     rollouts = Rollouts("openrlhf", **options)
+
+    def records(row: Json) -> Iterator[Row]:
+        pair = [side_of(row, side) for side in SIDES] if "chosen" in row else [rollout_in(row, "input", "output", "reward")]
+        for rollout in pair:
+            yield from rollouts.records(rollout)
+
     for file in data_files(path):
         rows = rows_of_file(file) if file.name.endswith((*DATA_SUFFIXES,)) else json_lines(file)
-        yield from build_each(file, rows, partial(openrlhf_records, rollouts=rollouts))
-
-
-def openrlhf_records(row: Json, *, rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a line."""
-    pair = [side_of(row, side) for side in SIDES] if "chosen" in row else [rollout_in(row, "input", "output", "reward")]
-    for rollout in pair:
-        yield from rollouts.records(rollout)
+        yield from build_each(file, rows, records)
 
 
 def side_of(row: Json, side: str) -> Rollout:
@@ -320,7 +298,13 @@ def read_trl(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
         content = json.dumps([{name: value for name, value in row.items() if name != "step"} for row in rows], default=str)
         if content != before:
             names = reward_columns(file, [name.strip() for name in reward.split(",") if name.strip()])
-            yield from build_each(file, enumerate(rows, start=1), partial(trl_records, names=names, rollouts=rollouts))
+
+            def records(row: Json, names: Sequence[str] = names) -> Iterator[Row]:
+                scores = [score for name in names if (score := number_of(row[name])) is not None]
+                score = sum(scores) if scores else None
+                return rollouts.records(replace(rollout_in(row, "prompt", "completion", ""), score=score))
+
+            yield from build_each(file, enumerate(rows, start=1), records)
         before = content
 
 
@@ -336,12 +320,6 @@ def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
     if not wanted and (len(reals) != 1 or says_opposite(reals[0])):
         raise SourceError(f"{file}: --reward must name the columns of the score, among {', '.join(reals or schema.names)}")
     return wanted or reals
-
-
-def trl_records(row: Json, *, names: Sequence[str], rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a row."""
-    scores = [score for name in names if (score := number_of(row[name])) is not None]
-    yield from rollouts.records(replace(rollout_in(row, "prompt", "completion", ""), score=sum(scores) if scores else None))
 
 
 def read_verl(path: Path, **options: Any) -> Iterator[Row]:
@@ -376,11 +354,7 @@ class KnownTasks:
     """Tasks by their prompt, alone and with examples as upsolve shows it to models, without white space around it."""
 
     def named(self, name: str) -> Task | None:
-        """Return the task that a name denotes; None if there is none.
-
-        Raises:
-            ValueError: several tasks have this name; names two.
-        """
+        """Return the task that a name denotes; None if there is none; ValueError if several tasks have this name; names two."""
         found = self.by_name.get(name.lower(), [])
         exact = [task for task in found if task.task_id.lower() == name.lower()]
         if exact:
@@ -411,9 +385,5 @@ def known_tasks(tasks: Iterable[Task]) -> KnownTasks:
 
 
 def read_known(place: str) -> KnownTasks | None:
-    """Return the tasks of an archive or of ``source:path``; None for an empty text.
-
-    Raises:
-        SourceError: it is neither, or a file cannot be read; says what is expected.
-    """
+    """Return the tasks of an archive or of ``source:path``; None for an empty text. SourceError if it is neither, or cannot be read."""
     return known_tasks(read_tasks(place, f"--tasks {place}")) if place else None

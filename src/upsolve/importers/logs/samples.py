@@ -20,14 +20,14 @@ from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.functions import INSTRUCTION, humaneval_task, mbpp_task
 from upsolve.importers.logs.rollouts import TASKS_HELP, KnownTasks, read_known
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
-from upsolve.importers.problems.problems import prompt_of
-from upsolve.importers.rows import Row, build_each, json_lines
+from upsolve.importers.problems.problems import extra_of, prompt_of
+from upsolve.importers.rows import Row, build_each, json_lines, json_value
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.policy.answers import names_of, program_in
 from upsolve.types import Attempt, Status, Task
 
-__all__ = ["SOURCE", "Samples", "read"]
+__all__ = ["SOURCE"]
 
 
 @dataclass
@@ -56,33 +56,17 @@ class Samples:
         extra: Mapping[str, Any] | None = None,
         task: Task | None = None,
     ) -> Iterator[Row]:
-        """Yield the task if it is known and new, the attempt, and a verdict for each outcome.
-
-        Args:
-            name: the harness's name of the task; the task of an unknown name is missing in the archive until it is imported.
-            code: the whole program.
-            outcomes: values by the names of ``OUTCOME_FIELDS``.
-            extra: other fields of the sample; ``answer`` is the whole response that the code was taken from.
-            task: the task if the file describes it; a known task has priority.
-        """
+        """Yield the task if it is known and new, the attempt, and a verdict for each outcome."""
         task = self.task(name) or task
         if task and task.task_id not in self.seen:
             self.seen.add(task.task_id)
             yield task
-        rest = {key: value for key, value in (extra or {}).items() if value not in (None, "", [], {})}
-        answer = str(rest.pop("answer", ""))
-        attempt = Attempt(
-            task.task_id if task else name.lower(),
-            code,
-            (task and task.language) or "python",
-            self.author,
-            extra=json.dumps(rest, default=str) if rest else "",
-            answer=answer,
-        )
+        rest = {**(extra or {})}
+        answer, language = str(rest.pop("answer", None) or ""), (task and task.language) or "python"
+        name = task.task_id if task else name.lower()
+        attempt = Attempt(name, code, language, self.author, extra=extra_of(rest), answer=answer)
         yield attempt
-        for outcome in outcomes:
-            if verdict := recorded_verdict(attempt.attempt_id, outcome, "recorded:samples"):
-                yield verdict
+        yield from filter(None, (recorded_verdict(attempt.attempt_id, one, "recorded:samples") for one in outcomes))
 
 
 Json = dict[str, Any]
@@ -96,19 +80,7 @@ LIVECODEBENCH = {-2: "failed", -3: "timeout", -4: "runtime_error", -5: "unscored
 def read(
     path: Path, *, tasks: str = "", author: str = "", first: int = 0, filter_name: str = "", metric: str = ""
 ) -> Iterator[Row]:
-    """Yield the attempts of a file or folder, the tasks that they name, and recorded verdicts.
-
-    Args:
-        path: a file of one of the harnesses, EvalPlus's folder of samples, or a folder with samples_*.jsonl.
-        tasks: tasks that the ids belong to (``upsolve.importers.logs.rollouts.read_known``); needed by completions and lists of programs.
-        author: author of the attempts; default: the file's name, for lm-evaluation-harness the folder's.
-        first: index of the first task of a list of lists, from 0.
-        filter_name: name of lm-evaluation-harness's filter; default: the first in the file.
-        metric: name of its metric that decides; default: the first.
-
-    Raises:
-        SourceError: the path has none of the forms, or the tasks are missing or do not fit.
-    """
+    """Yield the attempts of a file or folder, the tasks that they name, and recorded verdicts."""
     options = {"first": first, "filter": filter_name, "metric": metric}
     samples = Samples(read_known(tasks), author, options)
     if not path.is_dir():
@@ -126,14 +98,10 @@ def read_file(path: Path, samples: Samples) -> Iterator[Row]:
     samples = replace(samples, author=samples.author or name)
     if ".jsonl" in path.suffixes:
         lm_eval = LmEval(samples, DATE.sub("", path.name.removeprefix("samples_")))
-        yield from build_each(
-            path, json_lines(path), lambda row: lm_eval.records(row) if "resps" in row else sample_of(row, samples=samples)
-        )
+        build = partial(sample_of, samples=samples)
+        yield from build_each(path, json_lines(path), lambda row: lm_eval.records(row) if "resps" in row else build(row))
         return
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
+    content = json_value(path)
     if isinstance(content, dict) and isinstance(content.get("eval"), dict):
         rows = [row for part in content["eval"].values() for row in (part if isinstance(part, list) else [part])]
         yield from build_each(path, enumerate(rows, start=1), partial(evalplus_result, samples=samples))
@@ -220,11 +188,9 @@ def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) 
     first = int(samples.options["first"])
     tasks = samples.known.tasks[first : first + len(lists)] if samples.known else ()
     if len(tasks) < len(lists):
-        have = (
-            f"--tasks has {len(samples.known.tasks)}, from --first {first} on {len(tasks)}"
-            if samples.known
-            else "--tasks is missing"
-        )
+        have = "--tasks is missing"
+        if samples.known:
+            have = f"--tasks has {len(samples.known.tasks)}, from --first {first} on {len(tasks)}"
         raise SourceError(f"{path}: has programs for {len(lists)} tasks in their order; {have}")
     pairs = [(task, [str(code) for code in codes if code is not None]) for task, codes in zip(tasks, lists, strict=True)]
     strange = sum(bool(codes) and not any(task.entry_point in code for code in codes) for task, codes in pairs)
@@ -248,7 +214,7 @@ def question_of(row: Json, *, samples: Samples) -> Iterator[Row]:
         statement,
         difficulty=str(fields.get("difficulty") or ""),
         source="livecodebench",
-        extra=json.dumps(about) if about else "",
+        extra=extra_of(about),
     )
     for index, code in enumerate(codes):
         grade = None if grades is None else grades[index]

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from upsolve.errors import SourceError
 from upsolve.importers.logs.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of, time_of
-from upsolve.importers.rows import ODD, BadRow, Row, build_each, data_files, json_lines
+from upsolve.importers.rows import ODD, BadRow, Row, build_each, data_files, json_lines, json_value
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 
-__all__ = ["ATIF", "INSPECT", "VERIFIERS", "read_inspect"]
+__all__ = ["ATIF", "INSPECT", "VERIFIERS"]
 
 Json = dict[str, Any]
 
@@ -135,11 +135,8 @@ def read_verifiers(path: Path, *, reward: str = "", **options: Any) -> Iterator[
 
 def config_of(folder: Path) -> Json:
     """Return the configuration of a run; empty if there is none."""
-    for file in [
-        folder / "config.toml",
-        *sorted(folder.glob("configs/*.json")),
-        *sorted(folder.glob("configs/resolved/*.json")),
-    ]:
+    others = [file for pattern in ("configs/*.json", "configs/resolved/*.json") for file in sorted(folder.glob(pattern))]
+    for file in [folder / "config.toml", *others]:
         try:
             text = file.read_text(encoding="utf-8")
             content: Any = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
@@ -207,9 +204,8 @@ def verifiers_score(trace: Json, wanted: Sequence[str]) -> tuple[float | None, s
         return None, error or f"not scored; stop condition: {trace.get('stop_condition')}"
     known: list[float] = []
     for part in parts:
-        score, weight = (
-            (part["score"], part.get("weight", 1.0)) if isinstance(part, dict) else (part, 1.0)
-        )  # earlier: weighted numbers
+        # of earlier versions, numbers that are weighted already
+        score, weight = (part["score"], part.get("weight", 1.0)) if isinstance(part, dict) else (part, 1.0)
         if (value := number_of(score)) is not None:
             known.append(value if wanted else value * weight)
     return (sum(known), "") if len(known) == len(parts) else (None, "a reward is not a number")
@@ -261,16 +257,7 @@ LEFT_OUT = frozenset(
 
 
 def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Row]:
-    """Yield the tasks, attempts and verdicts of a log or of all logs in a folder.
-
-    Args:
-        path: a ``.eval`` or ``.json`` file, or a folder.
-        scorer: name of the scorer that decides, ``name.key`` for a value with keys; default: the first.
-        options: of ``upsolve.importers.logs.rollouts.Rollouts``.
-
-    Raises:
-        SourceError: a file cannot be read_inspect or is not a log of version 2.
-    """
+    """Yield the tasks, attempts and verdicts of a log or of all logs in a folder."""
     rollouts = Rollouts("inspect", **options)
     for file in data_files(path, suffixes=(".eval", ".json")):
         if file.name in NOT_LOGS:
@@ -281,10 +268,7 @@ def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Ro
 
 def read_json(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
     """Yield the records of a log that is one JSON object."""
-    try:
-        log = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{file}: cannot be read_inspect: {error}") from error
+    log = json_value(file)
     header = checked_header(file, log)
     build = partial(inspect_records, header=header, scorer=scorer, rollouts=rollouts)
     yield from build_each(file, enumerate(log.get("samples") or [], start=1), build)
@@ -295,14 +279,13 @@ def read_zip(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-            start = (
-                "header.json" if "header.json" in names else "_journal/start.json"
-            )  # an evaluation that was killed has no header
+            # an evaluation that was killed has no header
+            start = "header.json" if "header.json" in names else "_journal/start.json"
             header = checked_header(file, json.loads(entry_of(archive, start)))
             build = partial(inspect_records, header=header, scorer=scorer, rollouts=rollouts)
             yield from build_each(file, samples_of(file, archive), build)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise SourceError(f"{file}: cannot be read_inspect: {error}") from error
+        raise SourceError(f"{file}: cannot be read: {error}") from error
 
 
 def samples_of(file: Path, archive: zipfile.ZipFile) -> Iterator[tuple[int, Json | BadRow]]:
@@ -323,9 +306,8 @@ def entry_of(archive: zipfile.ZipFile, name: str) -> bytes:
     with Path(str(archive.filename)).open("rb") as data:
         data.seek(info.header_offset)
         header = data.read(30)
-        data.seek(
-            int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1
-        )  # its name and extra field
+        # its name and extra field
+        data.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
         packed = data.read(info.compress_size)
     content: bytes = pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read(info.file_size + 1)
     if zlib.crc32(content) != info.CRC:
@@ -382,10 +364,8 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
         return None, str(error["message"]) if error else f"the sample was invalidated: {(invalidated or {}).get('reason')}"
     if not scores:
         why = sample.get("limit") or header.get("error") or {}
-        return (
-            None,
-            f"no score; the evaluation's status is {header.get('status', 'started')} {why.get('message', why.get('type', ''))}".strip(),
-        )
+        said = f"{header.get('status', 'started')} {why.get('message', why.get('type', ''))}"
+        return None, f"no score; the evaluation's status is {said}".strip()
     name, _, key = scorer.partition(".")
     if name and name not in scores:
         raise ValueError(f"--scorer {scorer}: the sample has no score of {name}, but of {', '.join(scores)}")

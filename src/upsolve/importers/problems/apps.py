@@ -41,7 +41,7 @@ from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Status, Task
 
-__all__ = ["LIVECODEBENCH", "PLUS", "SOURCE", "TACO", "read", "read_livecodebench", "text_of_pickle"]
+__all__ = ["LIVECODEBENCH", "PLUS", "SOURCE", "TACO"]
 
 FILES = ("input_output.json", "solutions.json", "metadata.json", "starter_code.py")
 PROBLEM_BYTES = 1 << 16
@@ -54,11 +54,7 @@ TAKEN_PLUS = TAKEN | {
 
 
 def read(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
-    """Yield tasks and the solutions of people, which are recorded as correct; ``compare``: how outputs are compared.
-
-    Raises:
-        SourceError: the path holds neither folders with question.txt nor files of rows.
-    """
+    """Yield tasks and the solutions of people, which are recorded as correct; ``compare``: how outputs are compared."""
     for part in pieces(path):
         if part.is_dir():
             yield from build_each(part, folder_rows(part), partial(records_of, split=split_of(part), compare=compare))
@@ -250,18 +246,7 @@ TOLERANCE = "1e-9"
 def read_livecodebench(
     path: Path, *, release: str = "", start: str = "", end: str = "", compare: Compare = Compare.PUBLISHER
 ) -> Iterator[Row]:
-    """Yield the tasks of a folder or file.
-
-    Args:
-        path: the folder with test.jsonl, test2.jsonl, ..., or one such file.
-        release: ``release_v3`` for all problems up to the third file, ``v3`` for those of the third, ``v2_v3`` for both; empty for all.
-        start: first date of a contest, ``2024-08-01``; empty for all.
-        end: last date of a contest.
-        compare: how outputs are compared.
-
-    Raises:
-        SourceError: an unknown release, a file of it is missing, or a date is not in the form YYYY-MM-DD.
-    """
+    """Yield the tasks of a folder or file."""
     first, last = day(start, "start") or date.min, day(end, "end") or date.max
 
     def records(row: Mapping[str, Any]) -> Iterator[Row]:
@@ -352,11 +337,7 @@ class TextOnly(pickle.Unpickler):
 
 
 def text_of_pickle(data: bytes) -> str:
-    """Return the text that a pickle holds.
-
-    Raises:
-        ValueError: it holds anything else, or is broken; nothing of it is executed.
-    """
+    """Return the text that a pickle holds; ValueError if it holds anything else or is broken, and nothing of it is executed."""
     try:
         value = TextOnly(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:

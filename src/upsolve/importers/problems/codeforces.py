@@ -23,7 +23,7 @@ from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 
-__all__ = ["CODE_CONTESTS", "LANGUAGES", "SOURCE", "STATUSES", "checker_of", "read"]
+__all__ = ["CODE_CONTESTS", "SOURCE"]
 
 JUDGE = "recorded:codeforces"
 STATUSES = {
@@ -84,13 +84,7 @@ for a right one what it gives to the expected output (1 or 100). It always exits
 
 
 def read(path: Path, *, language: str = "", generated: int = 0) -> Iterator[Row]:
-    """Yield tasks of the rows that are problems, and attempts with their recorded outcomes of those that are submissions.
-
-    Args:
-        path: a folder or file of rows; a folder ``generated_tests`` in it, or beside the file's folder, has further tests of problems.
-        language: languages of the submissions to keep, such as ``python,cpp``; empty for all.
-        generated: generated tests read per problem, the first ones; 0 for all.
-    """
+    """Yield tasks of the rows that are problems, and attempts with their recorded outcomes of those that are submissions."""
     languages, near = languages_in(language), (path,) if path.is_dir() else (path.parent, path.parent.parent)
     folder = next((one / GENERATED for one in near if (one / GENERATED).is_dir()), None)
     further = partial(generated_tests, folder, most=generated)
@@ -147,9 +141,8 @@ def task_of(row: Mapping[str, Any], part: str, further: Sequence[TestCase]) -> T
 
 def tests_of(pairs: Any, *, hidden: bool = True) -> tuple[TestCase, ...]:
     """Return tests of a list of inputs and outputs, with the line ends of Unix."""
-    return of_pairs(
-        [tuple(str(pair[key]).replace("\r\n", "\n") for key in ("input", "output")) for pair in pairs or ()], hidden=hidden
-    )
+    texts = [tuple(str(pair[key]).replace("\r\n", "\n") for key in ("input", "output")) for pair in pairs or ()]
+    return of_pairs(texts, hidden=hidden)
 
 
 def of_pairs(pairs: Sequence[tuple[Any, ...]], *, hidden: bool) -> tuple[TestCase, ...]:
@@ -234,7 +227,7 @@ def code_contests_records(row: Mapping[str, Any], *, split: str, languages: froz
 
 
 def code_contests_task(row: Mapping[str, Any], split: str) -> Task:
-    """Return the task of a row; without tests if its programs must read_code_contests or write a file with a name."""
+    """Return the task of a row; without tests if its programs must read or write a file with a name."""
     public, *others = (pairs_of(row.get(name), "input", "output") for name in TESTS)
     hidden = [test for tests in others for test in tests]
     tests = tuple(test for pairs, secret in ((public, False), (hidden, True)) for test in of_pairs(pairs, hidden=secret))

@@ -15,35 +15,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from upsolve.errors import SourceError
+from upsolve.importers.outcome import WORDS
 from upsolve.importers.problems.problems import extra_of
 from upsolve.importers.rows import ODD, BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.names import language_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["SOURCE", "STATUSES", "read", "readable"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:codenet"
 ABOUT = ("name", "dataset", "time_limit", "memory_limit", "rating", "tags", "complexity")
 """Columns of problem_list.csv in ``extra`` of a task; limits in milliseconds and KB."""
-PYTHON_2 = re.compile(r"(Python|PyPy)2\b|Python \(2\.", re.IGNORECASE)
-"""Original languages that are Python 2: ``Python (2.7.6)``, ``PyPy2 (5.6.0)``; ``PyPy3 (2.4.0)`` is Python 3."""
-AIZU_PYTHON_2 = "Python"
-"""Aizu's name of Python 2, beside ``Python3``."""
+PYTHON_2 = re.compile(r"(Python|PyPy)2\b|Python \(2\.|(?-i:^Python\Z)", re.IGNORECASE)
+"""Original languages that are Python 2: ``Python (2.7.6)``, ``PyPy2 (5.6.0)``, Aizu's ``Python``; ``PyPy3 (2.4.0)`` is Python 3."""
 
 STATUSES = {
-    "Accepted": Status.PASSED,
-    "Wrong Answer": Status.FAILED,
+    **{f"{what} Limit Exceeded": WORDS[f"{what.lower()} limit exceeded"] for what in ("Time", "Memory", "Output")},
+    **{word: WORDS[word.lower()] for word in ("Accepted", "Wrong Answer", "Runtime Error", "Compile Error")},
     "WA: Presentation Error": Status.FAILED,
-    "Time Limit Exceeded": Status.TIMEOUT,
-    "Memory Limit Exceeded": Status.MEMORY_LIMIT,
-    "Output Limit Exceeded": Status.OUTPUT_LIMIT,
-    "Runtime Error": Status.RUNTIME_ERROR,
-    "Compile Error": Status.COMPILE_ERROR,
-    **dict.fromkeys(
-        ("Judge Not Available", "Waiting for Judging", "Waiting for Re-judging", "Internal Error", "Judge System Error"),
-        Status.UNSCORED,
-    ),
+    **dict.fromkeys(("Judge Not Available", "Waiting for Judging", "Waiting for Re-judging"), Status.UNSCORED),
+    **dict.fromkeys(("Internal Error", "Judge System Error"), Status.UNSCORED),
 }
 """CodeNet's status -> ours; submissions that the site did not judge are unscored."""
 
@@ -52,14 +44,8 @@ class Reader(HTMLParser):
     """Converts the HTML of a statement to plain text."""
 
     BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "ul", "ol", "pre", "table", "tr", "section", "br", "hr", "li"})
-    MARKS: ClassVar = {
-        "li": "\n- ",
-        "sup": "^",
-        "sub": "_",
-        "td": " | ",
-        "th": " | ",
-        **{f"h{n}": f"\n\n{'#' * n} " for n in (1, 2, 3)},
-    }
+    HEADINGS: ClassVar = {"h1": "\n\n# ", "h2": "\n\n## ", "h3": "\n\n### "}
+    MARKS: ClassVar = {**HEADINGS, "li": "\n- ", "sup": "^", "sub": "_", "td": " | ", "th": " | "}
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -126,17 +112,7 @@ def samples(html: str) -> tuple[TestCase, ...]:
 
 
 def read(path: Path, *, language: str = "Python", most_correct: int = 0, problem: str = "") -> Iterator[Row]:
-    """Yield every problem with its submissions in one language.
-
-    Args:
-        path: the folder Project_CodeNet.
-        language: as CodeNet names it; ``all`` (or empty) for every language.
-        most_correct: most accepted submissions stored per problem, the first ones of its CSV; 0: all.
-        problem: only this problem, such as ``p00001``; empty for all.
-
-    Raises:
-        SourceError: files of CodeNet's layout are missing, or there is no submission in the language; names them, or the languages.
-    """
+    """Yield every problem with its submissions in one language."""
     language = "" if language == "all" else language
     rows = listed(path)
     if language and not has_language(path, language):
@@ -238,7 +214,9 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
     except (OSError, *ODD) as error:
         return [BadRow(str(file), number, f"{type(error).__name__}: {error}", text)]
     extra = extra_of({name: row.get(name) for name in ("submission_id", "original_language", "accuracy")})
-    attempt = Attempt(f"codenet/{row['problem_id']}", code, language_of(row), row["user_id"], when, extra=extra)
+    old = row["language"] == "Python" and PYTHON_2.search(row.get("original_language") or "")
+    language = "python2" if old else language_in(row["language"])  # not judged as Python 3
+    attempt = Attempt(f"codenet/{row['problem_id']}", code, language, row["user_id"], when, extra=extra)
     verdict = Verdict(
         attempt.attempt_id,
         status,
@@ -248,14 +226,6 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
         error_message=row["status"] if status is Status.UNSCORED else "",
     )
     return [attempt, verdict]
-
-
-def language_of(row: dict[str, str]) -> str:
-    """Return the language of a submission; Python 2 is ``python2``, so that it is not judged as Python 3."""
-    original = row.get("original_language") or ""
-    if row["language"] == "Python" and (original == AIZU_PYTHON_2 or PYTHON_2.search(original)):
-        return "python2"
-    return language_in(row["language"])
 
 
 SOURCE = Source(

@@ -1,7 +1,8 @@
 """Importer for packages of Codeforces' Polygon: statement, tests, limits, checker, and the authors' solutions with their tags."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -17,7 +18,7 @@ from upsolve.importers.source import Source
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:polygon"
 STATEMENT = (
@@ -34,27 +35,17 @@ TAGS = {
 
 
 def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Row]:
-    """Yield a task for each package, and an attempt with the outcome that its tag says for each solution.
-
-    Args:
-        path: a package, which is a folder with ``problem.xml``, or a folder with packages at any depth.
-        language: languages of the solutions to keep, such as ``python,cpp``; empty for all.
-        max_mb: tests with a larger input or output, megabytes, are left out and counted in ``extra``.
-
-    Raises:
-        SourceError: there is no package.
-    """
+    """Yield a task for each package, and an attempt with the outcome that its tag says for each solution."""
     files, languages = sorted(path.rglob("problem.xml")), languages_in(language)
     if not files:
         raise SourceError(f"{path}: no problem.xml in it or below; unpack packages (.zip) first")
     for file in files:
-        yield from build_each(
-            file,
-            rows_of(file),
-            lambda row, folder=file.parent: (
-                task_of(folder, row, most=max_mb << 20) if "task" in row else solution_of(folder, languages, row)
-            ),
-        )
+        yield from build_each(file, rows_of(file), partial(records_of, file.parent, languages, max_mb << 20))
+
+
+def records_of(folder: Path, languages: frozenset[str], most: int, row: Mapping[str, Any]) -> Iterable[Row]:
+    """Return the records of a row of ``rows_of``."""
+    return task_of(folder, row, most=most) if "task" in row else solution_of(folder, languages, row)
 
 
 def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -131,9 +122,8 @@ def not_judged(root: Element) -> str:
         return "problem is interactive"
     if int(judging.get("run-count") or 1) > 1:
         return "solutions run several times on a test"
-    names = [
-        name for name in (judging.get("input-file"), judging.get("output-file")) if name not in (None, "", "stdin", "stdout")
-    ]
+    given = (judging.get("input-file") or "", judging.get("output-file") or "")
+    names = [name for name in given if name not in ("", "stdin", "stdout")]
     return f"solutions read or write files: {', '.join(names)}" if names else ""
 
 
@@ -152,10 +142,12 @@ def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase,
         else:
             texts = (file.read_text(encoding="utf-8") for file in files)
             tests.append(TestCase(TestKind.STDIO, *texts, hidden=not sample))
-    generated = (
-        f"{missing} of {len(shown)} have no file: doall.sh generates them, and the full package (linux or windows) has them"
+    lost = f"{missing} of {len(shown)} have no file"
+    return (
+        tuple(tests),
+        large,
+        f"{lost}: doall.sh generates them, and the full package (linux or windows) has them" if missing else "",
     )
-    return tuple(tests), large, generated if missing else ""
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -186,9 +178,8 @@ def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str])
         return
     if not file.is_file():
         raise ValueError(f"{row['path'] or 'no path'}: there is no such file")
-    attempt = Attempt(
-        row["task_id"], file.read_text(encoding="utf-8"), language, "human", extra=extra_of({"file": file.name, "tag": tag})
-    )
+    code, extra = file.read_text(encoding="utf-8"), extra_of({"file": file.name, "tag": tag})
+    attempt = Attempt(row["task_id"], code, language, "human", extra=extra)
     yield attempt
     status = TAGS.get(tag) or WORDS.get(tag.replace("-", " "), Status.UNSCORED)
     yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)

@@ -20,17 +20,7 @@ from upsolve.importers.source import Option, Source
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = [
-    "BUILT",
-    "MAX_MB",
-    "PACKAGE_OPTIONS",
-    "SOURCE",
-    "TESTLIB",
-    "built_checker",
-    "default_validator",
-    "python_validator",
-    "read",
-]
+__all__ = ["BUILT", "MAX_MB", "PACKAGE_OPTIONS", "SOURCE", "TESTLIB", "built_checker"]
 
 JUDGE = "recorded:problem_package"
 STATEMENTS = ("statement", "problem_statement")
@@ -51,16 +41,7 @@ MAX_MB = 8
 
 
 def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Row]:
-    """Yield a task for each package, and an attempt with the outcome that its folder says for each submission.
-
-    Args:
-        path: a package, which is a folder with ``problem.yaml``, or a folder with packages at any depth.
-        language: languages of the submissions to keep, such as ``python,cpp``; empty for all.
-        max_mb: tests with a larger input or output, megabytes, are left out and counted in ``extra``.
-
-    Raises:
-        SourceError: there is no package.
-    """
+    """Yield a task for each package, and an attempt with the outcome that its folder says for each submission."""
     packages = [file.parent for file in sorted(path.rglob("problem.yaml"))]
     if not packages:
         raise SourceError(f"{path}: no problem.yaml in it or below; unpack packages (.zip, .kpp) first")
@@ -68,9 +49,8 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
     for folder in packages:
         name = folder.relative_to(path).as_posix() if folder != path else folder.resolve().name
         task_id = f"problem_package/{name}"
-        yield from build_each(
-            folder / "problem.yaml", [(0, {})], partial(tasks_of, folder=folder, task_id=task_id, max_mb=max_mb)
-        )
+        build = partial(tasks_of, folder=folder, task_id=task_id, max_mb=max_mb)
+        yield from build_each(folder / "problem.yaml", [(0, {})], build)
         for file in sorted((folder / "submissions").glob("*/*")):
             build = partial(submission, folder=folder, file=file, task_id=task_id, languages=languages)
             yield from build_each(file, [(0, {})], build)
@@ -329,11 +309,7 @@ UNORDERED = """def check(input, expected, output):
 
 
 def default_validator(flags: Sequence[str]) -> str:
-    """Return a checker that compares as the default validator does with these flags.
-
-    Raises:
-        ValueError: a flag is unknown, or lacks its number.
-    """
+    """Return a checker that compares as the default validator does with these flags."""
     values: dict[str, bool | float] = {"case": False, "space": False, "absolute": -1.0, "relative": -1.0}
     rest = iter(flags)
     for flag in rest:
@@ -352,11 +328,7 @@ def python_validator(source: str, arguments: Sequence[str]) -> str:
 
 
 def built_checker(file: Path, call: str, arguments: Sequence[str] = ()) -> CheckerProgram:
-    """Return a checker in C or C++ with the headers that it includes and that lie beside it.
-
-    Raises:
-        ValueError: it includes ``testlib.h``, which does not lie there.
-    """
+    """Return a checker in C or C++ with the headers beside it that it includes; ValueError if ``testlib.h`` is not among them."""
     source = file.read_text(encoding="utf-8", errors="replace")
     files: dict[str, str] = {}
     todo = INCLUDED.findall(source)

@@ -107,11 +107,7 @@ def sections(fields: Mapping[str, Any], parts: Iterable[tuple[str, str]]) -> str
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list that a column holds as a list, as JSON, or as Python's repr of one; an empty one for null and empty text.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Return a list that a column holds as a list, as JSON, or as Python's repr of one, empty for null and empty text; else ValueError."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -151,12 +147,9 @@ class Callee:
 
 
 def callee_of(name: str, *codes: str) -> Callee:
-    """Return the callee, which is a method if the first code that is not empty (starter code, a solution) defines ``class Solution``.
+    """Return the callee: a method if the first code that is not empty (starter code, a solution) defines ``class Solution``.
 
-    Without a name it is the first function of the starter code.
-
-    Raises:
-        ValueError: there is no name, and no code defines a function.
+    Without a name it is the first function of the starter code; ValueError if there is none.
     """
     code = next((code for code in codes if code.strip()), "")
     in_class = re.search(r"^class Solution\b", code, re.MULTILINE) is not None
@@ -188,24 +181,17 @@ def with_integer_keys(value: Any) -> Any:
 def call_tests(
     callee: Callee, inputs: Sequence[Any], outputs: Sequence[Any], *, hidden: Sequence[bool]
 ) -> tuple[TestCase, ...]:
-    """Return tests that call a function with JSON values.
+    """Return tests that call a function with JSON values: a list of arguments, the expected value, and whether a prompt may not show them.
 
     Where outputs are lists or dicts, tuples in the attempt's value count as lists (``setup_of``); other tests are plain calls.
-
-    Args:
-        callee: the function.
-        inputs: one list of arguments per test.
-        outputs: the expected values.
-        hidden: whether a prompt may not show the test.
 
     Raises:
         ValueError: the numbers differ, an input is not a list, or a value is not a literal.
     """
     if any(not isinstance(arguments, list | tuple) for arguments in inputs):
         raise ValueError("an input is not a list of arguments")
-    calls = [
-        f"{callee.expression}({', '.join(literal(with_integer_keys(item)) for item in arguments)})" for arguments in inputs
-    ]
+    texts = [", ".join(literal(with_integer_keys(item)) for item in arguments) for arguments in inputs]
+    calls = [f"{callee.expression}({text})" for text in texts]
     expected = [with_integer_keys(value) for value in outputs]
     nested = any(isinstance(value, list | dict) for value in expected)
     return tuple(
@@ -215,11 +201,7 @@ def call_tests(
 
 
 def stdio_tests(inputs: Iterable[Any], outputs: Iterable[Any], *, hidden: bool = True) -> tuple[TestCase, ...]:
-    """Return tests of standard input and output; each is text or a list of lines.
-
-    Raises:
-        ValueError: the numbers differ, or an item is neither.
-    """
+    """Return tests of standard input and output, each text or a list of lines; ValueError for others, or if the numbers differ."""
     pairs = zip(inputs, outputs, strict=True)
     return tuple(TestCase(TestKind.STDIO, text_of(given), text_of(expected), hidden) for given, expected in pairs)
 
@@ -239,19 +221,12 @@ def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
 
 
 def of_outputs(name: str, values: Mapping[str, Any], *codes: str, compare: Compare = Compare.CONTEST) -> dict[str, Any]:
-    """Return the fields of a task with the tests ``{"inputs": [...], "outputs": [...], "fn_name": ...}`` of APPS and TACO.
+    """Return the fields of a task with the tests ``{"inputs": [...], "outputs": [...], "fn_name": ...}`` of APPS and TACO, which may be none.
 
-    With ``fn_name`` the tests are calls, else standard input and output. Where all outputs of a function are lists of one item, the item
-    is the value (as in problems of Codewars), or the list, as for the graders of APPS, except for methods of ``Solution``.
-
-    Args:
-        name: name of the function; empty to use ``fn_name``.
-        values: inputs, outputs, and ``fn_name`` if the tests are calls; a problem may have no tests.
-        codes: starter code and a solution, which show whether the function is a method.
-        compare: how outputs of programs and, as the publisher, values of functions are compared.
-
-    Raises:
-        ValueError: the numbers of inputs and outputs differ, or a value has another form.
+    With ``fn_name`` (or ``name``) the tests are calls, else standard input and output. Where all outputs of a function are
+    lists of one item, the item is the value (as in problems of Codewars), or the list, as for the graders of APPS, except for
+    methods of ``Solution``, which ``codes`` (starter code and a solution) show. ValueError if the numbers of inputs and outputs
+    differ, or a value has another form.
     """
     inputs: list[Any] = list(values.get("inputs") or ())
     outputs: list[Any] = list(values.get("outputs") or ())
@@ -270,12 +245,9 @@ def of_outputs(name: str, values: Mapping[str, Any], *codes: str, compare: Compa
 
 
 def of_values(tests: Sequence[TestCase], compare: Compare, way: str) -> str:
-    """Return ``Task.compare`` of calls: ``way``, with a tolerance where an expected value has a decimal fraction but for the publisher's grader.
+    """Return ``Task.compare`` of calls: ``way``, with a tolerance where a value has a decimal fraction but for the publisher's grader.
 
-    Args:
-        tests: the tests.
-        compare: how they are compared.
-        way: ``item`` if the values were taken out of lists, ``apps`` for the publisher's grader, else empty.
+    ``way`` is ``item`` if the values were taken out of lists, ``apps`` for the publisher's grader, else empty.
     """
     numbers = "lines" if compare is Compare.PUBLISHER else by_numbers(tests)
     return (way or "lines") if numbers == "lines" else numbers.replace("floats", way or "floats")

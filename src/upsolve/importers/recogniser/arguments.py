@@ -6,12 +6,13 @@ How many arguments a list stands for shows in the function's parameters, if its 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
 from upsolve.importers.problems.problems import Callee, literal
 from upsolve.importers.recogniser.asserts import parsed
+from upsolve.importers.recogniser.code import FENCE
 
 __all__ = ["arguments_of", "labelled", "value_in", "values_of"]
 
@@ -35,11 +36,8 @@ def value_in(text: str) -> Any:
 def arguments_of(inputs: Sequence[Any], callee: Callee, told: Sequence[str] = (), program: str = "") -> list[Any]:
     """Return the arguments of calls: a list, or an object of named ones.
 
-    Args:
-        inputs: the inputs of all tests.
-        callee: the function.
-        told: the reference, and the statement, which may define the function.
-        program: an attempt, which counts if neither these nor the tests show whether a list is one argument.
+    ``told`` are the reference and the statement, which may define the function; ``program`` is an attempt, which counts if
+    neither these nor the tests show whether a list is one argument.
     """
     found = as_written(inputs, callee)
     names = next((names for code in told if (names := parameters_in(code, callee)) is not None), None)
@@ -79,8 +77,11 @@ def parameters_in(code: str, callee: Callee) -> list[str] | None:
     found = re.search(rf"^[ \t]*def[ \t]+{re.escape(callee.name)}[ \t]*\(", code, re.MULTILINE)
     if not found:
         return None
-    for end in closings(code, found.end()):
-        if (tree := parsed(f"def f({code[found.end() : end]}): ...")) is None:
+    end = found.end()
+    for _ in range(20):  # one of the first closing parentheses ends the list of parameters
+        if (end := code.find(")", end) + 1) == 0:
+            return None
+        if (tree := parsed(f"def f({code[found.end() : end - 1]}): ...")) is None:
             continue
         node = tree.body[0]
         if not isinstance(node, ast.FunctionDef):
@@ -91,16 +92,6 @@ def parameters_in(code: str, callee: Callee) -> list[str] | None:
         names = [one.arg for one in (*given.posonlyargs, *given.args)]
         return names[1:] if names and names[0] == "self" else names
     return None
-
-
-def closings(code: str, start: int) -> Iterator[int]:
-    """Yield the places of the first closing parentheses, of which one ends a list of parameters."""
-    for _ in range(20):
-        start = code.find(")", start)
-        if start < 0:
-            return
-        yield start
-        start += 1
 
 
 def as_written(inputs: Sequence[Any], callee: Callee) -> list[Any]:
@@ -117,13 +108,11 @@ def as_written(inputs: Sequence[Any], callee: Callee) -> list[Any]:
 
 def in_call(text: str, callee: Callee) -> list[Any]:
     """Return, in a list, the arguments of a text that is a call of the function, or arguments between commas; an empty list for others."""
-    name = callee.name
-    source = (
-        text.strip() if re.match(rf"(?:Solution\(\)\.)?{re.escape(name)}\s*\(", text.strip()) else f"{name}({text.strip()})"
-    )
+    text, start = text.strip(), rf"(?:Solution\(\)\.)?{re.escape(callee.name)}\s*\("
+    source = text if re.match(start, text) else f"{callee.name}({text})"
     try:
         call = ast.parse(source, mode="eval").body
-        if not isinstance(call, ast.Call) or "\n" in text.strip() or (call.args and call.keywords):
+        if not isinstance(call, ast.Call) or "\n" in text or (call.args and call.keywords):
             return []
         if call.keywords:
             return [{str(one.arg): ast.literal_eval(one.value) for one in call.keywords}]
@@ -161,7 +150,6 @@ LABEL = re.compile(
 HEAD = re.compile(r"[ \t#*]*(?:(?:sample|example|test|case)s?[ \t]*)+#?\d*[ \t]*[:.)]?\**[ \t]*", re.IGNORECASE)
 """A line ``Example 1:`` before an input."""
 REMARK = re.compile(r"[ \t#*]*explanation\**[ \t]*:", re.IGNORECASE)
-FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
 
 def labelled(text: str) -> list[tuple[str, str]]:

@@ -21,7 +21,6 @@ __all__ = [
     "names_bound",
     "names_read",
     "packages_in",
-    "parse_assert",
     "parse_asserts",
     "parsed",
     "walk",
@@ -117,7 +116,9 @@ def calculate(left: Any, op: ast.operator, right: Any) -> Any:
     """Return the result of a binary operation; ValueError if it is unsupported or the result too large."""
     if isinstance(op, ast.Mult):
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if not numbers and size(left) * size(right) > LARGEST:
+        # repetitions of a sequence, and the printed length of what is repeated
+        one, other = (abs(value) if isinstance(value, int) else len(repr(value)) for value in (left, right))
+        if not numbers and one * other > LARGEST:
             raise ValueError("too large")
         return left * right
     if isinstance(op, ast.Add):
@@ -127,11 +128,6 @@ def calculate(left: Any, op: ast.operator, right: Any) -> Any:
     if isinstance(op, ast.Div):
         return left / right
     raise ValueError("not constant")
-
-
-def size(value: Any) -> int:
-    """Return a number itself (the repetitions of a sequence), and the printed length of any other value."""
-    return abs(value) if isinstance(value, int) else len(repr(value))
 
 
 def bounded(value: Any) -> Any:
@@ -169,10 +165,8 @@ def names_bound(source: str) -> frozenset[str]:
     nodes = [part for node in tree.body for part in (ast.walk(node) if not hasattr(node, "body") else [node])]
     named = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-    imported = [
-        a.asname or a.name.partition(".")[0] for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names
-    ]
-    return frozenset([*named, *defined, *imported])
+    aliases = [alias for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for alias in n.names]
+    return frozenset([*named, *defined, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)])
 
 
 def names_read(source: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ import ast
 import doctest
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
@@ -16,7 +16,7 @@ from upsolve.importers.recogniser.failing import About, Found, Module, asserts, 
 from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
+__all__ = ["FENCE", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
 
 SOLUTIONS = frozenset(
     "solution solutions main submission answer student program attempt candidate your_module your_code your_solution code module "  # noqa: SIM905
@@ -38,12 +38,7 @@ BULLET = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,6}[.)])[ \t]+(?=\S)")
 
 
 def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
-    """Return the tests in a text of Python.
-
-    Args:
-        source: the text.
-        about: its task.
-        whole: whether its statements are one test.
+    """Return the tests in a text of Python; ``whole``: its statements are one test.
 
     Raises:
         ValueError: it is not Python, or has neither tests nor what looks like tests; names the line.
@@ -129,10 +124,10 @@ def asserts_of(text: str) -> Iterator[str]:
 
 
 class Own(ast.NodeTransformer):
-    """Replaces names that stand for the attempt's, and attributes of modules that stand for the attempt."""
+    """Replaces names that stand for the attempt's, attributes of modules that stand for it, and calls that always return a true value."""
 
-    def __init__(self, names: dict[str, ast.expr], modules: Iterable[str] = ()) -> None:
-        self.names, self.modules = names, frozenset(modules)
+    def __init__(self, names: Mapping[str, ast.expr], modules: Iterable[str] = (), agreeing: Iterable[str] = ()) -> None:
+        self.names, self.modules, self.agreeing = names, frozenset(modules), frozenset(agreeing)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Replace a name."""
@@ -142,6 +137,13 @@ class Own(ast.NodeTransformer):
         """Replace ``module.f`` by ``f``."""
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             return ast.Name(node.attr, node.ctx)
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call by ``True``."""
+        if isinstance(node.func, ast.Name) and node.func.id in self.agreeing:
+            return ast.copy_location(ast.Constant(True), node)
         self.generic_visit(node)
         return node
 
@@ -163,7 +165,9 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     changed = len(kept) < len(tree.body) or len(flat) != len(tree.body)
     renamed, modules, body = dict[str, ast.expr](), set[str](), list[ast.stmt]()
     for node in kept:
-        if isinstance(node, ast.ImportFrom) and imports_attempt(node, about):
+        if isinstance(node, ast.ImportFrom) and (
+            node.level or stands_for_attempt(node.module or "", about) or about.own.intersection(one.name for one in node.names)
+        ):
             renamed |= {alias.asname: ast.Name(alias.name, ast.Load()) for alias in node.names if alias.asname}
         elif isinstance(node, ast.Import) and all(stands_for_attempt(alias.name, about) for alias in node.names):
             modules |= {alias.asname or alias.name for alias in node.names}
@@ -186,12 +190,6 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
 def stands_for_attempt(module: str, about: About) -> bool:
     """Return whether an imported module is the attempt."""
     return module.split(".")[-1] in SOLUTIONS or module.split(".")[0] in SOLUTIONS or (module != "" and module in about.own)
-
-
-def imports_attempt(node: ast.ImportFrom, about: About) -> bool:
-    """Return whether names are imported from the attempt: from its module, a relative one, or with the name that it must define."""
-    own = any(alias.name in about.own for alias in node.names)
-    return own or node.level > 0 or stands_for_attempt(node.module or "", about)
 
 
 def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
@@ -276,35 +274,17 @@ def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> 
     bound, reads = names_in(tree)
     module = Module(tree.body, test.input, about)
     if agreeing := module.agreeing():
-        tree = Agreed(agreeing).visit(tree)
+        tree = Own({}, agreeing=agreeing).visit(tree)
         module = Module(tree.body, test.input, about)
-    if not any(map(module.is_test, tree.body)) and not (about.lenient and does_more_than_print(tree)):
+    run = (part for node in tree.body if about.lenient and not is_shared(node) for part in ast.walk(node))
+    acts = any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
+    if not acts and not any(map(module.is_test, tree.body)):
         refused.append(("asserts nothing", test.input))
     elif not touches(reads, bound, about.own, reads & BUILTINS):
         refused.append(("uses nothing of the attempt", test.input))
     else:
         return False
     return True
-
-
-def does_more_than_print(tree: ast.Module) -> bool:
-    """Return whether a module, when it is run, calls a function other than ``print``."""
-    run = [part for node in tree.body if not is_shared(node) for part in ast.walk(node)]
-    return any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
-
-
-class Agreed(ast.NodeTransformer):
-    """Replaces calls of functions that always return a true value by ``True``."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self.names = names
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Replace a call."""
-        if isinstance(node.func, ast.Name) and node.func.id in self.names:
-            return ast.copy_location(ast.Constant(True), node)
-        self.generic_visit(node)
-        return node
 
 
 def sound_suite(source: str, suite: Suite, about: About) -> Found:
@@ -328,10 +308,7 @@ def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
 def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:
     """Unroll ``def check(candidate)`` into one test per assert; a body with other statements becomes one CODE test.
 
-    Args:
-        source: the module.
-        entry: the function that is tested, or an expression for it.
-        name: name of the function that tests.
+    ``entry`` is the function that is tested, or an expression for it; ``name`` that of the function that tests.
     """
     whole_body = TestCase(TestKind.CODE, f"{source}\n{name}({entry})", "", True)
     checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name]
@@ -359,34 +336,27 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
     """Return test functions and classes without those tests that cannot fail, and why, with their names."""
     kept, refused = list[ast.stmt](), list[tuple[str, str]]()
     for node in suites:
-        reaches = module.reaches([module.body.index(node)])
+        name, reaches = getattr(node, "name", ""), module.reaches([module.body.index(node)])
         if is_skipped(node):
-            refused.append(("is skipped", getattr(node, "name", "")))
+            refused.append(("is skipped", name))
             continue
         if isinstance(node, ast.ClassDef):
             methods = [part for part in node.body if isinstance(part, Function)]
-            others = {
-                part.name
-                for part in methods
-                if not part.name.startswith("test") and asserts(part, module.helpers, module.local)
-            }
-            empty = [
-                part
-                for part in methods
-                if part.name.startswith("test") and not asserts(part, {*module.helpers, *others}, module.local)
-            ]
+            tests = [part for part in methods if part.name.startswith("test")]
+            asserting = [part.name for part in methods if part not in tests and asserts(part, module.helpers, module.local)]
+            empty = [part for part in tests if not asserts(part, {*module.helpers, *asserting}, module.local)]
             empty += [part for part in methods if part not in empty and is_skipped(part)]
             refused += [("is skipped" if is_skipped(part) else "asserts nothing", f"{node.name}.{part.name}") for part in empty]
             idle = [part for part in methods if part not in empty and is_idle_method(part, node, module)] if reaches else []
             refused += [("uses nothing of the attempt", f"{node.name}.{part.name}") for part in idle]
             node.body = [part for part in node.body if part not in [*empty, *idle]] or [ast.Pass()]
-        elif not asserts(node, module.helpers - {getattr(node, "name", "")}, module.local):
-            refused.append(("asserts nothing", getattr(node, "name", "")))
+        elif not asserts(node, module.helpers - {name}, module.local):
+            refused.append(("asserts nothing", name))
             continue
         if reaches:
             kept.append(node)
         else:
-            refused.append(("uses nothing of the attempt", getattr(node, "name", "")))
+            refused.append(("uses nothing of the attempt", name))
     return kept, refused
 
 

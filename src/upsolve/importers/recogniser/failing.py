@@ -78,9 +78,8 @@ def is_true(left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
         return ast.unparse(left.func) == "len" and ast.unparse(right) == "0"
     if isinstance(left, ast.Name) and isinstance(right, ast.Name):
         return left.id == right.id and isinstance(op, EQUAL)
-    values = [
-        constant(one) if isinstance(one, ast.Constant | ast.BinOp | ast.List | ast.Tuple) else None for one in (left, right)
-    ]
+    plain = ast.Constant | ast.BinOp | ast.List | ast.Tuple
+    values = [constant(one) if isinstance(one, plain) else None for one in (left, right)]
     if None in values or type(op) not in COMPARE:
         return False
     try:
@@ -99,10 +98,7 @@ def is_vacuous_call(name: str, args: Sequence[ast.expr]) -> bool:
 def asserts(node: ast.AST, helpers: Collection[str] = (), local: Collection[str] = ()) -> bool:
     """Return whether code raises if something is wrong: an assertion that can fail, ``raise``, or a call of an asserting function.
 
-    Args:
-        node: the code.
-        helpers: names of functions of the tests that assert.
-        local: names of all functions of the tests, whose names do not say whether they assert.
+    ``helpers`` are the functions of the tests that assert, ``local`` all of them, whose names do not say whether they assert.
     """
     match node:
         case ast.Assert(test=test):
@@ -147,11 +143,9 @@ def executed(node: Function) -> Iterator[ast.stmt]:
 def suppresses(item: ast.withitem) -> bool:
     """Return whether a context swallows a failed assertion: ``suppress(Exception)``."""
     call = item.context_expr
-    return (
-        isinstance(call, ast.Call)
-        and ast.unparse(call.func).rpartition(".")[2] == "suppress"
-        and any(isinstance(one, ast.Name) and one.id in CATCHING for one in call.args)
-    )
+    if not isinstance(call, ast.Call) or ast.unparse(call.func).rpartition(".")[2] != "suppress":
+        return False
+    return any(isinstance(one, ast.Name) and one.id in CATCHING for one in call.args)
 
 
 def catches(handler: ast.ExceptHandler) -> bool:
@@ -173,8 +167,12 @@ def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
         with suppress(SyntaxError):  # a return outside of a function, and the like
             top = symtable.symtable(node if isinstance(node, str) else ast.unparse(node), "<tests>", "exec")
     if top is None:
-        reads |= {part.id for part in nodes if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-        return frozenset(binds | bound_in(nodes)), frozenset(reads)
+        named = [part for part in nodes if isinstance(part, ast.Name)]
+        reads |= {part.id for part in named if isinstance(part.ctx, ast.Load)}
+        binds |= {part.id for part in named if not isinstance(part.ctx, ast.Load)}
+        binds |= {part.asname or part.name.partition(".")[0] for part in nodes if isinstance(part, ast.alias)}
+        binds |= {part.name for part in nodes if isinstance(part, ast.ExceptHandler) and part.name}
+        return frozenset(binds), frozenset(reads)
     binds |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     reads |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     waiting = [*top.get_children()]
@@ -185,27 +183,11 @@ def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(binds), frozenset(reads)
 
 
-def bound_in(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names that parts of one scope bind."""
-    found = set[str]()
-    for part in nodes:
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
-            found.add(part.id)
-        elif isinstance(part, ast.alias):
-            found.add(part.asname or part.name.partition(".")[0])
-        elif isinstance(part, ast.ExceptHandler) and part.name:
-            found.add(part.name)
-    return found
-
-
 def touches(reads: Collection[str], bound: Collection[str], own: Collection[str], called: Collection[str] = ()) -> bool:
-    """Return whether a test that reads some names reaches the attempt.
+    """Return whether a test that reads some names, also in the functions that it uses, reaches the attempt.
 
-    Args:
-        reads: names that it reads, also in the functions that it uses.
-        bound: names that the tests and their setup bind.
-        own: functions that the attempt must define.
-        called: builtins that it calls to decide, which may be functions of the attempt where ``own`` is empty (``sum``).
+    ``bound`` are names that the tests and their setup bind, ``own`` functions that the attempt must define, ``called`` builtins
+    that the test calls to decide, which may be functions of the attempt where ``own`` is empty (``sum``).
     """
     free = {name for name in reads if name not in bound and name not in BUILTINS}
     needed = {*own} - {*bound}
@@ -305,7 +287,9 @@ class Module:
     def agreeing(self) -> frozenset[str]:
         """Return the names of functions of the module that return a true constant whatever they are given, and assert nothing."""
         defined = [node for node in self.body if isinstance(node, ast.FunctionDef) and node.name not in self.helpers]
-        return frozenset(node.name for node in defined if is_agreeing(node))
+        ending = [node for node in defined if isinstance(node.body[-1], ast.Return)]
+        found = [(node.name, [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]) for node in ending]
+        return frozenset(name for name, values in found if all(isinstance(one, ast.Constant) and one.value for one in values))
 
     def is_test(self, node: ast.stmt) -> bool:
         """Return whether a statement, when it is run, asserts something."""
@@ -335,12 +319,7 @@ class Module:
         return touches(reads, bound, self.about.own, called)
 
     def tests(self, without: Collection[ast.stmt], *, whole: bool = False) -> Found:
-        """Return the tests among the statements, and why others test nothing, with their text.
-
-        Args:
-            without: statements that are no part of them.
-            whole: whether all are one test.
-        """
+        """Return the tests among the statements but for those in ``without``, one if ``whole``, and why others test nothing, with their text."""
         items = [at for at, node in enumerate(self.body) if at not in self.shared and node not in without]
         tested = {at for at in items if self.is_test(self.body[at])}
         idle = [at for at in items if at not in tested and is_idle(self.body[at])]
@@ -411,13 +390,6 @@ def text_of(lines: Sequence[bytes], node: ast.stmt) -> str:
     part[-1] = part[-1][: node.end_col_offset]
     part[0] = part[0] if marks else part[0][node.col_offset :]
     return b"\n".join(part).decode()
-
-
-def is_agreeing(node: ast.FunctionDef) -> bool:
-    """Return whether a function, unless it raises, returns a true constant."""
-    returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
-    agree = [isinstance(value, ast.Constant) and bool(value.value) for value in returns]
-    return isinstance(node.body[-1], ast.Return) and all(agree)
 
 
 def is_shared(node: ast.stmt) -> bool:

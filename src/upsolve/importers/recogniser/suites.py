@@ -50,12 +50,7 @@ class Suite:
 
 
 def unittest_tests(source: str) -> Suite:
-    """Return the tests of classes derived from TestCase.
-
-    Raises:
-        ValueError: there are none.
-        SyntaxError: the source is not Python.
-    """
+    """Return the tests of classes derived from TestCase; ValueError if there are none, SyntaxError if the source is not Python."""
     found = [
         (node.name, function.name)
         for node in ast.parse(source).body
@@ -70,12 +65,9 @@ def unittest_tests(source: str) -> Suite:
 
 
 def pytest_tests(source: str, *, module: str = "solution") -> Suite:
-    """Return the tests of a file for pytest.
+    """Return the tests of a file for pytest; SyntaxError if the source is not Python.
 
     Imports from ``module`` are left out: the attempt is there already. ``parametrize`` becomes a loop over its cases.
-
-    Raises:
-        SyntaxError: the source is not Python.
     """
     shared: list[ast.stmt] = []
     found: list[tuple[str, ast.stmt, str]] = []
@@ -90,15 +82,11 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
             found += [(name, node, call)] if call else []
             left_out += [] if call else [name]
     head = ast.unparse(ast.Module(shared, []))
-    bodies = (with_pytest(f"{head}\n{ast.unparse(undecorated(node))}\n{call}\n".lstrip("\n")) for _, node, call in found)
-    tests = tuple(TestCase(TestKind.CODE, body, "", True) for body in bodies)
+    bodies = [f"{head}\n{ast.unparse(undecorated(node))}\n{call}\n".lstrip("\n") for _, node, call in found]
+    uses = [any(isinstance(one, ast.Name) and one.id == "pytest" for one in ast.walk(ast.parse(body))) for body in bodies]
+    texts = (f"import pytest\n{body}" if used else body for body, used in zip(bodies, uses, strict=True))
+    tests = tuple(TestCase(TestKind.CODE, text, "", True) for text in texts)
     return Suite(tests, tuple(name for name, _, _ in found), tuple(left_out))
-
-
-def with_pytest(code: str) -> str:
-    """Return code with an import of pytest if it uses pytest."""
-    used = any(isinstance(node, ast.Name) and node.id == "pytest" for node in ast.walk(ast.parse(code)))
-    return f"import pytest\n{code}" if used else code
 
 
 def is_import_of(node: ast.stmt, module: str) -> bool:
@@ -376,10 +364,7 @@ def inside(test: Test) -> str:
 def across(test: Test, attempted: str, functions: frozenset[str]) -> str:
     """Return a test that uses functions of the attempt without importing them; empty if it uses anything else of the attempt.
 
-    Args:
-        test: the test.
-        attempted: module that the attempt replaces; packages that contain it may offer its functions, too.
-        functions: its functions.
+    Packages that contain the module ``attempted``, which the attempt replaces, may offer its functions, too.
     """
     rewriter = Rewriter(attempted, functions)
     tree = ast.parse(test.code)

@@ -51,11 +51,7 @@ CALLS = re.compile(r"func|call|method|fn", re.IGNORECASE)
 
 
 def recognise(value: Any, about: About) -> Found:
-    """Return the tests that a value holds, and which of them cannot fail.
-
-    Args:
-        value: a text of Python, JSON or a literal; or a list or an object of tests.
-        about: the task.
+    """Return the tests that a value (text of Python, JSON, a literal, a list or an object of tests) holds, and which cannot fail.
 
     Raises:
         ValueError: no test is found, or one has none of the known forms; says which.
@@ -205,10 +201,8 @@ def depend(texts: Sequence[str]) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     bound = [binds for binds, _ in names]
-    return any(
-        (reads - binds) & {name for other, found in enumerate(bound) if other != at for name in found}
-        for at, (binds, reads) in enumerate(names)
-    )
+    others = ({name for other, found in enumerate(bound) if other != at for name in found} for at in range(len(bound)))
+    return any((reads - binds) & other for (binds, reads), other in zip(names, others, strict=True))
 
 
 def field_of(item: Mapping[str, Any], names: Iterable[str]) -> tuple[str, Any]:
@@ -264,9 +258,8 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
     reference, statement, program, *_ = *about.codes, "", "", ""
     inputs, outputs = arguments_of(calls.inputs, callee, (reference, statement), program), values_of(calls.outputs)
     if wrapped:
-        fields = of_outputs(
-            name, {"inputs": inputs, "outputs": outputs}, "class Solution:" if callee.in_class else f"def {name}(): ..."
-        )
+        form = "class Solution:" if callee.in_class else f"def {name}(): ..."
+        fields = of_outputs(name, {"inputs": inputs, "outputs": outputs}, form)
         tests, setup, compare = fields["tests"], fields["setup"], fields["compare"]
     else:
         by_place = [one if isinstance(one, list) else [] for one in inputs]
@@ -276,14 +269,8 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
             made[at] = replace(made[at], input=made[at].input.replace(f"{callee.expression}()", call))
         tests = tuple(made)
         setup, compare = setup_of(tests, callee), by_numbers(tests)
-    known = replace(
-        found,
-        entry_point=callee.entry_point,
-        setup=setup + other_form(callee, tests, about.setup),
-        compare=compare,
-        by_code=bool(any(codes)),
-    )
-    return known, tests
+    setup += other_form(callee, tests, about.setup)
+    return replace(found, entry_point=callee.entry_point, setup=setup, compare=compare, by_code=bool(any(codes))), tests
 
 
 OTHER_FORM = {

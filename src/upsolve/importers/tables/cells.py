@@ -98,10 +98,8 @@ def table_rows(
     if rows and not ends_with(path, ARRAYS):
         raise SourceError(f"{path}: option rows: only {named(ARRAYS)} files are objects with a list of rows")
     if bool(query) != ends_with(path, DATABASES):
-        needs = (
-            "is a database: --query 'select ...' says which rows to read" if not query else "option query is for SQLite files"
-        )
-        raise SourceError(f"{path}: {needs}")
+        needs = "is a database: --query 'select ...' says which rows to read"
+        raise SourceError(f"{path}: {'option query is for SQLite files' if query else needs}")
     if query:
         return sqlite_rows(path, query)
     if not ends_with(path, TABLES):
@@ -188,7 +186,10 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
 def checked_row(path: Path, number: int, row: dict[Any, Any], encoding: str, delimiter: str) -> dict[str, Any] | BadRow:
     """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
     if None in row or None in row.values():
-        return BadRow(str(path), number, cells_of(row, DELIMITERS.get(delimiter, repr(delimiter))), ascii(row)[:500])
+        columns, comma = [name for name in row if name is not None], DELIMITERS.get(delimiter, repr(delimiter))
+        cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
+        reason = f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {comma} not in quotes?"
+        return BadRow(str(path), number, reason, ascii(row)[:500])
     try:
         "".join(map(str, row.values())).encode()
     except UnicodeEncodeError:
@@ -227,13 +228,6 @@ def delimiter_of(path: Path, encoding: str) -> tuple[str, int]:
         with opened(path, encoding) as text:
             cells[delimiter] = len(next(csv.reader(text, delimiter=delimiter), []))
     return max(cells, key=lambda delimiter: cells[delimiter]), 0
-
-
-def cells_of(row: Mapping[Any, Any], delimiter: str) -> str:
-    """Return the reason for which a row is rejected whose number of cells differs from that of the header."""
-    columns = [name for name in row if name is not None]
-    cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
-    return f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {delimiter} not in quotes?"
 
 
 def sqlite_rows(path: Path, query: str) -> Iterator[Numbered]:

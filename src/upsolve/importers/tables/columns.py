@@ -79,12 +79,9 @@ WORDS = 4
 def likely_fields(
     rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)
 ) -> dict[str, str]:
-    """Return field -> column, of fields that no column has, for the columns that look like them.
+    """Return field -> column, among ``fields`` that no column has, for the columns of the first rows that look like them.
 
-    Args:
-        rows: the first rows of the table.
-        mapped: field -> its column, which need not exist.
-        fields: some of ``NAMES``: those that are looked for.
+    ``mapped``: field -> its column, which need not exist.
     """
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     free = [name for name in found if name not in mapped.values()]
@@ -95,8 +92,10 @@ def likely_fields(
         if field in COUNTS and "status" in likely:
             continue
         columns = [name for name in by_name(NAMES[field], free) if fits(field, name, values_of(rows, name))]
-        if field == "status":
-            columns += [name for name in free if holds_words(values_of(rows, name))]
+        if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
+            held = {name: values_of(rows, name) for name in free}
+            sure = [name for name, values in held.items() if {str(value).lower() for value in values} - {*VAGUE}]
+            columns += [name for name in sure if are_statuses(held[name])]
         if columns:
             likely[field] = columns[0]
             free.remove(columns[0])
@@ -156,11 +155,6 @@ def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
     return next((column for column, first in lists if isinstance(first, dict) and by_name(names, first)), "")
 
 
-def holds_words(values: Sequence[Any]) -> bool:
-    """Return whether all values are words for outcomes, whatever the column's name; yes and no, or true and false, may be anything."""
-    return are_statuses(values) and any(str(value).lower() not in ("yes", "no", "true", "false") for value in values)
-
-
 def options_for(likely: Mapping[str, str]) -> str:
     """Return the options of the command line that name these columns; of an exit code what a map must say, since 0 is no success elsewhere."""
     code = likely.get("exit_code")
@@ -184,14 +178,7 @@ def says_opposite(column: str) -> bool:
 
 
 def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], statuses: Iterable[Any]) -> None:
-    """Raise SourceError if 1, true or yes of an outcome's column means a failure by its name, and the map does not say what they mean.
-
-    Args:
-        path: the table.
-        rows: its first rows.
-        named: field -> column that the user named.
-        statuses: words of the map.
-    """
+    """Raise SourceError if 1, true or yes of a named outcome's column means a failure by its name, and no word of the map says what they mean."""
     known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
     for name in ("status", "passed", "outcomes"):
         column = named.get(name, "")
@@ -226,13 +213,7 @@ def refuse_codes(
 ) -> None:
     """Raise SourceError if outcomes or languages are numbers that mean something at one judge alone, and nothing says what, or lack scores.
 
-    Args:
-        path: the table.
-        rows: its first rows.
-        mapped: field -> column.
-        scores: whether numbers are scores.
-        words: known words for a status.
-        languages: words for languages in the map.
+    ``scores``: whether numbers are scores; ``words`` for a status and for ``languages`` are those that are known.
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
     if scores and not any(number_in(str(value).strip()) for value in values_of(rows, status)):

@@ -34,7 +34,7 @@ from upsolve.records import KINDS, from_row, refuse_impossible
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.contest import Imports, prepared
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
@@ -50,9 +50,8 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
-        yield from prepared(
-            build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, known={}, kept={})), imports
-        )
+        build = partial(records_of, ids={}, known={}, kept={})
+        yield from prepared(build_each(file, chain(emptied(head), numbered), build), imports)
 
 
 def advise(rows: Sequence[dict[str, Any]]) -> None:
@@ -85,8 +84,7 @@ def records_of(
         raise ValueError(f"{said}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":
         verdict = verdict_of(fields, ids)
-        if known_verdict := without_left_out(verdict, kept.get(verdict.attempt_id, ())):
-            yield known_verdict
+        yield from filter(None, [without_left_out(verdict, kept.get(verdict.attempt_id, ()))])
     elif kind == "task":
         task = from_row(Task, with_extra(fields, Task))
         asked, sound = (task.language, names_of(task)), tuple[bool, ...]()
@@ -151,9 +149,7 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     for name in names:
         if name != attempt.attempt_id:
             name_attempt(ids, name, attempt.attempt_id)
-    yield attempt
-    if verdict:
-        yield verdict
+    yield from filter(None, (attempt, verdict))
 
 
 def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:

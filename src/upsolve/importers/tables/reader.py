@@ -157,7 +157,9 @@ class Reader:
             yield from left_out(self.refused)
             yield replace(task, extra=extra)
         elif described:
-            rest |= self.other_reference(task, cells) if attempted else {}
+            span = SPANS["reference"]
+            if attempted and "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]:
+                rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
             known = cells.keys() - ({"reference"} if attempted else set())
             self.refuse_other(task, () if about in self.built else known, extra, rest)
         if attempted:
@@ -185,23 +187,11 @@ class Reader:
             rest = without(rest, path)
         return cells, rest
 
-    def other_reference(self, task: Task, cells: Mapping[str, Any]) -> dict[str, Any]:
-        """Return, for ``extra`` of an attempt, a correct program that an earlier row of the task does not have."""
-        span = SPANS["reference"]
-        is_other = "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]
-        return {self.columns["reference"]: cells["reference"]} if is_other else {}
-
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
-        """Refuse a row that would lose something, because an earlier row has its task.
+        """Raise ValueError for a row that would lose something, because an earlier row has its task with other values.
 
-        Args:
-            task: the task of the row.
-            given: fields that the row has; those that it lacks are as in the earlier row.
-            extra: other columns of a row that has no attempt, as JSON.
-            rest: their names.
-
-        Raises:
-            ValueError: the earlier row has other values.
+        ``given`` are the fields that the row has; those that it lacks are as in the earlier row. ``extra``: other columns of a
+        row that has no attempt, as JSON; ``rest``: their names.
         """
         old, _, other = self.tasks[task.task_id]
         new = hashes_of(task) if given else old
@@ -256,18 +246,14 @@ class Reader:
         fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
-        language = (
-            "" if self.any_language else self.language(cells) or self.language_of(full) or (self.default if attempted else "")
-        )
+        language = ""
+        if not self.any_language:
+            language = self.language(cells) or self.language_of(full) or (self.default if attempted else "")
         about = {"task_id": full, "source": self.name, "language": language}
         return from_row(Task, {**fields, **self.fields_of_tests(full, cells, language), **about})
 
     def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
-        """Return the fields of a task that follow from its tests: these, and the function, setup and comparison that they need.
-
-        Raises:
-            ValueError: the tests have none of the known forms, or none can fail.
-        """
+        """Return the fields of a task that follow from its tests: these, and the function, setup and comparison; ValueError if none can fail."""
         if "tests" not in cells:
             return {}
         entry, setup = str(cells.get("entry_point", "")), str(cells.get("setup", ""))
@@ -291,11 +277,7 @@ class Reader:
         return fields
 
     def language(self, cells: Mapping[str, Any]) -> str:
-        """Return the language in a row, as upsolve calls it; empty if it says nothing.
-
-        Raises:
-            ValueError: the program has to show its language, and looks like none.
-        """
+        """Return the language in a row, as upsolve calls it, empty if it says nothing; ValueError if a program that must show it does not."""
         word = str(cells.get("language", "")).strip()
         if self.constant:
             return self.constant
@@ -368,20 +350,13 @@ class Reader:
         verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
         if "id" in cells and verdict and self.attempts[name]:
             refuse_outcome(self.outcomes, name, verdict, judge=judge)
-        yield attempt
-        if verdict:
-            yield verdict
+        yield from filter(None, (attempt, verdict))
 
     def parent(self, cells: Mapping[str, Any]) -> str:
-        """Return the ``attempt_id`` of the attempt that a row repairs; empty if it names none.
-
-        Raises:
-            ValueError: no row has it, or different ones have it.
-        """
+        """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if no row, or different ones, have it."""
         name = str(cells.get("parent", ""))
-        found = named_attempt(self.attempts, name) or named_attempt(
-            self.attempts, name.removesuffix(".0")
-        )  # as pandas writes CSV
+        names = (name, name.removesuffix(".0"))  # as pandas writes CSV
+        found = next(filter(None, (named_attempt(self.attempts, one) for one in names)), None)
         if name and not found:
             raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
         return found or ""

@@ -41,7 +41,7 @@ from upsolve.languages.names import is_language, language_in, language_looked_li
 from upsolve.types import Status
 from upsolve.verify.contest import Imports, prepared
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE"]
 
 DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
 """Endings of files that may be meant to be read."""
@@ -61,19 +61,10 @@ def read(
 ) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
-    Args:
-        path: a file whose name ends as one of ``TABLES``, or a folder of such files.
-        name: prefix of task ids; default: the name of the file or folder.
-        imports: what attempts find imported.
-        encoding: of CSV files, and of files that rows name, if it is not UTF-8.
-        quotes: whether cells of CSV files may be quoted.
-        query: SQL for a SQLite file.
-        columns: field=column, with dots for a value in an object (``meta.user``), or several with plus signs (``contest+problem``); ``map`` names a YAML file with ``columns`` (field:
-            column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
-            ``rows``: name of the list of rows in a JSON object; ``passed_at``: least score in ``status`` that counts as passed.
-
-    Raises:
-        SourceError: the file or the map cannot be read.
+    ``columns`` are field=column, with dots for a value in an object (``meta.user``), or several with plus signs
+    (``contest+problem``); ``map`` names a YAML file with ``columns`` (field: column), ``statuses`` (word: a status) and
+    ``languages`` (word: a language); columns given here override those of the map. ``rows``: name of the list of rows in a JSON
+    object; ``passed_at``: least score in ``status`` that counts as passed.
     """
     if path.is_dir():
         for unit in split(path, name=name, rows=columns.get("rows", "")):
@@ -92,7 +83,9 @@ def read(
     constant = language_of_all(first, named, mapped)
     check_columns(path, first, named, mapped, source=file or "the options")
     refuse_opposite(path, first, named, plan.get("statuses", {}))
-    leave_unfit(path, first, mapped, named)
+    if word := unfit_status(first, named):
+        del mapped["status"]
+        warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
     refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), encoding, constant
@@ -138,13 +131,6 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
     outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
     if outcomes and not programs:
         warn(f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?")
-
-
-def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str, str], named: Mapping[str, str]) -> None:
-    """Take ``status`` from the fields, with a warning, if another column is named as the outcome and this one has no word for one."""
-    if word := unfit_status(rows, named):
-        del mapped["status"]
-        warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
 
 
 def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -281,9 +267,8 @@ def read_map(file: Path) -> dict[str, Any]:
 
 def is_word(value: Any, table: str) -> bool:
     """Return whether a value of a map can name a column, a status or a language; columns of some files are numbers."""
-    return (isinstance(value, str) and value != "") or (
-        table == "columns" and isinstance(value, int) and not isinstance(value, bool)
-    )
+    number = table == "columns" and isinstance(value, int) and not isinstance(value, bool)
+    return number or (isinstance(value, str) and value != "")
 
 
 def check_columns(
