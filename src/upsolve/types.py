@@ -3,6 +3,7 @@
 Legend: names hold axis and unit (``wall_seconds``, ``rewards_G``); ``line`` is 1-based; log-probabilities and entropies are in nats.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -13,6 +14,7 @@ __all__ = [
     "Attempt",
     "Finding",
     "Group",
+    "OnProgress",
     "Status",
     "Task",
     "TestCase",
@@ -20,7 +22,15 @@ __all__ = [
     "Turn",
     "Verdict",
     "content_id",
+    "no_progress",
 ]
+
+OnProgress = Callable[[str, int, int], None]
+"""Called as ``on_progress(stage, done, total)``: name of the stage, such as ``sample``; units done; units in all, 0 if unknown."""
+
+
+def no_progress(_stage: str, _done: int, _total: int) -> None:
+    """Report nothing."""
 
 
 class Status(StrEnum):

@@ -12,7 +12,7 @@ from upsolve.archive.store import Archive
 from upsolve.cli.judging import judge_archive
 from upsolve.config import VerifyConfig
 from upsolve.errors import ConfigError
-from upsolve.languages.packages import packages_folder
+from upsolve.languages import packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import judge_settings

@@ -20,7 +20,6 @@ from upsolve.config import GaeConfig, KlConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import with_hint
-from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
 from upsolve.train.check import checked_rewarder
@@ -34,7 +33,7 @@ from upsolve.train.run.monitor import read_steps, warn_of_clipping
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.scores import with_gae
 from upsolve.train.update.step import FrozenScores
-from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 

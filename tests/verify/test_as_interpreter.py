@@ -5,7 +5,7 @@ import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.sandbox.runner import active_layers
+from upsolve.verify.sandbox.runner import server
 
 DEEP = "def f(n):\n    return n and 1 + f(n - 1)\n"
 
@@ -38,7 +38,7 @@ def test_a_long_standard_error_is_no_wrong_answer(language):
     assert run(code.format(20), test, language).status is Status.OUTPUT_LIMIT
 
 
-@pytest.mark.skipif("cgroup" not in active_layers(), reason="stacks of threads count as address space here")
+@pytest.mark.skipif("cgroup" not in server().layers, reason="stacks of threads count as address space here")
 def test_programs_may_have_sixty_four_threads():
     code = (
         "import threading\nbarrier = threading.Barrier(65)\nthreads = [threading.Thread(target=barrier.wait) for _ in range(64)]\n"

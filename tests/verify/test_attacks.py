@@ -34,7 +34,7 @@ with ThreadPoolExecutor(3) as threads:
     found = [*threads.map(lambda one: one.wrong(judge_all(one.pairs(), JudgeSettings(LIMITS))), todo)]
     left = sorted(traces() - before)
 wrong = {one.name: said for one, said in zip(todo, found) if said}
-print(json.dumps({"layers": sandbox.active_layers(), "wrong": wrong, "left": left, "tries": len(todo)}))
+print(json.dumps({"layers": sandbox.server().layers, "wrong": wrong, "left": left, "tries": len(todo)}))
 """
 IN_RAY = """
 import json, sys, ray

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.languages.packages import packages_folder
+from upsolve.languages import packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.queries import expected_rows

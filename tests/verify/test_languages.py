@@ -15,7 +15,7 @@ from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import exception_in, shortened
 from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.pool import verify
-from upsolve.verify.sandbox.runner import active_layers
+from upsolve.verify.sandbox.runner import server
 
 SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
@@ -277,14 +277,14 @@ def test_a_new_language_is_one_file(tmp_path, monkeypatch):
         languages.languages.cache_clear()
 
 
-@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+@pytest.mark.skipif("cgroup" not in server().layers, reason="no control groups here")
 def test_address_space_is_not_limited_where_the_control_group_limits_memory():
     """A large array of which a program uses little is no error, and one that it fills is `memory_limit`, not a segmentation fault."""
     task = Task("t", "", (TestCase(TestKind.STDIO, "", "unlimited\n"),))
     assert run("bash", "ulimit -v", task).status is Status.PASSED
 
 
-@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+@pytest.mark.skipif("cgroup" not in server().layers, reason="no control groups here")
 def test_a_child_that_was_killed_for_memory_is_a_memory_limit_unless_the_answer_is_right():
     task = Task("t", "", (TestCase(TestKind.STDIO, "", "done\n"),))
     settings = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=128 << 20))
@@ -294,7 +294,7 @@ def test_a_child_that_was_killed_for_memory_is_a_memory_limit_unless_the_answer_
     assert [verdict.status.value for verdict in found] == ["memory_limit", "memory_limit", "passed", "failed"]
 
 
-@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+@pytest.mark.skipif("cgroup" not in server().layers, reason="no control groups here")
 def test_children_killed_for_memory_are_those_of_one_attempt_of_a_batch():
     task = Task("t", "", (TestCase(TestKind.STDIO, "", "done\n"),))
     settings = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=128 << 20))

@@ -19,7 +19,7 @@ from upsolve.verify.pool import cache as cache_module
 from upsolve.verify.pool import pool
 from upsolve.verify.pool.cache import key_of, open_cache, runtime
 from upsolve.verify.pool.pool import judged, verify
-from upsolve.verify.pool.worker import LocalWorker
+from upsolve.verify.pool.rpc import LocalWorker
 from upsolve.verify.sandbox.cgroup import find_parents, remove_abandoned
 
 FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2), workers=2)

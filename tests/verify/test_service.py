@@ -461,7 +461,7 @@ def all_below(pid):
 
 
 def workers_of(pid):
-    return [child for child in children(pid) if "verify.pool.worker" in read(f"/proc/{child}/cmdline")]
+    return [child for child in children(pid) if "verify.pool.rpc" in read(f"/proc/{child}/cmdline")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

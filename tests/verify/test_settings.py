@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from upsolve.config import VerifyConfig
 from upsolve.errors import JudgeError
-from upsolve.languages.packages import missing_packages, packages_folder
+from upsolve.languages import missing_packages, packages_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.cache import key_of

@@ -194,7 +194,7 @@ def stored_at(groups: Sequence[Group], index: int) -> "tuple[Groups, int] | None
     return (groups, index) if isinstance(groups, Groups) else None
 
 
-class Groups(Sequence[Group]):
+class Groups(Lazy[int, Group]):
     """The groups of an archive: every task that has attempts, with its attempts and their verdicts.
 
     Reading a group takes time and memory in proportion to its attempts, not to the archive.
@@ -222,21 +222,10 @@ class Groups(Sequence[Group]):
         """
         self.blocks, self.judge, self.labels, self.turns = blocks, judge, labels, turns
         self.tasks = [tasks[number] for number in counts]
+        super().__init__(range(len(self.tasks)), self.group)
         self.starts = [0, *accumulate(counts.values())]
         self.last_block: tuple[int, Any] = (-1, None)
         self.outlines: Any = None
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @overload
-    def __getitem__(self, index: int) -> Group: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Group]: ...
-    def __getitem__(self, index: int | slice) -> Group | Sequence[Group]:
-        if isinstance(index, slice):
-            return Lazy(range(len(self))[index], self.group)
-        return self.group(range(len(self))[index])
 
     def __iter__(self) -> Iterator[Group]:
         # a whole block takes a quarter of the time of its parts
@@ -298,18 +287,20 @@ def open_groups(
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
-    small = sum(file.stat().st_size for file in files) <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS
-    if small or not files:
+    size = sum(file.stat().st_size for file in files)
+    small = not files or (size <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS)
+    if small:
         blocks = [*sorted_blocks(parts)]
-        asking = [asking_for(task, language) for task in tasks()]
-        return [*Groups(blocks, count_rows(blocks), asking, judge=judge, labels=known, turns=turns)]
-    folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
-    state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
-    if not (folder / f"{state}.json").exists():
-        write_blocks(folder, state, sorted_blocks(parts))
-    counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
-    asking = [asking_for(task, language) for task in tasks()]
-    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, asking, judge=judge, labels=known, turns=turns)
+        counts: Mapping[int, int] = count_rows(blocks)
+    else:
+        folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
+        state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
+        if not (folder / f"{state}.json").exists():
+            write_blocks(folder, state, sorted_blocks(parts))
+        counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
+        blocks = MappedBlocks(folder / f"{state}.arrow")
+    groups = Groups(blocks, counts, [asking_for(task, language) for task in tasks()], judge=judge, labels=known, turns=turns)
+    return [*groups] if small else groups
 
 
 class MappedBlocks(Sequence[Any]):

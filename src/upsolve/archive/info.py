@@ -1,6 +1,7 @@
 """Statistics of an archive, and the agreement of its judges."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from upsolve.archive.database import connect
 from upsolve.archive.preference import OUTCOMES, register_contradictions
@@ -80,20 +81,9 @@ def archive_info(archive: Archive) -> ArchiveInfo:
         connection.execute(ENTRIES)
         connection.execute(JUDGED)
         counts: dict[str, int] = connection.sql(COUNTS).to_arrow_table().to_pylist()[0]
-        frequencies: dict[str, dict[str, int]] = {
-            name: dict(connection.sql(sql).fetchall()) for name, sql in FREQUENCIES.items()
-        }
+        found: dict[str, Any] = {name: dict(connection.sql(sql).fetchall()) for name, sql in FREQUENCIES.items()}
     size = sum(part.stat().st_size for files in parts.values() for part in files)
-    return ArchiveInfo(
-        **counts,
-        statuses=frequencies["statuses"],
-        judges=frequencies["judges"],
-        sources=frequencies["sources"],
-        authors=frequencies["authors"],
-        contradictions=frequencies["contradictions"],
-        contradicting=sum(frequencies["contradictions"].values()),
-        bytes=size,
-    )
+    return ArchiveInfo(**counts, **found, contradicting=sum(found["contradictions"].values()), bytes=size)
 
 
 def missing_signal(attempts: int, scored: int, passed: int) -> str:

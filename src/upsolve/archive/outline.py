@@ -99,24 +99,18 @@ def write(groups: Groups, file: Path) -> None:
     tasks = np.repeat(np.arange(len(sizes)), sizes)
     outcomes = np.zeros(len(tasks), np.uint8)
     counts: list[Any] = []
-    authors: list[Any] = []
-    languages: list[Any] = []
+    names: dict[str, list[Any]] = {"author": [], "language": []}
     for number in range(len(groups.blocks)):
         block, first = groups.blocks[number], number * BLOCK_ROWS
         counts.append(block.column("count").cast(pa.int32()))
-        authors.append(block.column("author").dictionary_encode())
-        languages.append(block.column("language").dictionary_encode())
+        for column, parts in names.items():
+            parts.append(block.column(column).dictionary_encode())
         of_rows = tasks[first : first + block.num_rows]
         if (sizes[of_rows] > LARGE).any():
-            outcomes[first : first + block.num_rows] = outcomes_of(
-                block, [groups.tasks[task] for task in of_rows], groups.judge
-            )
-    names = {"author": pa.chunked_array(authors), "language": pa.chunked_array(languages)}
-    columns = {
-        "outcome": pa.array(outcomes),
-        "count": pa.chunked_array(counts).combine_chunks(),
-        **{column: array.unify_dictionaries().combine_chunks() for column, array in names.items()},
-    }
+            chosen = [groups.tasks[task] for task in of_rows]
+            outcomes[first : first + block.num_rows] = outcomes_of(block, chosen, groups.judge)
+    columns = {"outcome": pa.array(outcomes), "count": pa.chunked_array(counts).combine_chunks()}
+    columns |= {column: pa.chunked_array(parts).unify_dictionaries().combine_chunks() for column, parts in names.items()}
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     (batch,) = pa.table(columns).to_batches()
     with pa.ipc.new_file(temporary, batch.schema) as out:
@@ -162,9 +156,8 @@ def longest_attempts(groups: Sequence[Group], count: int) -> list[Attempt]:
     numbers = [place[1] for place in places if place]
     stored = next((place[0] for place in places if place), None)  # groups are of one archive
     attempts = [attempt for group in held for attempt in group.attempts]
-    return nlargest(
-        count, attempts + (longest_stored(stored, numbers, count) if stored else []), key=lambda attempt: len(attempt.code)
-    )
+    attempts += longest_stored(stored, numbers, count) if stored else []
+    return nlargest(count, attempts, key=lambda attempt: len(attempt.code))
 
 
 def longest_stored(groups: Groups, numbers: Sequence[int], count: int) -> list[Attempt]:

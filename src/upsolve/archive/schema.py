@@ -1,12 +1,14 @@
 """The columns of an archive, and records as an Arrow table. The schema version changes whenever a column does."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from operator import attrgetter
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 
-from upsolve.types import Attempt, Task, Verdict
+from upsolve.types import Attempt, Finding, Task, Verdict
 
 __all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "to_table"]
 
@@ -20,87 +22,27 @@ SCHEMA = 8
 OLDEST = 1
 """Oldest version that can be read."""
 
-TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
+ARROW: Mapping[type, Any] = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
-TEST = pa.struct([("kind", TEXT), ("input", TEXT), ("expected", TEXT), ("hidden", pa.bool_())])
-FINDING = pa.struct(
-    [
-        ("kind", TEXT),
-        ("rule", TEXT),
-        ("message", TEXT),
-        ("line", WHOLE),
-        ("column", WHOLE),
-        ("end_line", WHOLE),
-        ("end_column", WHOLE),
-        ("value", REAL),
-    ]
-)
 
+def columns_of(kind: Any) -> list[tuple[str, Any]]:
+    """Return the names and Arrow types of the fields of a record class."""
+    return [(one.name, arrow_type(one.type)) for one in fields(kind)]
+
+
+def arrow_type(hint: Any) -> Any:
+    """Return the Arrow type of the values of a field; each may be null."""
+    kind = next(part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if part is not NoneType)
+    if get_origin(kind) is tuple:
+        return pa.list_(arrow_type(get_args(kind)[0]))
+    return pa.struct(columns_of(kind)) if is_dataclass(kind) else next(ARROW[base] for base in kind.__mro__ if base in ARROW)
+
+
+FINDING = pa.struct(columns_of(Finding))
 TABLES: Mapping[str, pa.Schema] = {
-    "tasks": pa.schema(
-        [
-            ("task_id", TEXT),
-            ("prompt", TEXT),
-            ("tests", pa.list_(TEST)),
-            ("entry_point", TEXT),
-            ("language", TEXT),
-            ("difficulty", TEXT),
-            ("source", TEXT),
-            ("reference", TEXT),
-            ("setup", TEXT),
-            ("compare", TEXT),
-            ("checker", TEXT),
-            ("official", pa.bool_()),
-            ("extra", TEXT),
-            ("requires", pa.list_(TEXT)),
-            ("limit_seconds", REAL),
-            ("limit_bytes", WHOLE),
-        ]
-    ),
-    "attempts": pa.schema(
-        [
-            ("attempt_id", TEXT),
-            ("task_id", TEXT),
-            ("code", TEXT),
-            ("language", TEXT),
-            ("author", TEXT),
-            ("created", TEXT),
-            ("parent_id", TEXT),
-            ("behavior_logp", REAL),
-            ("tokens", WHOLE),
-            ("entropy", REAL),
-            ("truncated", pa.bool_()),
-            ("count", WHOLE),
-            ("token_ids", pa.list_(pa.int32())),
-            ("token_logps", pa.list_(REAL)),
-            ("extra", TEXT),
-            ("answer", TEXT),
-            ("prefix", TEXT),
-        ]
-    ),
-    "verdicts": pa.schema(
-        [
-            ("attempt_id", TEXT),
-            ("status", TEXT),
-            ("passed", WHOLE),
-            ("total", WHOLE),
-            ("outcomes", pa.list_(TEXT)),
-            ("judge", TEXT),
-            ("isolation", TEXT),
-            ("wall_seconds", REAL),
-            ("cpu_seconds", REAL),
-            ("memory_bytes", WHOLE),
-            ("error_type", TEXT),
-            ("error_message", TEXT),
-            ("error_line", WHOLE),
-            ("stdout_head", TEXT),
-            ("stderr_head", TEXT),
-            ("findings", pa.list_(FINDING)),
-            ("executed_lines", pa.list_(WHOLE)),
-            ("analyses", pa.list_(TEXT)),
-            ("judge_version", WHOLE),
-        ]
-    ),
+    "tasks": pa.schema(columns_of(Task)),
+    "attempts": pa.schema({"attempt_id": pa.string(), **dict(columns_of(Attempt)), "token_ids": pa.list_(pa.int32())}),
+    "verdicts": pa.schema(columns_of(Verdict)),
 }
 """Columns of every table, in order."""
 
@@ -123,15 +65,11 @@ def to_column(records: Sequence[Task | Attempt | Verdict], field: Any) -> Any:
     """Return one field of the records as an Arrow array."""
     values: list[Any] = [*map(attrgetter(field.name), records)]
     if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
-        values = [[to_struct(item, field.type.value_type) for item in value] for value in values]
+        names = [inner.name for inner in field.type.value_type]
+        values = [[{name: getattr(item, name) for name in names} for item in value] for value in values]
     elif field.name == "extra":
         values = [value or None for value in values]  # JSON functions of SQL fail on empty strings
     try:
         return pa.array(values, field.type)
     except UnicodeEncodeError:
         return pa.array(clean(values), field.type)
-
-
-def to_struct(record: Any, struct: Any) -> dict[str, Any]:
-    """Return a test or a finding as a value of an Arrow struct."""
-    return {field.name: getattr(record, field.name) for field in struct}

@@ -14,7 +14,7 @@ from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
-from upsolve.progress import OnProgress, no_progress
+from upsolve.types import OnProgress, no_progress
 
 __all__ = ["CHECKS", "NOTHING", "Examination", "Found", "examine", "parse_settings"]
 

@@ -17,7 +17,7 @@ from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.errors import ConfigError
-from upsolve.languages.packages import install_command, packages_folder
+from upsolve.languages import install_command, packages_folder
 from upsolve.languages.prepare import is_prepared, preparable, prepare
 from upsolve.types import Status, Verdict
 from upsolve.verify.contest import Imports

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from upsolve.progress import OnProgress
+    from upsolve.types import OnProgress
 
 __all__ = ["EVERY_SECONDS", "FIRST_SECONDS", "bars", "line_reporter"]
 

@@ -25,12 +25,11 @@ from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
-from upsolve.progress import OnProgress, no_progress
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.groups import passed
 from upsolve.train.data.pack import pack
 from upsolve.train.update.reference_scorer import padded_scores
-from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.types import Attempt, Group, OnProgress, Task, Verdict, no_progress
 
 __all__ = ["HeldOut", "evaluate_model", "held_out", "heldout_likelihood", "labelled", "sweep_model"]
 

@@ -11,8 +11,7 @@ from upsolve.files import write_text
 from upsolve.policy.engines import sampler
 from upsolve.policy.prompt import prompts_id
 from upsolve.policy.request import JointSampler, Sampler
-from upsolve.progress import OnProgress
-from upsolve.types import Attempt, Task, Verdict, content_id
+from upsolve.types import Attempt, OnProgress, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify

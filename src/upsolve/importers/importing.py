@@ -29,9 +29,8 @@ from upsolve.files import write_text
 from upsolve.importers.rows import NOWHERE, BadRow, LeftOut, Row, languages_from, place_of_row
 from upsolve.importers.source import Source, Unit
 from upsolve.plugins import find
-from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
-from upsolve.types import Attempt, Task, Verdict
+from upsolve.types import Attempt, OnProgress, Task, Verdict, no_progress
 
 __all__ = [
     "REMEDY",

@@ -29,8 +29,7 @@ from upsolve.importers.shares import import_shares, shares_of
 from upsolve.importers.source import Source, parse_options
 from upsolve.importers.tables.cells import TABLES as TABLE_ENDINGS
 from upsolve.plugins import find, names
-from upsolve.progress import OnProgress, no_progress
-from upsolve.types import content_id
+from upsolve.types import OnProgress, content_id, no_progress
 
 __all__ = ["IngestReport", "ingest"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from upsolve.errors import ArchiveError
 from upsolve.importers.importing import Job, Journal, import_share
 from upsolve.importers.source import SHARE_BYTES, Source, Unit
-from upsolve.progress import OnProgress
+from upsolve.types import OnProgress
 from upsolve.verify.pool.rpc import ray
 
 __all__ = ["import_shares", "shares_of"]

@@ -1,4 +1,6 @@
-"""Languages other than Python, one YAML file each: in this folder, in the folders of $UPSOLVE_LANGUAGES, and of other packages.
+"""Languages other than Python, and the packages that tasks require, which the sandbox mounts read-only.
+
+A language is a YAML file in this folder, in the folders of $UPSOLVE_LANGUAGES, and of other packages.
 
 name: cpp                    # in attempts and tasks
 aliases: [c++]               # other names
@@ -23,7 +25,8 @@ grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or m
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import entry_points
@@ -31,10 +34,26 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import ConfigError, one_line
-from upsolve.languages.packages import missing_packages
+from upsolve.files import cache_folder
 from upsolve.types import content_id
 
-__all__ = ["ENGINES", "MOST_STACK", "PYTHON", "SYSTEM_PATH", "Language", "language", "languages", "stack_bytes"]
+__all__ = [
+    "ENGINES",
+    "MOST_STACK",
+    "PYTHON",
+    "SYSTEM_PATH",
+    "Language",
+    "install_command",
+    "language",
+    "languages",
+    "missing_packages",
+    "packages_folder",
+    "prepared_folder",
+    "profile_of",
+    "required_by",
+    "runs_programs",
+    "stack_bytes",
+]
 
 PYTHON = ("", "python", "python3", "py")
 """Names of Python, which has no record here: it is judged in forks of the warm interpreter."""
@@ -238,3 +257,42 @@ def language(name: str) -> Language:
     if tool:
         raise ValueError(f"language {name}: no {tool} in {SYSTEM_PATH}: apt install {by_name[name].install}")
     return by_name[name]
+
+
+def packages_folder() -> Path:
+    """Return the package folder of this Python version, in $UPSOLVE_PACKAGES or in packages/ of the cache folder."""
+    root = os.environ.get("UPSOLVE_PACKAGES") or cache_folder() / "packages"
+    return Path(root) / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def prepared_folder() -> Path:
+    """Return the folder of files that languages have prepared (``upsolve packages --prepare``)."""
+    return packages_folder().with_name("languages")
+
+
+def missing_packages(requires: Sequence[str]) -> list[str]:
+    """Return those of the packages, given by import name, that are not installed in ``packages_folder()``; no other text is looked up there."""
+    folder = packages_folder()
+    names = filter(str.isidentifier, requires)
+    installed = {name for name in names if (folder / name).is_dir() or any(folder.glob(f"{name}.*"))}
+    return [name for name in requires if name not in installed]
+
+
+def install_command(names: Sequence[str]) -> list[str]:
+    """Return the command that installs packages, given by distribution name, into ``packages_folder()``."""
+    return [sys.executable, "-P", "-m", "pip", "install", "--upgrade", "--target", str(packages_folder()), *names]
+
+
+def runs_programs(profile: str) -> bool:
+    """Return whether jobs of a profile are programs other than Python, which need /proc, more room and further processes."""
+    return profile in ("any", "checker")
+
+
+def profile_of(requires: Sequence[str]) -> str:
+    """Return the sandbox profile for required packages: ``python``, or such as ``python:numpy,pandas``."""
+    return f"python:{','.join(sorted(requires))}" if requires else "python"
+
+
+def required_by(profile: str) -> list[str]:
+    """Return the packages that a profile imports, by import name."""
+    return profile.partition(":")[2].split(",") if ":" in profile else []

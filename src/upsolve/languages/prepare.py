@@ -14,8 +14,7 @@ from pathlib import Path
 
 from upsolve.errors import ConfigError
 from upsolve.files import commit_folder
-from upsolve.languages import SYSTEM_PATH, Language, languages
-from upsolve.languages.packages import prepared_folder
+from upsolve.languages import SYSTEM_PATH, Language, languages, prepared_folder
 
 __all__ = ["is_prepared", "preparable", "prepare"]
 

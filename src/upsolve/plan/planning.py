@@ -15,11 +15,10 @@ from upsolve.archive.store import Archive, open_filled
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, RewardConfig, VerifyConfig
 from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, advice_of, share
-from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import reward
 from upsolve.suites.grade import grade_group, is_scored, totals
 from upsolve.train.data.groups import passed, select
-from upsolve.types import Attempt, Group, Task
+from upsolve.types import Attempt, Group, OnProgress, Task, no_progress
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 

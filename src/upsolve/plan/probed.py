@@ -23,14 +23,13 @@ from upsolve.policy.decoding.sample import sample_each
 from upsolve.policy.machine import available_bytes, precision_of
 from upsolve.policy.model import codec_of, load_model
 from upsolve.policy.tokens import Codec
-from upsolve.progress import OnProgress
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.groups import passed, select
 from upsolve.train.data.pack import PackedBatch, pack, tokens_of
 from upsolve.train.run.memory import memory_of
 from upsolve.train.update.logprobs import Scorer
 from upsolve.train.update.reference_scorer import UNSUPPORTED, packed_scorers, padded_scores
-from upsolve.types import Attempt, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 

@@ -11,8 +11,7 @@ from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
 from upsolve.policy.prompt import FAILURES, with_hint
 from upsolve.policy.request import Request, request_sampler, seed_of
-from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt, Group, Status, Task, Turn
+from upsolve.types import Attempt, Group, OnProgress, Status, Task, Turn, no_progress
 
 __all__ = ["sample_attempts", "sample_hinted", "sample_repairs", "samples_of"]
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Request, Sampler, request_sampler, requests
-from upsolve.progress import OnProgress, no_progress
 from upsolve.solve.choose import Candidates, Choice, choose
 from upsolve.solve.databases import databases_of
 from upsolve.solve.outputs import Outputs, outputs_of
 from upsolve.solve.search import Parents, Tree, corrections
-from upsolve.types import Attempt, Status, Task, TestCase, Verdict
+from upsolve.types import Attempt, OnProgress, Status, Task, TestCase, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 

@@ -15,7 +15,6 @@ from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.model import codec_of
 from upsolve.policy.request import Sampler, of_policy
-from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.check import checked_rewarder
 from upsolve.train.data.drawn import FOLDER, DrawnGroups
@@ -33,7 +32,7 @@ from upsolve.train.update.learner import Learner
 from upsolve.train.update.reference_scorer import probe
 from upsolve.train.update.scores import score_now, score_start, start_likelihoods, value_metrics, with_gae
 from upsolve.train.update.step import FrozenScores
-from upsolve.types import Group
+from upsolve.types import Group, OnProgress, no_progress
 
 __all__ = ["Pipeline", "train"]
 

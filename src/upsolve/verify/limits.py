@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from upsolve.errors import ConfigError
 from upsolve.files import cache_folder
-from upsolve.languages.packages import missing_packages
+from upsolve.languages import missing_packages
 from upsolve.types import TestKind
 from upsolve.verify.contest import Imports
 

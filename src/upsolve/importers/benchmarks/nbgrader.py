@@ -16,7 +16,7 @@ from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out
 from upsolve.importers.source import Source
-from upsolve.languages.packages import missing_packages
+from upsolve.languages import missing_packages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 __all__ = ["SOURCE"]

@@ -25,9 +25,8 @@ from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.recogniser.suites import Test, across, inside, module_name
 from upsolve.importers.rows import BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
-from upsolve.languages.packages import missing_packages
-from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.languages import missing_packages
+from upsolve.types import Attempt, Finding, OnProgress, Status, Task, TestCase, TestKind, Verdict, no_progress
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.judge.tested import called_names
 from upsolve.verify.limits import JudgeSettings, Limits

@@ -22,8 +22,7 @@ from upsolve.importers.recogniser.suites import (
 )
 from upsolve.importers.rows import BadRow
 from upsolve.importers.source import SHARE_BYTES, Unit
-from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, OnProgress, Task, no_progress
 
 __all__ = ["Change", "Repository", "bad_commit", "changes_of", "commit_units", "outside", "prompt_of", "repository_name"]
 

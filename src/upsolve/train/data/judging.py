@@ -11,12 +11,11 @@ import numpy as np
 from upsolve.archive.store import Archive
 from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
 from upsolve.policy.request import Sampler
-from upsolve.progress import OnProgress
 from upsolve.reward.formula import Rewarded, analyses_needed
 from upsolve.train.data.groups import failed, passed
 from upsolve.train.data.sources import RoundGroups, by_task, round_tag
 from upsolve.train.run.processes import Processes
-from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.types import Attempt, Group, OnProgress, Task, Verdict
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import judged, worker_count
 

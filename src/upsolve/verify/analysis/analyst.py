@@ -24,14 +24,7 @@ from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 __all__ = ["ANY_LANGUAGE", "TOOLS", "Analyst", "analyse", "main", "tools"]
 
 Analysis = Callable[[Sequence[Source]], list[tuple[Finding, ...]]]
-ANALYSES: Mapping[str, Analysis] = {
-    "complexity": complexity,
-    "dead": dead,
-    "lint": lint,
-    "security": security,
-    "syntax": syntax,
-    "types": types,
-}
+ANALYSES: Mapping[str, Analysis] = {one.__name__: one for one in (complexity, dead, lint, security, syntax, types)}
 TOOLS = {
     "complexity": "lizard",
     "dead": "vulture",
@@ -75,14 +68,10 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
     for name in names:
         indices = [index for index, source in enumerate(sources) if source.language == "python" or name in ANY_LANGUAGE]
         for index, more in zip(indices, analyst().findings(name, [sources[index] for index in indices]), strict=True):
-            findings[index] += limit_findings(
-                name, [finding for finding in more if name != "lint" or finding.kind == "lint" or finding.kind not in names]
-            )
-    done = tools(tuple(names))
-    return [
-        replace(verdict, findings=merge_findings(verdict.findings, more), analyses=done)
-        for verdict, more in zip(verdicts, findings, strict=True)
-    ]
+            own = [finding for finding in more if name != "lint" or finding.kind == "lint" or finding.kind not in names]
+            findings[index] += limit_findings(name, own)
+    done, pairs = tools(tuple(names)), zip(verdicts, findings, strict=True)
+    return [replace(one, findings=merge_findings(one.findings, more), analyses=done) for one, more in pairs]
 
 
 def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:

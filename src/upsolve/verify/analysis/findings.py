@@ -1,11 +1,6 @@
 """Queries on the findings of a verdict: whether an analysis was run, whether it could read the code, what it found, how severe that is.
 
-Ruff has no severities; ``severity`` is defined here, by the longest prefix of the rule in ``SEVERITY``:
-
-    error       likely a bug, or does not parse
-    security    flake8-bandit's rules
-    warning     correct, but bad practice
-    convention  style only
+Ruff has no severities; ``severity`` is defined here, by the longest prefix of the rule in ``PREFIXES``.
 """
 
 from collections.abc import Mapping
@@ -17,31 +12,13 @@ __all__ = ["FILE_END", "SEVERITY", "analysed", "findings_of", "lint_cost", "seve
 
 FILE_END = frozenset({"W292", "W391"})
 """Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow them."""
-SEVERITY: Mapping[str, str] = {
-    "": "warning",
-    "A": "warning",
-    "B": "error",
-    "C4": "convention",
-    "C90": "warning",
-    "E": "convention",
-    "E7": "warning",
-    "E9": "error",
-    "F": "error",
-    "F401": "warning",
-    "F541": "warning",
-    "F841": "warning",
-    "N": "convention",
-    "PERF": "warning",
-    "PLC": "convention",
-    "PLE": "error",
-    "PLR": "convention",
-    "PLW": "warning",
-    "RET": "convention",
-    "S": "security",
-    "SIM": "convention",
-    "UP": "convention",
-    "W": "convention",
+PREFIXES: Mapping[str, tuple[str, ...]] = {
+    "error": ("B", "E9", "F", "PLE"),  # likely a bug, or does not parse
+    "security": ("S",),  # flake8-bandit's rules
+    "warning": ("", "A", "C90", "E7", "F401", "F541", "F841", "PERF", "PLW", "RET"),  # correct, but bad practice
+    "convention": ("C4", "E", "N", "PLC", "PLR", "SIM", "UP", "W"),  # style only
 }
+SEVERITY: Mapping[str, str] = {prefix: name for name, prefixes in PREFIXES.items() for prefix in prefixes}
 """Prefix of a rule -> severity."""
 
 

@@ -142,9 +142,7 @@ def functions_of(source: Source) -> tuple[Finding, ...]:
     if get_reader_for(file) is None:
         return ()
     functions = analyzer().analyze_source_code(f"0{Path(file).suffix}", source.code).function_list
-    return tuple(
-        lizard_finding(function) for function in functions if function.name != OUTSIDE or function.cyclomatic_complexity > 1
-    )
+    return tuple(lizard_finding(one) for one in functions if one.name != OUTSIDE or one.cyclomatic_complexity > 1)
 
 
 def lizard_finding(function: Any) -> Finding:

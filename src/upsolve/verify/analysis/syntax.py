@@ -169,12 +169,8 @@ def statements(root: Any) -> Iterator[tuple[int, int]]:
         node = waiting.pop()
         if node.parent is not None and node.parent.type in ("module", "block") and has_code(node):
             first = node.start_point[0] + 1
-            bodies = [
-                child.start_point[0]
-                for part in (node, *node.named_children)
-                for child in part.named_children
-                if child.type == "block"
-            ]
+            inner = [child for part in (node, *node.named_children) for child in part.named_children]
+            bodies = [child.start_point[0] for child in inner if child.type == "block"]
             yield first, max(first, min(bodies, default=node.end_point[0] + 1))
         waiting += reversed(node.named_children)
 

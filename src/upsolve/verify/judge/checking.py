@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from upsolve.checkers import CALLS, CheckerProgram, program_of
 from upsolve.errors import JudgeError
 from upsolve.languages import Language, language
 from upsolve.types import Task, content_id
-from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, command_job, encode_text
+from upsolve.verify.judge.commands import build_job, command_job, encode_text
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit
@@ -116,10 +117,8 @@ def run_program(program: CheckerProgram, task: Task, index: int, output: str) ->
 def build_program(program: CheckerProgram, tools: Language, key: str) -> Job:
     """Return the job that builds a checker; it marks its folder."""
     files = {**tools.files, **program.files, tools.file: program.source}
-    words = ("sh", "-c", BUILD, key, *(tools.compile or ("true",)))
-    job = {**command_job(tools, words, COMPILE_MEMORY), "files": {name: encode_text(text) for name, text in files.items()}}
-    job |= {"stdin": b"", "seconds": COMPILE_SECONDS, "address_bytes": 0}
-    return Job(job, wall_seconds=COMPILE_SECONDS, memory_bytes=COMPILE_MEMORY, profile="checker")
+    marking = replace(tools, compile=("sh", "-c", BUILD, key, *(tools.compile or ("true",))))
+    return replace(build_job(marking, {name: encode_text(text) for name, text in files.items()}), profile="checker")
 
 
 def call_program(program: CheckerProgram, tools: Language, key: str, files: Mapping[str, bytes]) -> Job:

@@ -6,7 +6,7 @@ from typing import Any
 
 from upsolve.languages import MOST_STACK, SYSTEM_PATH, Language, stack_bytes
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.inside.folders import PACKAGES
+from upsolve.verify.sandbox.inside.launcher import PACKAGES
 from upsolve.verify.sandbox.process import Job
 
 __all__ = ["COMPILE_MEMORY", "COMPILE_SECONDS", "build_job", "command_job", "encode_text", "opens_output", "run_job"]

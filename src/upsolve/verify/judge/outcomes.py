@@ -193,12 +193,8 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
 def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
     """Return the status and error of a test that raised an exception or exceeded its time limit."""
     if "timeout" in record:
-        message = record["timeout"]
-        return Status.TIMEOUT, [
-            "Timeout",
-            message[:MOST_MESSAGE] if isinstance(message, str) else "exceeded the time limit of a test",
-            None,
-        ]
+        said = record["timeout"] if isinstance(record["timeout"], str) else "exceeded the time limit of a test"
+        return Status.TIMEOUT, ["Timeout", said[:MOST_MESSAGE], None]
     error = error_of(record.get("error"))
     return error_status(error), error
 
@@ -297,29 +293,16 @@ def late_label(outcomes: Sequence[Status], ends: Sequence[Exit]) -> Iterator[str
 
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
     """Return the verdict of an attempt that forged a fault of the task in order to be unscored: RUNTIME_ERROR."""
-    total = len(task.tests)
-    outcomes = (Status.RUNTIME_ERROR,) * total
-    message = f"wrote to the result channel: {claim}"[:500]
-    return Verdict(
-        attempt.attempt_id,
-        Status.RUNTIME_ERROR,
-        total=total,
-        outcomes=outcomes,
-        judge=JUDGE,
-        judge_version=JUDGE_VERSION,
-        error_type="Forgery",
-        error_message=message,
-    )
+    outcomes = (Status.RUNTIME_ERROR,) * len(task.tests)
+    said = unscored(task, attempt, f"wrote to the result channel: {claim}")
+    return replace(said, status=Status.RUNTIME_ERROR, outcomes=outcomes, error_type="Forgery")
 
 
 def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:
     """Return the executed lines that the runs report, in 1..``max_line``; None if no run reports any."""
     reported = [record["lines"] for end in ends for record in end.reports if isinstance(record.get("lines"), list)]
-    return (
-        tuple(sorted({line for lines in reported for line in lines if isinstance(line, int) and 1 <= line <= max_line}))
-        if reported
-        else None
-    )
+    lines = {line for lines in reported for line in lines if isinstance(line, int) and 1 <= line <= max_line}
+    return tuple(sorted(lines)) if reported else None
 
 
 def unscored(task: Task, attempt: Attempt, problem: str) -> Verdict:

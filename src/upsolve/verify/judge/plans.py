@@ -13,23 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.languages import PYTHON, language
-from upsolve.languages.packages import missing_packages, profile_of
+from upsolve.languages import PYTHON, language, missing_packages, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, tolerance_of
 from upsolve.verify.judge.cross_process import changes_process
 from upsolve.verify.judge.memo import memo
-from upsolve.verify.judge.outcomes import (
-    ClaimError,
-    forged,
-    function_outcomes,
-    merged,
-    shares_of,
-    unscored,
-    verdict,
-)
+from upsolve.verify.judge.outcomes import ClaimError, forged, function_outcomes, merged, shares_of, unscored, verdict
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
 from upsolve.verify.judge.simulations import parsed, run_simulation, simulates
@@ -38,7 +29,7 @@ from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
-__all__ = ["absent_packages", "as_judged", "judge", "judge_all"]
+__all__ = ["absent_packages", "as_judged", "judge", "judge_all", "judge_chunk"]
 
 Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
@@ -48,9 +39,7 @@ crossing: dict[tuple[Task, JudgeSettings], bool] = {}
 
 
 def judge(task: Task, attempt: Attempt, settings: JudgeSettings | None = None) -> Verdict:
-    """Judge one attempt.
-
-    If judging fails, it is tried once more; then the verdict is ``UNSCORED`` with the reason.
+    """Judge one attempt; if judging fails twice, the verdict is ``UNSCORED`` with the reason.
 
     Args:
         task: the task with its tests.
@@ -77,6 +66,16 @@ def judge_all(pairs: Sequence[Pair], settings: JudgeSettings | None = None) -> l
     return [verdicts[index] for index in range(len(pairs))]
 
 
+def judge_chunk(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdict]:
+    """Judge attempts (``judge_all``) and run the analyses of the settings on them."""
+    verdicts = judge_all(pairs, settings)
+    if settings.analyses:
+        from upsolve.verify.analysis.analyst import analyse
+
+        return analyse(pairs, verdicts, settings.analyses)
+    return verdicts
+
+
 def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdict]:
     """Judge attempts under the same limits, several in one request to the sandbox."""
     verdicts: dict[int, Verdict] = {}
@@ -91,9 +90,8 @@ def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdi
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
         ends = run_each([job for _, _, job in at_work], settings)
-        at_work = [
-            step for (index, plan, _), end in zip(at_work, ends, strict=True) for step in advance(index, plan, end, verdicts)
-        ]
+        ended = zip(at_work, ends, strict=True)
+        at_work = [step for (index, plan, _), end in ended for step in advance(index, plan, end, verdicts)]
 
 
 def has_room(at_work: Sequence[tuple[int, Plan, Job]], built: Set[int]) -> bool:
@@ -158,11 +156,10 @@ def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Gener
 
     Programs of other languages cannot write reports, so that theirs are true.
     """
-    queries = attempt.language not in PYTHON and language(attempt.language).engine
-    if attempt.language not in PYTHON and not queries:
+    if attempt.language not in PYTHON and not language(attempt.language).engine:
         return False
     try:
-        yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), settings)
+        yield from plan_of(task, Attempt(task.task_id, "", attempt.language), settings)
     except ClaimError:
         return False
     return True
@@ -244,16 +241,8 @@ def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Pla
     Unless every test is a direct call (``is_direct_call``), the verdict is labelled ``in_process``.
     """
     nonce = secrets.token_hex(8)
-    tests = [as_sent(test.kind, test.input) for test in task.tests]
-    job = {
-        "kind": "tests",
-        "code": attempt.code,
-        "setup": task.setup,
-        "tests": tests,
-        "nonce": nonce,
-        "required": required_names(task),
-        **common_fields(settings),
-    }
+    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "required": required_names(task)}
+    job |= {"tests": [as_sent(test.kind, test.input) for test in task.tests], "nonce": nonce, **common_fields(settings)}
     end = yield Job(job, None, settings.limits.wall_seconds, profile=profile_of(task.requires))
     label = "in_process" if needs_tester(task) else ""
     return verdict(task, attempt, function_outcomes(task, end, nonce), ends=[end], label=label)
@@ -261,9 +250,8 @@ def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Pla
 
 def needs_tester(task: Task) -> bool:
     """Return whether some test is not a direct call, so that the attempt's process, evaluating it, could forge its outcome."""
-    return not all(
-        test.kind is TestKind.CALL and is_direct_call(test.input, task.setup, task.entry_point) for test in task.tests
-    )
+    calls = (test.kind is TestKind.CALL and is_direct_call(test.input, task.setup, task.entry_point) for test in task.tests)
+    return not all(calls)
 
 
 def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
@@ -298,24 +286,17 @@ def run_in_tester(
     Return the verdict, and whether the attempt's variables of the setup differ from those of the tests that read them. The verdict is
     labelled ``in_process`` if code of the attempt decided a test that passed.
     """
-    tests = [(test.kind.value, test.input) for test in task.tests]
     job = {
         "kind": "calls",
         "code": attempt.code,
         "setup": task.setup,
-        "lines": settings.lines,
         "required": required_names(task),
+        "lines": settings.lines,
     }
     common = common_fields(settings)
     shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
-    tester = {
-        "names": names,
-        "setup": task.setup,
-        "tests": tests,
-        **common,
-        "test_seconds": shorter,
-        "variables": variables_read(task),
-    }
+    tester = {"names": names, "setup": task.setup, **common, "test_seconds": shorter, "variables": variables_read(task)}
+    tester["tests"] = [(test.kind.value, test.input) for test in task.tests]
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.reports):
         return (yield from run_in_process(task, attempt, settings)), False
@@ -361,13 +342,13 @@ def absent_packages(task: Task, source: str) -> list[str]:
 @memo
 def packages_of(source: str) -> frozenset[str]:
     """Return the packages outside the standard library that Python code imports in any case: not within a ``try`` or a function."""
-    body = ast.parse(source).body if "import" in source else []
-    modules = [module for statement in body for module in modules_of(statement)]
+    modules = list[str]()
+    for statement in ast.parse(source).body if "import" in source else []:
+        match statement:
+            case ast.ImportFrom(module=str(module), level=0):
+                modules.append(module)
+            case ast.Import(names=names):
+                modules += [alias.name for alias in names]
+            case _:
+                pass
     return frozenset(module.partition(".")[0] for module in modules) - sys.stdlib_module_names - {"attempt"}
-
-
-def modules_of(statement: ast.stmt) -> list[str]:
-    """Return the modules that a statement imports by name."""
-    if isinstance(statement, ast.ImportFrom):
-        return [statement.module] if statement.module and not statement.level else []
-    return [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []

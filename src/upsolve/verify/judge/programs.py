@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from upsolve.errors import JudgeError
-from upsolve.languages import Language, language
-from upsolve.languages.packages import profile_of
+from upsolve.languages import Language, language, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.changes import OF_OLDER
 from upsolve.verify.judge.checking import checked
-from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
+from upsolve.verify.judge.commands import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import (
     ENDED,
     MOST_TYPE,
@@ -81,9 +80,8 @@ def within_budget(
             outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue
         end = yield replace(job, wall_seconds=min(left, each))
-        accepted = (
-            (yield from checked(task, index, end, settings)) if task.compare == "checker" and end.returncode == 0 else None
-        )
+        has_output = task.compare == "checker" and end.returncode == 0
+        accepted = (yield from checked(task, index, end, settings)) if has_output else None
         outcome, error = program_outcome(task, index, end, accepted)
         ends.append(end)
         outcomes.append(outcome)
@@ -107,12 +105,10 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
         refuse_unrunnable(tools, [built])
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
-    build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    jobs = [
-        run_job(tools, files, encode_text(test.input), settings=settings, built=bool(tools.compile))
-        for test in build_task.tests
-    ]
-    (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)
+    tested = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
+    run = partial(run_job, tools, files, settings=settings, built=bool(tools.compile))
+    jobs = [run(encode_text(test.input)) for test in tested.tests]
+    (outcomes, errors), ends = yield from within_budget(tested, jobs, settings)
     if tools.file in tools.run:  # else it runs what was built
         refuse_unrunnable(tools, ends)
     lines = partial(own_line, task, attempt)
@@ -143,9 +139,7 @@ def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
             return f"task {task.task_id} requires {package}: language {tools.name} has no key `package` to look for it"
         if (tools.name, package) not in loadable:
             words = tuple(word.replace("{package}", package) for word in tools.package)
-            job = {**command_job(tools, words, COMPILE_MEMORY), "files": {}, "stdin": b"", "seconds": COMPILE_SECONDS}
-            job |= {"address_bytes": 0}
-            found = yield Job(job, wall_seconds=COMPILE_SECONDS, memory_bytes=COMPILE_MEMORY, profile="any")
+            found = yield build_job(replace(tools, compile=words), {})
             if found.returncode != 0:
                 return f"task {task.task_id} requires {package}, which {tools.name} cannot load: install it for all users"
             loadable.add((tools.name, package))
@@ -191,11 +185,8 @@ def explain_first_error(
         limit: memory limit, bytes.
     """
     outcomes, errors = result
-    said = {
-        index: shortened(end.stderr).decode("utf-8", "replace")
-        for index, end in enumerate(ends)
-        if outcomes[index] is Status.RUNTIME_ERROR
-    }
+    failed = [index for index in range(len(ends)) if outcomes[index] is Status.RUNTIME_ERROR]
+    said = {index: shortened(ends[index].stderr).decode("utf-8", "replace") for index in failed}
     full = {index for index, words in said.items() if heap_was_full(tools, words, ends[index].memory_bytes / limit)}
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
     if errors and str(errors[0][0]).startswith(("ExitCode", "Signal")):

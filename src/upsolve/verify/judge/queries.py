@@ -5,8 +5,7 @@ from dataclasses import replace
 from math import isinf
 from typing import Any
 
-from upsolve.languages import ENGINES, Language, language
-from upsolve.languages.packages import profile_of
+from upsolve.languages import ENGINES, Language, language, profile_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (

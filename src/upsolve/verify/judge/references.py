@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from upsolve.languages import PYTHON
-from upsolve.languages.packages import profile_of
+from upsolve.languages import PYTHON, profile_of
 from upsolve.types import Task, TestKind
 from upsolve.verify.judge.commands import encode_text
 from upsolve.verify.judge.compare import answers

@@ -73,7 +73,8 @@ def all_checks(data: Any, domain: Domain) -> Check:
     """Return the conjunction of a list of checks; raise ValueError if the data is not a list of valid checks."""
     if not isinstance(data, list) or not data:
         raise ValueError(f"checks must be a list of at least one check, got {shown(data)}")
-    return all_of(data, domain)
+    checks = some_checks(data, domain)
+    return lambda trace: all(check(trace) for check in checks)
 
 
 def parse_check(data: Any, domain: Domain) -> Check:
@@ -83,91 +84,38 @@ def parse_check(data: Any, domain: Domain) -> Check:
     ((name, body),) = data.items()
     if name not in CHECKS:
         raise ValueError(f"unknown check {name!r}; known: {', '.join(CHECKS)}")
+    parse, holds = CHECKS[name]
     try:
-        return CHECKS[name](body, domain)
+        parts = parse(body, domain)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+    return lambda trace: holds(trace, parts)
 
 
-def exists(data: Any, domain: Domain) -> Check:
-    """Some step matches the event."""
-    event = parse_event(data, domain)
-    return lambda trace: any(map(event, trace.steps))
-
-
-def never(data: Any, domain: Domain) -> Check:
-    """No step matches the event."""
-    event = parse_event(data, domain)
-    return lambda trace: not any(map(event, trace.steps))
-
-
-def count(data: Any, domain: Domain) -> Check:
-    """The number of steps that match the event is n, or in [low, high]."""
+def counted(data: Any, domain: Domain) -> tuple[Event, int, int]:
+    """Parse an event and its number into the event, the least and the largest number."""
     event_data, number = pair_of(data)
     event, (low, high) = parse_event(event_data, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
         raise ValueError(f"a count must be an integer >= 0, or [low, high] with 0 <= low <= high; got {shown(number)}")
-    return lambda trace: low <= sum(map(event, trace.steps)) <= high
+    return event, low, high
 
 
-def before(data: Any, domain: Domain) -> Check:
-    """The second event happens, and the first event happens before its first occurrence."""
-    first, second = (parse_event(event, domain) for event in pair_of(data))
-
-    def check(trace: Trace) -> bool:
-        index = next((index for index, step in enumerate(trace.steps) if second(step)), 0)
-        return any(map(first, trace.steps[:index]))
-
-    return check
+def two_events(data: Any, domain: Domain) -> list[Event]:
+    """Parse a list of two events."""
+    return [parse_event(event, domain) for event in pair_of(data)]
 
 
-def after(data: Any, domain: Domain) -> Check:
-    """The first event happens, and the second event happens after its last occurrence."""
-    first, second = (parse_event(event, domain) for event in pair_of(data))
-
-    def check(trace: Trace) -> bool:
-        indices = [index for index, step in enumerate(trace.steps) if first(step)]
-        return bool(indices) and any(map(second, trace.steps[indices[-1] + 1 :]))
-
-    return check
+def is_before(trace: Trace, events: Sequence[Event]) -> bool:
+    """Return whether the second event happens, and the first event happens before its first occurrence."""
+    index = next((index for index, step in enumerate(trace.steps) if events[1](step)), 0)
+    return any(map(events[0], trace.steps[:index]))
 
 
-def terminal(data: Any, _domain: Domain) -> Check:
-    """The final state matches."""
-    condition = parse_state(data)
-    return lambda trace: condition(trace.final)
-
-
-def all_of(data: Any, domain: Domain) -> Check:
-    """Every check holds."""
-    checks = some_checks(data, domain)
-    return lambda trace: all(check(trace) for check in checks)
-
-
-def any_of(data: Any, domain: Domain) -> Check:
-    """At least one check holds."""
-    checks = some_checks(data, domain)
-    return lambda trace: any(check(trace) for check in checks)
-
-
-def negation(data: Any, domain: Domain) -> Check:
-    """The check does not hold."""
-    check = parse_check(data, domain)
-    return lambda trace: not check(trace)
-
-
-CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
-    "exists": exists,
-    "never": never,
-    "count": count,
-    "before": before,
-    "after": after,
-    "terminal": terminal,
-    "and": all_of,
-    "or": any_of,
-    "not": negation,
-}
-"""Name of a check -> parser."""
+def is_after(trace: Trace, events: Sequence[Event]) -> bool:
+    """Return whether the first event happens, and the second event happens after its last occurrence."""
+    indices = [index for index, step in enumerate(trace.steps) if events[0](step)]
+    return bool(indices) and any(map(events[1], trace.steps[indices[-1] + 1 :]))
 
 
 def some_checks(data: Any, domain: Domain) -> list[Check]:
@@ -248,6 +196,20 @@ def parse_pattern(data: Any) -> Pattern:
     return lambda value: isinstance(value, dict) and all(key in value and part(value[key]) for key, part in parts.items())
 
 
+CHECKS: Mapping[str, tuple[Callable[[Any, Domain], Any], Callable[[Trace, Any], bool]]] = {
+    "exists": (parse_event, lambda trace, event: any(map(event, trace.steps))),
+    "never": (parse_event, lambda trace, event: not any(map(event, trace.steps))),
+    "count": (counted, lambda trace, parts: parts[1] <= sum(map(parts[0], trace.steps)) <= parts[2]),
+    "before": (two_events, is_before),
+    "after": (two_events, is_after),
+    "terminal": (lambda data, _: parse_state(data), lambda trace, state: state(trace.final)),
+    "and": (some_checks, lambda trace, checks: all(check(trace) for check in checks)),
+    "or": (some_checks, lambda trace, checks: any(check(trace) for check in checks)),
+    "not": (parse_check, lambda trace, check: not check(trace)),
+}
+"""Name of a check -> parser of its body, and whether a trace fulfils the check."""
+
+
 def shown(data: Any) -> str:
     """Return the repr of some data for a message, at most 80 characters."""
     return repr(data)[:80]
@@ -277,15 +239,9 @@ def parsed(task: Task) -> tuple[list[Any], list[Check]]:
 def simulation_job(task: Task, attempt: Attempt, settings: JudgeSettings) -> Job:
     """Return the job that runs a program in all worlds of a task."""
     domain, each = domain_of(task.setup), settings.limits.test_seconds
-    program = {"kind": "worlds", "code": attempt.code, "setup": domain.stubs(), "lines": settings.lines}
-    program["call"] = f"{ENTRY_POINT}(_Actions())"
-    tester: dict[str, Any] = {
-        "worlds": parsed(task)[0],
-        "domain": domain.code,
-        "actions": domain.types,
-        "lines": settings.lines,
-    }
-    tester["test_seconds"] = 0 if math.isinf(each) else each
+    common = {"lines": settings.lines, "test_seconds": 0 if math.isinf(each) else each}
+    program = {"kind": "worlds", "code": attempt.code, "setup": domain.stubs(), "call": f"{ENTRY_POINT}(_Actions())", **common}
+    tester = {"worlds": parsed(task)[0], "domain": domain.code, "actions": domain.types, **common}
     return Job(program, tester, settings.limits.wall_seconds)
 
 

@@ -8,7 +8,7 @@ import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from upsolve.types import Task, TestKind
 from upsolve.verify.judge.compare import with_short_integers
@@ -23,6 +23,9 @@ REFLECTIVE = frozenset(("eval", "exec", "globals", "locals", "vars", "compile", 
 """Builtins with which code reads names that do not appear in it."""
 OWN_MODULES = ("attempt", "__main__")
 """Modules that are the attempt."""
+CAPITALISED = re.compile(r"^def ([A-Z]\w*)", re.MULTILINE)
+SOLUTION = "Solution"
+"""The class whose methods tests call as functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,25 @@ class Setup:
     """Name -> global names that its functions read when they are called."""
     handed: frozenset[int]
     """Ids of callees and arguments (``handed_on``)."""
+
+
+class Parts(NamedTuple):
+    """What decides the names under test of a task."""
+
+    setup: str
+    entry_point: str
+    functions: tuple[str, ...]
+    """Capitalised functions of the reference."""
+    calls: tuple[str, ...]
+    """CALL tests."""
+    codes: tuple[str, ...]
+    """CODE tests."""
+
+
+def parts_of(task: Task) -> Parts:
+    """Return what decides the names under test of a task."""
+    calls, codes = (tuple(test.input for test in task.tests if test.kind is kind) for kind in (TestKind.CALL, TestKind.CODE))
+    return Parts(task.setup, task.entry_point, tuple(CAPITALISED.findall(task.reference)), calls, codes)
 
 
 @memo
@@ -100,84 +122,52 @@ def called_names(task: Task) -> tuple[str, ...] | None:
     are: an attribute, another class (a capitalised name, unless the reference defines a function of that name, or ``Find_Min(2)`` is compared
     with a literal), an import of the attempt; and tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
     """
-    return names_under_test(*parts_of(task))
+    return names_under_test(parts_of(task))
 
 
 def required_names(task: Task) -> tuple[str, ...]:
     """Return the names under test that are builtins and that the attempt has to define, else Python's own would be tested."""
-    return names_required(*parts_of(task))
+    names = called_names(task) or ()
+    own = {name for name in names if name in BUILTINS and name not in names_of(task.setup).bound}
+    return tuple(name for name in names if name in own and (name == task.entry_point or own.issuperset(names)))
 
 
 def rebinds(task: Task) -> bool:
     """Return whether a name under test is also bound by Python, by the setup, or in any scope of the tests."""
+    return has_names_bound_again(parts_of(task))
+
+
+@memo
+def has_names_bound_again(parts: Parts) -> bool:
+    """Return what ``rebinds`` does."""
     try:
-        return has_names_bound_again(*parts_of(task))
+        given, names = ast.parse(parts.setup), {*(names_under_test(parts) or ())}
+        trees = [given, *(ast.parse(source.strip()) for source in (*parts.calls, *parts.codes))]
+        bound = {name for tree in trees for node in ast.walk(tree) for name in names_bound_by(node)}
+        return not names.isdisjoint(BUILTINS | bound) or not names_of(parts.setup).bound.issuperset(global_names([given]).bound)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 
-@memo
-def has_names_bound_again(
-    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
-) -> bool:
-    """Return what ``rebinds`` does, or raise what ``ast.parse`` does."""
-    given, names = ast.parse(setup), {*(names_under_test(setup, entry_point, functions, calls, codes) or ())}
-    trees = [given, *(ast.parse(source.strip()) for source in (*calls, *codes))]
-    bound = {name for tree in trees for node in ast.walk(tree) for name in names_bound_by(node)}
-    return not names.isdisjoint(BUILTINS | bound) or not names_of(setup).bound.issuperset(global_names([given]).bound)
-
-
 def variables_read(task: Task) -> tuple[str, ...]:
     """Return the variables of the setup that tests, which parse, and functions of the setup that they use read."""
-    return variables_in(task.setup, *texts_of(task)) if task.setup else ()
+    return variables_in(parts_of(task)) if task.setup else ()
 
 
 @memo
-def variables_in(setup: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...]:
+def variables_in(parts: Parts) -> tuple[str, ...]:
     """Return what ``variables_read`` does."""
-    given = names_of(setup)
-    found = global_names(ast.parse(source.strip()) for source in (*calls, *codes)) if given.variables else Globals()
+    given = names_of(parts.setup)
+    sources = (*parts.calls, *parts.codes) if given.variables else ()
+    found = global_names(ast.parse(source.strip()) for source in sources)
     nodes = [*found.outside(), *used_by_setup(given, (), found)]
     return tuple(sorted(given.variables.intersection(node.id for node in nodes)))
 
 
-CAPITALISED = re.compile(r"^def ([A-Z]\w*)", re.MULTILINE)
-SOLUTION = "Solution"
-"""The class whose methods tests call as functions."""
-
-
-def parts_of(task: Task) -> tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return what decides the names under test: setup, entry point, capitalised functions of the reference, CALL and CODE tests."""
-    return task.setup, task.entry_point, capitalised_functions(task.reference), *texts_of(task)
-
-
 @memo
-def capitalised_functions(source: str) -> tuple[str, ...]:
-    """Return the capitalised names of the functions that a program defines."""
-    return tuple(CAPITALISED.findall(source))
-
-
-def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the CALL and the CODE tests of a task."""
-    calls = tuple(test.input for test in task.tests if test.kind is TestKind.CALL)
-    return calls, tuple(test.input for test in task.tests if test.kind is TestKind.CODE)
-
-
-@memo
-def names_required(
-    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return what ``required_names`` does."""
-    names = names_under_test(setup, entry_point, functions, calls, codes) or ()
-    own = set(names) & (BUILTINS - names_of(setup).bound) if names else set[str]()
-    return tuple(name for name in names if name in own and (name == entry_point or own.issuperset(names)))
-
-
-@memo
-def names_under_test(
-    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
-) -> tuple[str, ...] | None:
-    """Return what ``called_names`` does; ``functions`` are capitalised names of functions."""
+def names_under_test(parts: Parts) -> tuple[str, ...] | None:
+    """Return what ``called_names`` does."""
+    setup, entry_point, functions, calls, codes = parts
     literal = {call[0] for source in calls if (call := literal_call(source))}
     try:
         given = names_of(setup)

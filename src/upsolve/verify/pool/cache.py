@@ -11,8 +11,7 @@ from pathlib import Path
 from platform import python_version
 
 from upsolve.checkers import is_program, program_of
-from upsolve.languages import ENGINES, PYTHON, languages
-from upsolve.languages.packages import packages_folder
+from upsolve.languages import ENGINES, PYTHON, languages, packages_folder
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools

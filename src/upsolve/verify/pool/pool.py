@@ -15,10 +15,10 @@ from upsolve.languages import PYTHON, language
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
+from upsolve.verify.judge.plans import judge_chunk
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
-from upsolve.verify.pool.rpc import RayWorker, WorkerLostError, ray_slots
-from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
+from upsolve.verify.pool.rpc import LocalWorker, RayWorker, WorkerLostError, ray_slots
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED
 
@@ -43,6 +43,8 @@ SPARE_SECONDS = 120.0
 AHEAD = 2
 """Chunks queued for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
+Chunk = Sequence[tuple[Task, Attempt]]
+Worker = LocalWorker | RayWorker
 T = TypeVar("T")
 
 idle: dict[str, list[Worker]] = {"local": [], "ray": []}

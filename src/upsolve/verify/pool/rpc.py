@@ -1,4 +1,4 @@
-"""Calls to other processes: worker subprocesses, and tasks of a Ray cluster (an extra: ``pip install 'upsolve[ray]'``).
+"""Calls to other processes: workers, one per core, and tasks of a Ray cluster (an extra: ``pip install 'upsolve[ray]'``).
 
 A subprocess gets pickled calls over stdin and returns pickled results, each after its size, over stdout.
 """
@@ -12,13 +12,16 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import IO, Any, TypeVar
 
 from upsolve.errors import JudgeError, UpsolveError
 
-__all__ = ["RayWorker", "WorkerLostError", "ask", "end", "exchange", "pack", "ray_slots", "serve", "start", "unpack"]
+__all__ = ["LocalWorker", "RayWorker", "WorkerLostError", "ask", "end", "main", "ray_slots", "serve", "start"]
 
 T = TypeVar("T")
 Process = subprocess.Popen[bytes]
@@ -143,6 +146,48 @@ def serve() -> None:
         out.flush()
 
 
+taken: Counter[int] = Counter()
+"""Core -> number of workers pinned to it."""
+guard = threading.Lock()
+
+
+class LocalWorker:
+    """Runs one call at a time in a process on this machine, pinned to the core with the fewest workers; it ends with its parent.
+
+    A worker, its sandbox and its attempts run in turns, so sharing a core costs no time and makes wake-ups ten times faster. Packing and
+    unpacking are separate from the run, so that a free worker waits for neither.
+    """
+
+    pack, unpack = staticmethod(pack), staticmethod(unpack)
+
+    def __init__(self) -> None:
+        with guard:
+            core = min(sorted(os.sched_getaffinity(0)), key=lambda number: taken[number])
+            taken[core] += 1
+        self.give_back = weakref.finalize(self, taken.subtract, [core])
+        self.process = start(main, core)
+
+    def run(self, request: Any, seconds: float | None = None) -> Any:
+        """Send a request and return its reply; WorkerLostError if the process ends, or gives no reply within ``seconds`` and is ended."""
+        try:
+            return exchange(self.process, request, seconds)
+        except (WorkerLostError, TimeoutError) as error:
+            self.close()
+            raise WorkerLostError(str(error)) from error
+
+    def close(self) -> None:
+        """End the process."""
+        end(self.process)
+        self.give_back()
+
+
+def main(core: int) -> None:
+    """Serve calls on one core until standard input ends."""
+    os.sched_setaffinity(0, {core})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve()
+
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
 QUEUE_SECONDS = 3600.0
@@ -193,7 +238,7 @@ class RayWorker:
         """Return the function's result, which is Ray's reply."""
         return reply
 
-    def run(self, request: Call, seconds: float | None = None) -> Any:
+    def run(self, request: Any, seconds: float | None = None) -> Any:
         """Run a request and return its result; ``seconds`` count from submission, so time in Ray's queue counts."""
         library, (work, args) = ray(), request
         self.task = task_of(work).remote(*args)

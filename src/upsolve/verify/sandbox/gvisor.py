@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import IsolationError
-from upsolve.verify.sandbox.inside.folders import OWN, PACKAGES, READABLE
+from upsolve.verify.sandbox.inside.launcher import OWN, PACKAGES, READABLE
 
 __all__ = ["KERNEL_BYTES", "KERNEL_PROCESSES", "command", "configuration", "find_runsc", "start_in_gvisor"]
 

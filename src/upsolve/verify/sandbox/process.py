@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import JudgeError
-from upsolve.languages.packages import packages_folder, prepared_folder, required_by, runs_programs
+from upsolve.languages import packages_folder, prepared_folder, required_by, runs_programs
 from upsolve.verify.resources import CoreWaits
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
@@ -47,22 +47,7 @@ ENVIRONMENT = {
     **ONE_THREAD,
 }
 """Environment of a server and of the attempts that it forks."""
-MODULES = (
-    "folders",
-    "messages",
-    "values",
-    "setups",
-    "operations",
-    "interpreter",
-    "queries",
-    "proxies",
-    "shared",
-    "replies",
-    "remote",
-    "child",
-    "local",
-    "tester",
-)
+MODULES = "messages values setups operations interpreter queries proxies shared remote child local tester"
 """Modules of the server, in order of import: each after its dependencies."""
 START = """
 import sys
@@ -158,7 +143,7 @@ class Server:
             self.group.add(process.pid)
         self.socket, self.process, self.gvisor = own_end, process, gvisor
         own_end.settimeout(STARTING)
-        for data in (bundle("launcher", "folders"), json.dumps(setup).encode()):
+        for data in (bundle("launcher"), json.dumps(setup).encode()):
             own_end.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
@@ -167,7 +152,7 @@ class Server:
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return the settings of the launcher; benchmarks add a key ``off`` with layers to leave out."""
-        server = base64.b64encode(zlib.compress(bundle("server", *MODULES), 9)).decode()
+        server = base64.b64encode(zlib.compress(bundle("server", *MODULES.split()), 9)).decode()
         own = {
             "uid": FIRST_UID,
             "uids": UIDS,

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.languages.packages import required_by, runs_programs
+from upsolve.languages import required_by, runs_programs
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.resources import LONGEST_RUN, CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
@@ -22,7 +22,6 @@ __all__ = [
     "LONGEST_JUDGED",
     "REQUIRED",
     "Exit",
-    "active_layers",
     "demand_layers",
     "forget_server",
     "run_jobs",
@@ -70,27 +69,27 @@ class Exit:
 
     returncode: int | None
     """Exit code of the attempt's process, 0-255; None if a signal or the deadline ended it."""
-    signal: int
+    signal: int = 0
     """Number of the signal that ended the process; 0 if none."""
-    timed_out: bool
+    timed_out: bool = False
     """True if it exceeded its deadline or its CPU time limit."""
-    out_of_memory: bool
+    out_of_memory: bool = False
     """True if the kernel's out-of-memory killer ended a process of its control group, perhaps one that it had started."""
-    wall_seconds: float
+    wall_seconds: float = 0.0
     """Elapsed time from fork to exit, seconds."""
-    cpu_seconds: float
+    cpu_seconds: float = 0.0
     """CPU time of the attempt's process, its children and its orphans, seconds."""
-    memory_bytes: int
+    memory_bytes: int = 0
     """Peak resident memory of the attempt's process, bytes."""
-    results: bytes
+    results: bytes = b""
     """Raw result lines, written by the tester or, untrusted, by the attempt's process."""
-    stdout: bytes
+    stdout: bytes = b""
     """Standard output, truncated at ``Limits.output_bytes``."""
-    stderr: bytes
+    stderr: bytes = b""
     """Standard error, truncated at ``Limits.output_bytes``."""
-    output_exceeded: bool
+    output_exceeded: bool = False
     """True if standard output exceeded the limit, or standard error ERROR_BYTES."""
-    layers: tuple[str, ...]
+    layers: tuple[str, ...] = ()
     """Names of the active isolation layers."""
     waited_seconds: float = 0.0
     """Time for which a run that reached its deadline was runnable but waited for a core, seconds; 0 if unknown."""
@@ -139,47 +138,39 @@ class Exit:
         return line if isinstance(line, dict) else {}
 
 
-own = threading.local()
+class OfThread(threading.local):
+    """What each thread has for itself."""
+
+    def __init__(self) -> None:
+        self.servers: dict[tuple[str, bool], Server] = {}
+        """Its servers, by (profile, whether under gVisor)."""
+        self.watch = CoreWatch()
 
 
-def servers() -> dict[tuple[str, bool], Server]:
-    """Return this thread's servers, by (profile, whether under gVisor)."""
-    if not hasattr(own, "servers"):
-        own.servers = {}
-    running: dict[tuple[str, bool], Server] = own.servers
-    return running
-
-
-def core_watch() -> CoreWatch:
-    """Return this thread's ``CoreWatch``."""
-    if not hasattr(own, "watch"):
-        own.watch = CoreWatch()
-    watch: CoreWatch = own.watch
-    return watch
+own = OfThread()
 
 
 def server(profile: str = "python", *, gvisor: bool = False) -> Server:
     """Return this thread's server of a profile; start one if there is none."""
-    if (profile, gvisor) not in servers():
-        servers()[profile, gvisor] = Server(profile, gvisor=gvisor)
-    return servers()[profile, gvisor]
+    if (profile, gvisor) not in own.servers:
+        own.servers[profile, gvisor] = Server(profile, gvisor=gvisor)
+    return own.servers[profile, gvisor]
 
 
 def forget_server(profile: str = "python", *, gvisor: bool = False) -> None:
     """End this thread's server of a profile; the next job starts another."""
-    if (profile, gvisor) in servers():
-        servers().pop((profile, gvisor)).close()
+    if (profile, gvisor) in own.servers:
+        own.servers.pop((profile, gvisor)).close()
 
 
 @lru_cache
 def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> bytes:
     """Return the marshalled limits of a request; jobs of compiled programs carry further limits."""
     wide = {"address_bytes": 0, "file_bytes": 512 << 20, "processes": max(256, limits.processes), "cpu_seconds": 600}
-    own = PACKAGES_BYTES if required_by(profile) else 0
-    lean = {"address_bytes": limits.memory_bytes + own, "file_bytes": RESULTS_READ}
-    stack = {"stack_bytes": STACK_BYTES if grouped else 0}
-    own_limits = wide if runs_programs(profile) else lean
-    return marshal.dumps({**asdict(limits), "files": 1024, **own_limits, **stack, "folder": folder})
+    libraries = PACKAGES_BYTES if required_by(profile) else 0
+    lean = {"address_bytes": limits.memory_bytes + libraries, "file_bytes": RESULTS_READ}
+    said = {"files": 1024, "stack_bytes": STACK_BYTES if grouped else 0, "folder": folder}
+    return marshal.dumps({**asdict(limits), **said, **(wide if runs_programs(profile) else lean)})
 
 
 def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
@@ -246,11 +237,10 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
     running.group.limit(memory, (512 if runs_programs(profile) else limits.processes + 8) + KERNEL_PROCESSES * gvisor)
-    watch = core_watch()
-    watch.begin()
+    own.watch.begin()
     try:
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active), limits.cpu_seconds)
-        contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and watch.contended()
+        contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and own.watch.contended()
         oom = running.group.out_of_memory()
         sure = len(jobs) if len(jobs) == 1 or not oom else next((number for number, end in enumerate(ends) if killed(end)), 0)
         collected = [
@@ -272,25 +262,8 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
         forget_server(profile, gvisor=gvisor)
         if not full:
             raise
-        return [exit_with_server(running.layers, out_of_memory=memory)]
-
-
-def exit_with_server(layers: tuple[str, ...], *, out_of_memory: bool) -> Exit:
-    """Return the Exit of an attempt that also ended its server: it exhausted memory or, under gVisor, processes."""
-    return Exit(
-        returncode=None,
-        signal=9,
-        timed_out=False,
-        out_of_memory=out_of_memory,
-        wall_seconds=0.0,
-        cpu_seconds=0.0,
-        memory_bytes=0,
-        results=b"",
-        stdout=b"",
-        stderr=b"",
-        output_exceeded=False,
-        layers=layers,
-    )
+        # the attempt also ended its server: it exhausted memory or, under gVisor, processes
+        return [Exit(None, signal=9, out_of_memory=memory, layers=running.layers)]
 
 
 def killed(end: Sequence[float]) -> bool:
@@ -304,6 +277,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds, waited_seconds = end
     code = int(code)
     signalled = os.WIFSIGNALED(code)
+    most = OTHER_BYTES if job.attempt["kind"] in WITHOUT_TESTS else max(RESULTS_READ, limits.output_bytes)
     stdout, stderr = (content(handle, limits.output_bytes + 1) for handle in (out, err))
     return Exit(
         returncode=None if signalled else os.WEXITSTATUS(code),
@@ -313,9 +287,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
-        results=content(
-            results, OTHER_BYTES if job.attempt["kind"] in WITHOUT_TESTS else max(RESULTS_READ, limits.output_bytes)
-        ),
+        results=content(results, most),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=len(stdout) > limits.output_bytes or os.fstat(err).st_size >= max(ERROR_BYTES, limits.output_bytes),
@@ -368,8 +340,3 @@ def parsed(line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError, MemoryError):
         return None
-
-
-def active_layers() -> tuple[str, ...]:
-    """Return the isolation layers that are available on this machine."""
-    return server().layers

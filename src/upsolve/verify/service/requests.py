@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from functools import cache
 from operator import attrgetter
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from upsolve import __version__
 from upsolve.errors import UpsolveError
@@ -183,19 +183,14 @@ def refuse_record(row: Any, problem: str) -> Verdict:
     return unjudged(content_id(*parts), problem)
 
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 UNLIMITED = frozenset(field.name for field in fields(Limits) if field.default == math.inf)
 """Limits for which null means that there is none."""
 MOST_REPEATS, MOST_NAMES = 10, 100
 
 
 @cache
-def adapter() -> "TypeAdapter[JudgeSettings]":
+def adapter() -> TypeAdapter[JudgeSettings]:
     """Return the pydantic adapter of the settings."""
-    from pydantic import TypeAdapter
-
     return TypeAdapter(JudgeSettings)
 
 
@@ -212,17 +207,13 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
     """
     refuse_names(given, DECISIVE, "")
     changes = {name: value for name, value in given.items() if value is not None}
-    if long := next(
-        (name for name, value in changes.items() if isinstance(value, list) and len(cast("list[Any]", value)) > MOST_NAMES), ""
-    ):
+    lists = {name: cast("list[Any]", value) for name, value in changes.items() if isinstance(value, list)}
+    if long := next((name for name, value in lists.items() if len(value) > MOST_NAMES), ""):
         raise ValueError(f"{long}: more than {MOST_NAMES} names")
     asked = limits_of(changes.pop("limits", {}))
     plain = {field.name: getattr(settings, field.name) for field in fields(JudgeSettings)}
     wanted = validated({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
-    most = {"repeats": MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in asked}}
-    for name, cap in most.items():
-        if not (value := attrgetter(name)(wanted)) <= cap:
-            raise ValueError(f"{name}: {value} is more than this server allows: {cap}")
+    refuse_above(wanted, repeats=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in asked})
     try:
         refuse_impossible(wanted)
         refuse_unknown(wanted)
@@ -230,6 +221,13 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
     except UpsolveError as error:
         raise ValueError(f"on the server: {error}") from error
     return wanted
+
+
+def refuse_above(record: Any, **caps: float) -> None:
+    """Raise ValueError for a field that is above its cap, or nan."""
+    for name, cap in caps.items():
+        if not (value := attrgetter(name)(record)) <= cap:
+            raise ValueError(f"{name}: {value} is more than this server allows: {cap}")
 
 
 def limits_of(given: Any) -> dict[str, Any]:
@@ -288,13 +286,9 @@ def program_of(request: CodeRequest, settings: JudgeSettings, caps: Limits) -> t
             raise ValueError(f"language: {error}") from error
     if request.args:
         raise ValueError("args: programs cannot get arguments; leave it out")
-    for field, cap in (
-        ("compile_timeout", COMPILE_SECONDS),
-        ("run_timeout", caps.wall_seconds),
-        ("memory_limit_MB", caps.memory_bytes >> 20),
-    ):
-        if getattr(request, field) > cap:
-            raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {cap}")
+    refuse_above(
+        request, compile_timeout=COMPILE_SECONDS, run_timeout=caps.wall_seconds, memory_limit_MB=caps.memory_bytes >> 20
+    )
     memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else settings.limits.memory_bytes
     limits = replace(settings.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
     program = Program(

@@ -24,14 +24,18 @@ import signal
 import struct
 import zlib
 
-from folders import OWN, PACKAGES, READABLE
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["main"]
+__all__ = ["OWN", "PACKAGES", "READABLE", "main"]
 
+OWN = ("/tmp", "/dev/shm")
+"""Temporary folders, writable, emptied after each attempt."""
+PACKAGES = "/mnt/packages"
+"""Mount point of required packages or of prepared files of languages."""
+READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/var/lib/ghc")
+"""System folders, mounted read-only; the last one has Debian's list of Haskell packages."""
 CONTROL = 3
 NEW = {"mountns": 0x00020000, "ipcns": 0x08000000, "netns": 0x40000000, "pidns": 0x20000000}
 NEW_USER = 0x10000000
@@ -215,8 +219,8 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += landlock([*READABLE, python, packages, *proc], [*OWN]) if "landlock" not in off else []
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
-    modules = {"packages": packages, "modules": setup.get("modules", [])}
-    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], "gvisor": own_kernel, **modules})
+    folders = {"own": OWN, "packages": packages, "modules": setup.get("modules", [])}
+    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], "gvisor": own_kernel, **folders})
     server = os.memfd_create("server", 0)
     os.write(server, zlib.decompress(binascii.a2b_base64(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"

@@ -13,7 +13,7 @@ import sys
 import types
 
 import operations
-import replies
+from shared import ERROR_NUMBER, MALFORMED
 
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class LocalObjects:
                 raise RecursionError("maximum depth of calls between tests and attempt exceeded")
             kind, outcome = operations.outcome_of(lambda: use(value, said["do"], args, named))
             return operations.answer(kind, outcome, shared, args, named, scope=scope, number_of=self.number_of)
-        except replies.MALFORMED as error:
+        except MALFORMED as error:
             return operations.failure(error, shared)
         finally:
             self.depth -= 1
@@ -152,7 +152,7 @@ class LocalObjects:
 
     def passed_on(self, error: BaseException) -> BaseException:
         """Return the exception of the tests that an exception of the attempt is, or the latter itself."""
-        number = getattr(error, replies.ERROR_NUMBER, None)
+        number = getattr(error, ERROR_NUMBER, None)
         return self.errors.get(number, error) if type(number) is int else error
 
 

@@ -92,45 +92,13 @@ def copied(name: str) -> Any:
     return done
 
 
-SHOWN = (
-    "__call__",
-    "__iter__",
-    "__next__",
-    "__len__",
-    "__getitem__",
-    "__setitem__",
-    "__delitem__",
-    "__bool__",
-    "__enter__",
-    "__exit__",
-    "__reversed__",
-    "__aiter__",
-    "__anext__",
-    "__aenter__",
-    "__aexit__",
-    *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format", "int", "float", "complex", "index")),
-    *(f"__{name}__" for name in ("round", "trunc", "floor", "ceil", "bytes", "fspath", "contains")),
+SHOWN = tuple(
+    f"__{name}__"
+    for name in "call iter next len getitem setitem delitem bool enter exit reversed aiter anext aenter aexit neg pos abs invert "  # noqa: SIM905
+    "format int float complex index round trunc floor ceil bytes fspath contains".split()
 )
 """Special methods that a proxy has if its value has them."""
-PAIRWISE = (
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "add",
-    "sub",
-    "mul",
-    "matmul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "and",
-    "or",
-    "xor",
-)
+PAIRWISE = "eq ne lt le gt ge add sub mul matmul truediv floordiv mod pow and or xor".split()  # noqa: SIM905
 """Special methods for two values of the attempt."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},

@@ -11,7 +11,6 @@ import os
 import sys
 
 import proxies
-import replies
 from messages import next_request, report
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -68,7 +67,7 @@ class RemoteObjects:
                 answer = json.loads(request)
             finally:
                 sys.setrecursionlimit(limit)
-            return replies.result_of(answer, self.shared, own=True)
+            return self.shared.result(answer, own=True)
 
 
 def named_object(_remote: RemoteObjects, _number: int, module: str, name: str) -> Any:

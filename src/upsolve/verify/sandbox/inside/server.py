@@ -29,7 +29,6 @@ import interpreter
 import messages
 import queries
 import tester
-from folders import tidy
 
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
@@ -268,6 +267,30 @@ def keep_from_proc() -> None:
         raise OSError("prctl")
 
 
+def clear(folder: str) -> None:
+    """Remove all entries of a folder, and keep the folder."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)
+            clear(entry.path)
+            os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def tidy(folders: list[str], own: bool) -> bool:
+    """Empty the temporary folders; return False on failure: the server must then be replaced."""
+    try:
+        for folder in folders:
+            if own:  # attempts run with the server's user id and can change its mode
+                os.chmod(folder, 0o1777)
+            if os.listdir(folder):
+                clear(folder)
+    except (OSError, RecursionError):
+        return False
+    return True
+
+
 def main(said: str) -> None:
     """Serve requests until the judge closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -290,7 +313,7 @@ def main(said: str) -> None:
                 continue
         answer, clean = b"", True
         for slot, (wall_seconds, size, tester_size, continues) in enumerate(runs):
-            clean = not private or continues or tidy(not uid)
+            clean = not private or continues or tidy(setup["own"], not uid)
             if not clean:
                 break
             if setup["gvisor"]:

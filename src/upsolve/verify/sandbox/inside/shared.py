@@ -1,4 +1,4 @@
-"""Identity of containers that the tester and the attempt both hold: each has its copy, and a table of numbers says which belong together.
+"""Messages between the tester and the attempt, and containers that both hold: each has its copy, and a table of numbers says which belong together.
 
 A message has the content of containers that are new or have changed, and the number alone of the others. So a change on one side arrives at
 the other, and two names of one list stay names of one list. Standard library only.
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["Shared"]
+__all__ = ["ERROR_NUMBER", "MALFORMED", "Shared"]
+
+MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
+"""Exceptions of decoding an answer; the value is then opaque."""
+ERROR_NUMBER = "_tests_error"
+"""Attribute of an exception of the attempt that a function of the tests raised: its number in the tester."""
 
 MOST = 4096
 """Most items of the containers that remain shared between calls. Others become copies, since every call compares all items."""
@@ -230,6 +235,26 @@ class Shared:
         for changed in said.get("changed", ()):
             self.value(changed)
 
+    def result(self, reply: dict[str, Any], *, own: bool = False) -> Any:
+        """Apply the changes that an answer reports; return its value or raise its exception.
+
+        With ``own`` the answer is of the trusted tester: a StopIteration stays one, and an exception keeps its number.
+        """
+        value, error = None, None
+        try:
+            self.accept(reply)
+            if "value" in reply:
+                value = self.value(reply["value"])
+            else:
+                error = proxies.EndedError(self.value(reply["end"])) if "end" in reply else exception_in(reply, self.value, own)
+            self.settle(reply.get("used", ()))
+        except MALFORMED:
+            self.settle(())
+            return values.Opaque()
+        if error:
+            raise error
+        return value
+
 
 def deeper(function: Any, *args: Any) -> Any:
     """Call a function that is recursive, ``FRAMES`` at each level of a value, with that much more room on the stack."""
@@ -328,3 +353,73 @@ def replace(own: Any, value: Any) -> None:
     else:
         base: Any = list if isinstance(own, list) else bytearray
         base.__setitem__(own, slice(None), value)
+
+
+def exception_in(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> BaseException:
+    """Return the exception that an answer describes."""
+    name, message, line = str(reply["error"][0]), str(reply["error"][1]), reply["error"][2]
+    args, attributes = value(reply.get("with", ["tuple", ["list", message], ["dict"]]))
+    named = attributes.items() if isinstance(attributes, dict) else ()
+    own_attributes = {key: value for key, value in named if isinstance(key, str)}
+    error = rebuilt(name, message, reply.get("classes", ()), args=tuple(args), attributes=own_attributes, stops=own)
+    error.__dict__.update(own_attributes)
+    if own and "number" in reply:
+        setattr(error, ERROR_NUMBER, reply["number"])
+    error.attempt_line = line  # type: ignore[attr-defined]
+    return error
+
+
+def rebuilt(
+    name: str, message: str, classes: Any, *, args: tuple[Any, ...], attributes: dict[str, Any], stops: bool = False
+) -> BaseException:
+    """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
+
+    StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
+    without an error. With ``stops`` it stays one: that is for exceptions of the tests in the attempt's process.
+    """
+    known_classes = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
+    if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in known_classes):
+        return RuntimeError(f"the attempt raised {name}")
+    if known_classes[0].__name__ == name:
+        try:
+            if str(error := known_classes[0](*args)) == message:
+                return error
+        except Exception:
+            pass
+        try:
+            error = known_classes[0].__new__(known_classes[0], *args)
+            error.args = args
+            error.__dict__.update(attributes)
+            if str(error) == message:
+                return error
+        except Exception:
+            pass
+    own = [kind for kind in known_classes if not any(other is not kind and issubclass(other, kind) for other in known_classes)]
+    for bases in (tuple(own), (own[0],), (Exception,)):
+        try:
+            kind = type(name, bases, {"__str__": lambda _error: message})  # pyright: ignore[reportUnknownLambdaType]
+            error = kind.__new__(kind, *args)
+            error.args = args
+            return error
+        except Exception:  # bases of different layouts, arguments that they do not take
+            continue
+    return Exception(message)
+
+
+KNOWN = frozenset(
+    "_csv _pickle binascii builtins configparser dataclasses decimal enum ipaddress json.decoder "  # noqa: SIM905
+    "pickle re sqlite3 statistics struct zlib".split()
+)
+"""Modules whose exception classes are used if the tests imported them. Not all: raising some would skip a test."""
+
+
+def known(module: str, name: str) -> Any:
+    """Return an exception class of this name that may be raised here, or None."""
+    kind: Any
+    if module in setups.MODULES:
+        kind, modules = setups.objects.get(name), (*KNOWN, *setups.MODULES)
+        fits = isinstance(kind, type) and issubclass(kind, Exception)
+        return kind if fits and all(base.__module__ in modules for base in kind.__mro__[:-1]) else None
+    kind = getattr(sys.modules.get(module), name, None) if module in KNOWN else None
+    fits = isinstance(kind, type) and (issubclass(kind, Exception) or kind is SystemExit)
+    return kind if fits else None

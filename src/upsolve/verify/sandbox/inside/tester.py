@@ -19,7 +19,6 @@ import local
 import messages
 import operations
 import proxies
-import replies
 import setups
 import shared
 import values
@@ -33,12 +32,7 @@ __all__ = ["SERVANT_GONE", "run"]
 REPLIES, REQUESTS = 4, 5
 REPLY_BYTES = 64 << 20
 """Maximum size of a message of the attempt, bytes; a longer one ends its run."""
-MIRRORED = (
-    "random.seed",
-    "numpy.random.seed",
-    "sys.setrecursionlimit",
-    "sys.set_int_max_str_digits",
-)
+MIRRORED = ("random.seed", "numpy.random.seed", "sys.setrecursionlimit", "sys.set_int_max_str_digits")
 """Functions that set what holds for a whole process. Called by the tests, they are called in the attempt's process, too."""
 ISOLATED = "the attempt's own {} was compared or combined with a value of the tests, which the judge never shows to an attempt"
 """Why a test may have failed an object that is no plain data."""
@@ -166,7 +160,7 @@ class Channel:
             while "ask" in (reply := self.reply()):
                 self.ask(marshal.dumps(self.local.answer(reply, self.shared)))
             try:
-                return replies.result_of(reply, self.shared)
+                return self.shared.result(reply)
             except BaseException as error:
                 if (own := self.local.passed_on(error)) is error:
                     raise
