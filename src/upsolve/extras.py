@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 
 from upsolve.errors import MissingExtraError
@@ -63,16 +63,13 @@ def require(*distributions: str) -> None:
 
 def absent(*distributions: str) -> list[str]:
     """Return the modules of distributions that are not installed, without importing any."""
-    modules = [name.replace("-", "_") for name in distributions]
-    return [module for module in modules if not is_installed(module)]
-
-
-def is_installed(module: str) -> bool:
-    """Return whether a module can be found."""
-    try:
-        return find_spec(module) is not None
-    except ValueError:  # it stands in sys.modules without a specification
-        return False
+    found: list[str] = []
+    for module in (name.replace("-", "_") for name in distributions):
+        with suppress(ValueError):  # it stands in sys.modules without a specification
+            if find_spec(module):
+                continue
+        found.append(module)
+    return found
 
 
 def missing(module: str) -> MissingExtraError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module, invalidate_caches
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoints, entry_points
 from operator import attrgetter
 from pathlib import Path
 from traceback import extract_tb
@@ -120,14 +120,10 @@ def current_folder_last() -> Generator[None]:
 
 
 def described(error: Exception) -> str:
-    """Return an exception in one line, with the file and line of the code that is not upsolve's, where there is some."""
-    return f"{type(error).__name__}: {one_line(error)}{place(error)}"
-
-
-def place(error: Exception) -> str:
-    """Return the file and line of the first frame of an exception that is not upsolve's or the interpreter's, in brackets; empty without one."""
+    """Return an exception in one line, with file and line of its first frame that is not upsolve's or the interpreter's, if there is one."""
     frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(SKIPPED)]
-    return f" ({Path(frames[0].filename).name}, line {frames[0].lineno})" if frames else ""
+    place = f" ({Path(frames[0].filename).name}, line {frames[0].lineno})" if frames else ""
+    return f"{type(error).__name__}: {one_line(error)}{place}"
 
 
 def blame(kind: str, name: Any, error: Exception) -> NoReturn:
@@ -176,21 +172,16 @@ def find(kind: str, name: Any) -> Any:
         if ":" in name:
             record = load_named(name)
         elif points:
-            record = load(offer(kind, name, points))
+            values = sorted({f"{point.module}:{point.attr}" for point in points})
+            if len(values) > 1:
+                raise ValueError(f"{kind} {name!r} is offered by several packages: name one of {', '.join(values)}")
+            record = load(values[0])
         else:
             close = get_close_matches(name, names(kind), n=3) or names(kind)
             raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
     if not isinstance(record, load(where.record)):
         raise ValueError(f"{name!r} is a {type(record).__name__}, not a record of the class {where.record}")
     return record
-
-
-def offer(kind: str, name: str, points: list[EntryPoint]) -> str:
-    """Return the one value of the entry points of a name, ``module:attribute``; ValueError if packages differ in it."""
-    values = sorted({f"{point.module}:{point.attr}" for point in points})
-    if len(values) > 1:
-        raise ValueError(f"{kind} {name!r} is offered by several packages: name one of {', '.join(values)}")
-    return values[0]
 
 
 def only(field: str, given: Collection[str], allowed: Sequence[str]) -> None:

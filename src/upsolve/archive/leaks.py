@@ -56,22 +56,13 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
         if not few:
             alike, reason = by_prompt.get(runs, []) if runs else [], "the same prompt"
         else:
-            close, reason = similar_prompts(runs, others, holders, threshold), "nearly the same prompt"
+            most_missing = int((1 - threshold) * len(runs) + 1e-9)  # similar prompts share one of the k + 1 rarest runs
+            rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
+            close = [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
             alike = [other for other, words in close if len(runs & words) >= threshold * len(runs | words)]
+            reason = "nearly the same prompt"
         leaks += [Leak(task.task_id, name, why) for name, why in ({other.task_id: reason for other in alike} | found).items()]
     return leaks
-
-
-def similar_prompts(
-    runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
-) -> list[tuple[Task, frozenset[Run]]]:
-    """Return the prompts that may overlap enough: they share one of the k + 1 rarest runs.
-
-    k = (1 - threshold) * len(runs) is the number of runs that may be missing in the other prompt.
-    """
-    most_missing = int((1 - threshold) * len(runs) + 1e-9)
-    rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
-    return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
 
 
 def features_of(task: Task, *, few: bool) -> frozenset[Run]:

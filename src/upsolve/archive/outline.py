@@ -137,16 +137,15 @@ def outcomes_of(block: Any, tasks: Sequence[Task], judge: str) -> list[int]:
 
 def longest_prompts(groups: Sequence[Group], count: int) -> list[tuple[Task, Sequence[Turn]]]:
     """Return at most ``count`` tasks with the longest prompts, each with the earlier turns in its prompt."""
-    chats = (chat for index in range(len(groups)) for chat in chats_of(groups, index))
+    chats: list[tuple[Task, Sequence[Turn]]] = []
+    for index in range(len(groups)):
+        found = stored_at(groups, index)
+        if found and not found[0].turns:
+            chats.append((found[0].tasks[found[1]], ()))
+        else:
+            group = groups[index]
+            chats += [(group.task, turns) for turns in dict.fromkeys((*group.turns, ()))]
     return nlargest(count, chats, key=lambda chat: len(chat[0].prompt) + sum(len(turn.attempt.code) for turn in chat[1]))
-
-
-def chats_of(groups: Sequence[Group], index: int) -> list[tuple[Task, Sequence[Turn]]]:
-    """Return the task of a group with each of the turns that come before its attempts, and without turns."""
-    found = stored_at(groups, index)
-    if found and not found[0].turns:
-        return [(found[0].tasks[found[1]], ())]
-    return [(groups[index].task, turns) for turns in dict.fromkeys((*groups[index].turns, ()))]
 
 
 def longest_attempts(groups: Sequence[Group], count: int) -> list[Attempt]:

@@ -324,26 +324,17 @@ def copy_archive(archive: Archive, folder: str | Path) -> Archive:
     if target.exists() and any(target.iterdir()):
         raise ArchiveError(f"{target}: the folder is not empty; copy the archive into a new folder")
     try:
-        files = [
-            file
-            for file in archive.path.rglob("*")
-            if file.is_file() and file.suffix not in (".tmp", ".lock") and file.name != "lock"
-        ]
-        for file in sorted(
-            files, key=lambda file: file.name == META
-        ):  # archive.json last: an interrupted copy is not an archive
-            copy_file(file, target.joinpath(*file.relative_to(archive.path).parts))
+        files = [file for file in archive.path.rglob("*") if file.is_file() and file.suffix not in (".tmp", ".lock")]
+        files.sort(key=lambda file: file.name == META)  # archive.json last: an interrupted copy is not an archive
+        for file in (file for file in files if file.name != "lock"):
+            copy = target.joinpath(*file.relative_to(archive.path).parts)
+            if not is_remote(copy):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("rb") as read, copy.open("wb") as written:
+                shutil.copyfileobj(read, written, 1 << 20)
     except OSError as error:
         raise ArchiveError(f"{target}: cannot be written: {error}") from error
     return Archive.create(target)
-
-
-def copy_file(file: Path, copy: Path) -> None:
-    """Copy a file block by block."""
-    if not is_remote(copy):
-        copy.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("rb") as read, copy.open("wb") as written:
-        shutil.copyfileobj(read, written, 1 << 20)
 
 
 @contextmanager

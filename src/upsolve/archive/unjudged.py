@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +12,7 @@ from upsolve.archive.preference import OWN
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.records import from_row
-from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["Changes", "Programs", "Stale", "stale", "unjudged"]
 
@@ -109,9 +108,11 @@ class Stale(Programs):
         self.reasons, found = Counter[int](), list[str]()
         for batch in connection.sql(VERSIONED).to_arrow_reader(ROWS):
             for row in batch.to_pylist():
-                numbers = changes(by_id[row["task_id"]], *versioned(row))
+                attempt = Attempt(row.pop("task_id"), row.pop("code"), row.pop("language") or "python")
+                verdict = from_row(Verdict, row)
+                numbers = changes(by_id[attempt.task_id], attempt, verdict)
                 self.reasons.update(numbers)
-                found += [row["attempt_id"]] if numbers else []
+                found += [verdict.attempt_id] if numbers else []
         connection.register("stale", pa.table({"attempt_id": pa.array(found, pa.string())}))
         connection.execute(OF_STALE)
         analyses, lines = connection.sql(STALE_DATA).fetchall()[0]
@@ -119,14 +120,6 @@ class Stale(Programs):
         self.lines = bool(lines)
         self.unscored = Counter[str](dict(connection.sql(UNSCORED).fetchall()))
         super().__init__(connection, tasks)
-
-
-def versioned(row: dict[str, Any]) -> tuple[Attempt, Verdict]:
-    """Return an attempt and its verdict with the fields by which a change finds what it concerns."""
-    attempt = Attempt(row.pop("task_id"), row.pop("code"), row.pop("language") or "python")
-    outcomes = tuple(map(Status, row.pop("outcomes") or ()))
-    rest: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
-    return attempt, Verdict(status=Status(rest.pop("status")), outcomes=outcomes, **rest)
 
 
 @contextmanager

@@ -53,15 +53,10 @@ def prepare(language: Language) -> Path:
         )
         if done.returncode:
             raise ConfigError(f"language {language.name}: prepare: {(done.stderr or done.stdout).strip()[-500:]}")
-        make_readable(filled)
+        for path in (filled, *filled.rglob("*")):  # by every user, since attempts run under other user ids
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
         for old in root.glob(f"{language.name}.*"):
             shutil.rmtree(old)
         commit_folder(filled, target)
     return target
-
-
-def make_readable(folder: Path) -> None:
-    """Make a folder's content readable by every user, since attempts run under other user ids."""
-    for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

@@ -47,10 +47,9 @@ def is_in(attempt: Attempt, *names: str) -> bool:
     )
 
 
-def has_equal_calls(task: Task) -> bool:
-    """Return whether two CALL tests of a task are equal."""
-    calls = [test.input for test in task.tests if test.kind is TestKind.CALL]
-    return len({*calls}) < len(calls)
+def calls_of(task: Task) -> list[str]:
+    """Return the CALL tests of a task."""
+    return [test.input for test in task.tests if test.kind is TestKind.CALL]
 
 
 def failed(verdict: Verdict, attempt: Attempt, *names: str) -> bool:
@@ -63,16 +62,6 @@ def mentions(attempt: Attempt, *words: str) -> bool:
     return any(word in attempt.code for word in words)
 
 
-def starts_processes(attempt: Attempt) -> bool:
-    """Return whether a program may start others: all of shells, and those that name a way to."""
-    return is_in(attempt, "bash") or mentions(attempt, "fork", "exec", "spawn", "system", "popen", "rocess", "subprocess")
-
-
-def asks_of_result(task: Task) -> bool:
-    """Return whether a CALL test asks something of a result by a method, as in ``f(2).startswith('4')``."""
-    return any(test.kind is TestKind.CALL and any(f".{name}(" in test.input for name in QUESTIONS) for test in task.tests)
-
-
 def meets_objects(task: Task, attempt: Attempt, verdict: Verdict) -> bool:
     """Return whether tests in the tester's process may have met an object that is no data, or a class or variable of the setup."""
     return "across" in verdict.isolation and (bool(task.setup) or mentions(attempt, "class ", "Mock", "type("))
@@ -83,21 +72,17 @@ def names_arguments(task: Task, attempt: Attempt) -> bool:
     return any(NAMED.search(source) for source in (attempt.code, *(test.input for test in task.tests)))
 
 
-def expected_bytes(task: Task) -> int:
-    """Return the length of all expected values together, bytes."""
-    return sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests)
-
-
 # fmt: off
 CHANGES: tuple[Change, ...] = (
     Change("Tasks with more than ten tests and no time limit of their own timed out.",
            lambda task, _, verdict: verdict.status is Status.TIMEOUT and len(task.tests) > 10 and task.limit_seconds is None),
     Change("No program could pass tests whose expected output is longer than the output limit.",
-           lambda task, _, verdict: verdict.status is not Status.PASSED and expected_bytes(task) > 2**19),
+           lambda task, _, verdict: verdict.status is not Status.PASSED
+           and sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests) > 2**19),
     Change("Programs that are built or checked first ran each other's files at tasks with a checker.",
            lambda task, attempt, _: bool(task.checker) and not is_in(attempt, "python")),
     Change("Equal function calls of a task shared their arguments.",
-           lambda task, attempt, _: is_in(attempt, "python") and has_equal_calls(task)),
+           lambda task, attempt, _: is_in(attempt, "python") and len({*calls_of(task)}) < len(calls_of(task))),
     Change("Programs that wrapped or replaced sys.stdin, or used their home folder, failed.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and mentions(attempt, *OF_INTERPRETER)),
     Change("Large arrays and allocations of compiled programs and of shells were limited by address space: segmentation faults.",
@@ -112,13 +97,15 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: failed(verdict, attempt, "php") or verdict.status is Status.OUTPUT_LIMIT
            or verdict.error_type == "RecursionError" or "thread" in verdict.error_message),
     Change("Objects of the attempt answered for data by methods of their own; numbers, copies, identity, and names of the setup did not reach tests.",
-           lambda task, attempt, verdict: is_in(attempt, "python") and (asks_of_result(task) or meets_objects(task, attempt, verdict))),
+           lambda task, attempt, verdict: is_in(attempt, "python") and (meets_objects(task, attempt, verdict)
+           or any(f".{name}(" in call for name in QUESTIONS for call in calls_of(task)))),
     Change("Programs of other languages that opened their standard output by name emptied what they had written.",
            lambda _, attempt, verdict: verdict.status is Status.FAILED and not is_in(attempt, "python") and mentions(attempt, "/dev/", "/fd")),
     Change("Functions that the attempt returned, or was given, could not be called with arguments named name, value, number, operation or self.",
            lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and names_arguments(task, attempt)),
     Change("Programs of which the kernel had killed a child process for lack of memory were wrong or failed instead of exceeding their memory.",
-           lambda _, attempt, verdict: verdict.status is Status.RUNTIME_ERROR or (verdict.status is Status.FAILED and starts_processes(attempt))),
+           lambda _, attempt, verdict: verdict.status is Status.RUNTIME_ERROR or (verdict.status is Status.FAILED and (is_in(attempt, "bash")
+           or mentions(attempt, "fork", "exec", "spawn", "system", "popen", "rocess", "subprocess")))),
     Change("Python programs that an older Python, such as PyPy, could not compile or lacked names for failed.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and verdict.error_type in ("CompileError", *OF_OLDER)),
     Change("An attempt could replace a method or property of a class of the setup that answers true or false, such as valid(), without a label.",

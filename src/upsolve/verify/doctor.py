@@ -43,51 +43,33 @@ def checks(settings: JudgeSettings | None = None, *, quick: bool = False, progre
         quick: run one attack per group.
         progress: called with the number of attempts judged and their total.
     """
-    settings = replace(settings or JudgeSettings(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
-    settings = (
-        replace(settings, limits=GVISOR_LIMITS)
-        if settings.isolation == "gvisor"
-        else replace(settings, isolation="best_effort")
-    )
+    settings = replace(settings or JudgeSettings(), cache=None, analyses=(), repeats=1, lines=False)
+    gvisor = settings.isolation == "gvisor"
+    settings = replace(settings, limits=GVISOR_LIMITS if gvisor else LIMITS, isolation="gvisor" if gvisor else "best_effort")
     results = layers(settings)
     yield from results
     if all(check.ok or not check.required for check in results):
-        yield from run_attacks(first_of_each(tries()) if quick else tries(), settings, progress)
+        groups = groupby(tries(), lambda case: case.attack.wants)
+        yield from run_attacks([next(group) for _, group in groups] if quick else tries(), settings, progress)
 
 
 def layers(settings: JudgeSettings) -> list[Check]:
     """Return a check per layer, which must be active on every worker that judges honest attempts."""
-    verdicts = verify(
-        [honest("python", f"nothing, {number}") for number in range(settings.workers or usable_cores())], settings
-    )
+    workers = range(settings.workers or usable_cores())
+    verdicts = verify([honest("python", f"nothing, {number}") for number in workers], settings)
     active = set[str].intersection(*(set(verdict.isolation.split(",")) for verdict in verdicts))
     broken = [verdict for verdict in verdicts if verdict.status is not Status.PASSED]
     if broken and active.issuperset(REQUIRED):  # without a required layer honest attempts may see others, which says less
         return [Check("layers", "sandbox", ok=False, required=True, detail=f"{broken[0].status} {broken[0].error_message}")]
-    results = [
-        Check("layers", name, name in active, name in REQUIRED, "active" if name in active else absent(name))
-        for name in (*REQUIRED, *OPTIONAL)
-    ]
-    return [*results, own_kernel(settings)]
-
-
-def absent(layer: str) -> str:
-    """Return what to say about a layer that is not active."""
-    return "not available here" + ("; docs/install.md says what the sandbox needs" if layer in REQUIRED else "")
-
-
-def own_kernel(settings: JudgeSettings) -> Check:
-    """Return the check of whether gVisor is available."""
+    results: list[Check] = []
+    for name in (*REQUIRED, *OPTIONAL):
+        absent = "not available here" + ("; docs/install.md says what the sandbox needs" if name in REQUIRED else "")
+        results.append(Check("layers", name, name in active, name in REQUIRED, "active" if name in active else absent))
     try:
         detail = f"active: {find_runsc()}" if settings.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
+        return [*results, Check("layers", "gvisor", ok=True, required=False, detail=detail)]
     except IsolationError as error:
-        return Check("layers", "gvisor", ok=False, required=False, detail=str(error))
-    return Check("layers", "gvisor", ok=True, required=False, detail=detail)
-
-
-def first_of_each(todo: Sequence[Try]) -> list[Try]:
-    """Return the first attack of each group."""
-    return [next(group) for _, group in groupby(todo, lambda case: case.attack.wants)]
+        return [*results, Check("layers", "gvisor", ok=False, required=False, detail=str(error))]
 
 
 def run_attacks(todo: Sequence[Try], settings: JudgeSettings, progress: Progress | None = None) -> Iterator[Check]:

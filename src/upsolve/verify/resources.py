@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
+    "GROUPS",
     "LONGEST_RUN",
     "CoreWaits",
     "CoreWatch",
     "figure_in",
+    "own_groups",
     "thread_figures",
     "threads_of",
     "usable_cores",
@@ -31,16 +33,20 @@ REFRESH_SECONDS = 0.5
 """Maximum age of the statistics that ``begin`` reuses, seconds: reading /proc/stat takes 0.1 ms on a large machine."""
 
 
-def control_groups(controller: str) -> list[Path]:
-    """Return the folders of this process's control group and its ancestors, whose limits also apply (version 2, or 1)."""
-    root, own = GROUPS, ""
+def own_groups() -> dict[str, str]:
+    """Return the path of this process's control group by controller, of version 2 by the empty name."""
     with suppress(OSError):
         rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
-        own = next((path for _, names, path in rows if not names), "")
-        for _, names, path in rows:
-            if controller in names.split(",") and (GROUPS / controller).is_dir():
-                root, own = GROUPS / controller, path
-    group = root / own.lstrip("/")
+        return {name: path for _, names, path in rows for name in names.split(",")}
+    return {}
+
+
+def control_groups(controller: str) -> list[Path]:
+    """Return the folders of this process's control group and its ancestors, whose limits also apply (version 2, or 1)."""
+    own = own_groups()
+    first = controller in own and (GROUPS / controller).is_dir()
+    root, path = (GROUPS / controller, own[controller]) if first else (GROUPS, own.get("", ""))
+    group = root / path.lstrip("/")
     return [group, *(above for above in group.parents if above.is_relative_to(root))]
 
 

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from upsolve.checkers import CALLS, CheckerProgram, program_of
 from upsolve.errors import JudgeError
@@ -63,10 +62,16 @@ def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Gener
 def asked(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
     """Return the checker's answer to an output, None if it gives none, then with what it said, and whether that shows a fault of the checker."""
     if (program := program_of(task.checker)) is None:
-        end = yield function_job(task, index, output)
-        words = [*end.records]
-        broken = any("load" in record or "compile" in record or error_name(record) in BROKEN for record in words)
-        return answer_of(end), f"check() must return True or False; it gave {words[:1]}", broken
+        test = task.tests[index]
+        call = ("apply", ("check", [test.input, test.expected, output]))
+        job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
+        end = yield Job({**job, "nonce": secrets.token_hex(8)})
+        errors = [record["error"] for record in end.records if isinstance(record.get("error"), list) and record["error"]]
+        broken = any("load" in record or "compile" in record for record in end.records)
+        broken = broken or any(str(error[0]) in BROKEN for error in errors)
+        values = [record.get("value") for record in end.records if record.get("test") == 0]
+        answer = values[0] if len(values) == 1 and isinstance(values[0], bool) else None
+        return answer, f"check() must return True or False; it gave {[*end.records[:1]]}", broken
     end = yield from run_program(program, task, index, output)
     call = CALLS[program.call]
     code = -1 if end.returncode is None else end.returncode
@@ -75,32 +80,8 @@ def asked(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[boo
     return known.get(code), f"its checker must end with {', '.join(map(str, known))}; it ended with {code} ({said})", False
 
 
-def function_job(task: Task, index: int, output: str) -> Job:
-    """Return the job that calls a checker in Python."""
-    test = task.tests[index]
-    call = ("apply", ("check", [test.input, test.expected, output]))
-    job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
-    return Job({**job, "nonce": secrets.token_hex(8)})
-
-
-def answer_of(end: Exit) -> bool | None:
-    """Return the answer of a checker in Python; None if it is neither True nor False."""
-    values = [record.get("value") for record in end.records if record.get("test") == 0]
-    return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
-
-
-def error_name(record: Mapping[str, Any]) -> str:
-    """Return the name of the exception in a result line."""
-    error = record.get("error")
-    return str(error[0]) if isinstance(error, list) and error else ""
-
-
 def run_program(program: CheckerProgram, task: Task, index: int, output: str) -> Generator[Job, Exit, Exit]:
-    """Run a checker that is a program, and build it before unless the sandbox has it from an earlier call.
-
-    Raises:
-        JudgeError: it cannot be built.
-    """
+    """Run a checker that is a program, and build it before unless the sandbox has it from an earlier call; JudgeError if it cannot be built."""
     tools, test, key = language(program.language), task.tests[index], content_id(task.checker)
     files = {"input": test.input, "output": output, "answer": test.expected}
     for _ in range(SLOTS + 1):  # of attempts at several tasks that are judged together, each may build its own

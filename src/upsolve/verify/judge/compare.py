@@ -143,11 +143,7 @@ def text_or_none(value: Any) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical text of a plain value: two values have the same text if and only if they are equal.
-
-    Raises:
-        ValueError: the value contains nan or an object that is not plain data.
-    """
+    """Return the canonical text of a plain value, the same for equal values alone; ValueError if it contains nan or is not plain data."""
     if isinstance(value, str):
         return f"s{len(value)}:{value}"
     if isinstance(value, NUMBERS):
@@ -185,11 +181,7 @@ def number_text(value: complex) -> str:
 
 
 def builtin_number(value: Decimal | Fraction) -> int | float:
-    """Return the int or float that is equal to a number.
-
-    Raises:
-        ValueError: there is none, or its decimal exponent exceeds ``LONGEST_NUMBER`` in magnitude.
-    """
+    """Return the int or float that is equal to a number; ValueError if there is none, or its exponent exceeds ``LONGEST_NUMBER``."""
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LONGEST_NUMBER:
         raise ValueError("too long to compare")
     if isinstance(value, Fraction) or value.is_finite():
@@ -326,16 +318,11 @@ def with_short_integers(source: str) -> str:
     if not LONG.search(source):
         return source
     try:
-        tokens = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if is_long(token)]
+        tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
         lines = source.splitlines(keepends=True)
-        for token in reversed(tokens):
+        for token in (one for one in reversed(tokens) if one.type == tokenize.NUMBER and LONG.fullmatch(one.string)):
             row, (start, end) = token.start[0] - 1, (token.start[1], token.end[1])
             lines[row] = lines[row][:start] + hex(integer(token.string.replace("_", ""))) + lines[row][end:]
         return "".join(lines)
     except (tokenize.TokenError, SyntaxError, ValueError, IndexError):
         return source
-
-
-def is_long(token: tokenize.TokenInfo) -> bool:
-    """Return whether a token is a long decimal integer."""
-    return token.type == tokenize.NUMBER and LONG.fullmatch(token.string) is not None

@@ -47,12 +47,7 @@ def origins(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:
-    """Return whether a part of a test changes or watches its process (``changes_process``).
-
-    Args:
-        node: the part.
-        modules: names that the tests import, with their modules.
-    """
+    """Return whether a part of a test changes or watches its process (``changes_process``); ``modules``: imported names -> modules."""
     match node:
         case ast.Name(id=name) | ast.alias(name=name):
             return name in PROCESS
@@ -65,7 +60,9 @@ def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:
         case ast.TryStar():
             return True
         case ast.With(body=body) | ast.AsyncWith(body=body):
-            return not is_expected(node) and any(fails(part) for statement in body for part in ast.walk(statement))
+            calls = [item.context_expr for item in node.items]  # assertRaises and the like only catch what the body raises
+            expected = all(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) for call in calls)
+            return not expected and any(fails(part) for statement in body for part in ast.walk(statement))
         case ast.Call():
             return is_call_of_process(node, modules)
         case ast.Compare():
@@ -118,10 +115,3 @@ def fails(node: ast.AST) -> bool:
             return True
         case _:
             return False
-
-
-def is_expected(node: ast.With | ast.AsyncWith) -> bool:
-    """Return whether a ``with`` only catches what its body raises: ``assertRaises`` and the like."""
-    return all(
-        isinstance(item.context_expr, ast.Call) and isinstance(item.context_expr.func, ast.Attribute) for item in node.items
-    )

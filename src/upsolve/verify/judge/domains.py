@@ -75,10 +75,8 @@ class Domain:
         for action in self.actions:
             params = ", ".join(f"{param}: {kind}" for param, kind in action.params.items())
             lines += [f"- `{action.name}({params}) -> {action.answer}`: {action.about}"]
-        lines += (
-            [f"\n{', '.join(self.failures)} can be caught by these names; nothing has to be imported."] if self.failures else []
-        )
-        return "\n".join(lines)
+        caught = f"\n{', '.join(self.failures)} can be caught by these names; nothing has to be imported."
+        return "\n".join([*lines, *([caught] if self.failures else [])])
 
 
 DO = """
@@ -119,11 +117,8 @@ def domain_of(source: str) -> Domain:
 
 def names_of_actions(tree: ast.Module) -> Iterator[str]:
     """Yield the names in ACTIONS; raise ValueError if invalid."""
-    values = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["ACTIONS"]
-    ]
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    values = [node.value for node in assigned if [ast.unparse(target) for target in node.targets] == ["ACTIONS"]]
     if len(values) != 1:
         raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)")
     try:

@@ -41,7 +41,7 @@ run. Tests of standard input and others of one task are judged separately, and t
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -187,7 +187,9 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
         return (Status.PASSED, None) if passed else (Status.FAILED, ["", "did not prove that it ran", None])
     if answers(record.get("value"), test.expected, compare):
         return Status.PASSED, None
-    return Status.FAILED, ["", wrong_value(test, record.get("value")), None]
+    value = shown(record.get("value"))[:100]
+    wrong = "wrong value" if test.hidden else f"{test.input[:200]} gave {value}, expected {test.expected[:100]}"
+    return Status.FAILED, ["", wrong, None]
 
 
 def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
@@ -197,12 +199,6 @@ def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
         return Status.TIMEOUT, ["Timeout", said[:MOST_MESSAGE], None]
     error = error_of(record.get("error"))
     return error_status(error), error
-
-
-def wrong_value(test: TestCase, data: Any) -> str:
-    """Return the message for a wrong value: got and expected."""
-    value = shown(data)
-    return "wrong value" if test.hidden else f"{test.input[:200]} gave {value[:100]}, expected {test.expected[:100]}"
 
 
 def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
@@ -261,6 +257,8 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
     lines = attempt.code.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
     line = line if isinstance(line, int) and 1 <= line <= lines else None
     kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
+    late = [end for end in ends if end.timed_out or end.signal == 24 or end.late_tests] if Status.TIMEOUT in outcomes else []
+    elapsed = ELAPSED if Status.TIMEOUT in outcomes and not (late and all(end.steadily_late for end in late)) else ""
     return Verdict(
         attempt_id=attempt.attempt_id,
         status=status,
@@ -269,7 +267,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         outcomes=tuple(outcomes),
         judge=JUDGE,
         judge_version=JUDGE_VERSION,
-        isolation=",".join([*ends[0].layers, *filter(None, (label, *late_label(outcomes, ends)))]),
+        isolation=",".join([*ends[0].layers, *filter(None, (label, elapsed))]),
         wall_seconds=sum(end.wall_seconds for end in ends),
         cpu_seconds=sum(end.cpu_seconds for end in ends),
         memory_bytes=max(end.memory_bytes for end in ends),
@@ -281,14 +279,6 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
         executed_lines=executed(ends, lines),
     )
-
-
-def late_label(outcomes: Sequence[Status], ends: Sequence[Exit]) -> Iterator[str]:
-    """Yield ``ELAPSED`` if a test timed out by elapsed time."""
-    if Status.TIMEOUT in outcomes:
-        late = [end for end in ends if end.timed_out or end.signal == 24 or end.late_tests]
-        if not (late and all(end.steadily_late for end in late)):
-            yield ELAPSED
 
 
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
@@ -340,11 +330,14 @@ def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], V
         return unscored(task, attempt, broken.error_message)
     outcomes = {index: outcome for chosen, one in shares for index, outcome in zip(chosen, one.outcomes, strict=True)}
     failed = next((index for index in sorted(outcomes) if outcomes[index] is not Status.PASSED), 0)
-    (first,) = (renumbered(one, chosen) for chosen, one in shares if failed in chosen)
+    ((chosen, first),) = ((chosen, one) for chosen, one in shares if failed in chosen)
+    numbers = {str(place): str(index + 1) for place, index in enumerate(chosen, start=1)}  # of the tests in the whole task
     verdicts = [one for _, one in shares]
     lines = [one.executed_lines for one in verdicts if one.executed_lines is not None]
     return replace(
         first,
+        error_message=with_numbers(first.error_message, numbers),
+        findings=tuple(replace(one, message=with_numbers(one.message, numbers)) for one in first.findings),
         status=outcomes[failed],
         passed=sum(one.passed for one in verdicts),
         total=len(task.tests),
@@ -355,13 +348,6 @@ def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], V
         memory_bytes=max(one.memory_bytes or 0 for one in verdicts),
         executed_lines=tuple(sorted({*chain.from_iterable(lines)})) if lines else None,
     )
-
-
-def renumbered(verdict: Verdict, chosen: Sequence[int]) -> Verdict:
-    """Return the verdict on a share, with the numbers that the tests have in the whole task in its messages."""
-    numbers = {str(place): str(index + 1) for place, index in enumerate(chosen, start=1)}
-    findings = tuple(replace(one, message=with_numbers(one.message, numbers)) for one in verdict.findings)
-    return replace(verdict, error_message=with_numbers(verdict.error_message, numbers), findings=findings)
 
 
 def with_numbers(message: str, numbers: Mapping[str, str]) -> str:

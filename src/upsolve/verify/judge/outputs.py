@@ -6,7 +6,6 @@ must be the same; their names are ignored. The work is O(n log n) in the length 
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -90,21 +89,16 @@ def apps_match(got: str, expected: str) -> bool:
         a, b = ([[float(token) for token in line] for line in lines] for lines in (left, right))
     except ValueError:
         return False
-    if len(a) == len(b) and all(len(x) == len(y) == 1 and is_close(x[0], y[0]) for x, y in zip(a, b, strict=True)):
+    close = Tolerance(1e-8, 1e-5)  # of numpy.allclose
+    if len(a) == len(b) and all(len(x) == len(y) == 1 and near(x[0], y[0], close) for x, y in zip(a, b, strict=True)):
         return True
-    return as_sets([[str(round(x, 3)) for x in line] for line in a]) == as_sets(
-        [[str(round(y, 3)) for y in line] for line in b]
-    )
+    rounded = ([[str(round(number, 3)) for number in line] for line in lines] for lines in (a, b))
+    return as_sets(next(rounded)) == as_sets(next(rounded))
 
 
 def as_sets(lines: Sequence[Sequence[str]]) -> set[str]:
     """Return the set of the sets of tokens in lines, each as text: hashes of text cannot be made to collide."""
     return {" ".join(sorted(set(line))) for line in lines}
-
-
-def is_close(got: float, expected: float) -> bool:
-    """Return whether two numbers are near by the default tolerances of ``numpy.allclose``."""
-    return got == expected or (math.isfinite(expected) and abs(got - expected) <= 1e-8 + 1e-5 * abs(expected))
 
 
 def livecodebench_match(got: str, expected: str) -> bool:
@@ -188,10 +182,8 @@ def rows_of(text: str) -> list[Row]:
     return rows
 
 
-@memo
-def expected_rows(text: str) -> list[Row]:
-    """Parse the rows of an expected output; cached; raises as ``rows_of``."""
-    return rows_of(text)
+expected_rows = memo(rows_of)
+"""``rows_of`` for expected outputs, cached."""
 
 
 def rows_match(got: str, expected: str, tolerance: Tolerance, *, in_order: bool) -> bool:
@@ -206,13 +198,8 @@ def rows_match(got: str, expected: str, tolerance: Tolerance, *, in_order: bool)
     widths = {*map(len, left)}
     if len(left) != len(right) or widths != {*map(len, right)} or len(widths) > 1:
         return False
-    if not right:
-        return True
-    return sequences_match(left, right, tolerance) if in_order else bags_match(left, right, tolerance)
-
-
-def sequences_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) -> bool:
-    """Return whether two sequences of rows are equal, row by row."""
+    if right and not in_order:
+        return bags_match(left, right, tolerance)
     return all(same(x, y, tolerance) for a, b in zip(left, right, strict=True) for x, y in zip(a, b, strict=True))
 
 
@@ -237,10 +224,8 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) 
     """
     inexact = [column for column in range(len(right[0])) if not is_exact([*left, *right], column, tolerance)]
     loose = {*inexact}
-    tagged = sorted(
-        ((key_of(row, loose), side, row) for side, rows in enumerate((left, right)) for row in rows),
-        key=lambda entry: entry[:2],
-    )
+    tagged = [(key_of(row, loose), side, row) for side, rows in enumerate((left, right)) for row in rows]
+    tagged.sort(key=lambda entry: entry[:2])
     for _, group in groupby(tagged, lambda entry: entry[0]):
         members = [(side, row) for _, side, row in group]
         sides = [[row for side, row in members if side == number] for number in (0, 1)]
@@ -304,9 +289,8 @@ def row_difference(got: str, expected: str, *, in_order: bool) -> str:
     if in_order:
         return next((f"row {n}: {shown(x)}, expected {shown(y)}" for n, (x, y) in pairs if x != y), "equal")
     known_rows = {json.dumps(row) for row in right}
-    return (
-        f"not expected: {next((shown(row) for row in left if json.dumps(row) not in known_rows), 'the number of a duplicate')}"
-    )
+    wrong = next((shown(row) for row in left if json.dumps(row) not in known_rows), "the number of a duplicate")
+    return f"not expected: {wrong}"
 
 
 def shown(row: Row) -> str:

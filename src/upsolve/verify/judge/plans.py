@@ -8,7 +8,7 @@ import ast
 import math
 import secrets
 import sys
-from collections.abc import Generator, Iterator, Sequence, Set
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,8 +83,11 @@ def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdi
     at_work: list[tuple[int, Plan, Job]] = []
     built: set[int] = set()
     while True:
-        while has_room(at_work, built) and (next_pair := next(waiting, None)):
-            index, (task, attempt) = next_pair
+        # fewer than SLOTS are active, and none has a program in the folder of profile ``any``
+        while (
+            len(at_work) < SLOTS and built.isdisjoint(index for index, _, _ in at_work) and (following := next(waiting, None))
+        ):
+            index, (task, attempt) = following
             at_work += advance(index, judge_repeatedly(task, attempt, settings), None, verdicts)
             built |= {index for index, _, job in at_work if job.profile == "any"}
         if not at_work:
@@ -92,11 +95,6 @@ def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdi
         ends = run_each([job for _, _, job in at_work], settings)
         ended = zip(at_work, ends, strict=True)
         at_work = [step for (index, plan, _), end in ended for step in advance(index, plan, end, verdicts)]
-
-
-def has_room(at_work: Sequence[tuple[int, Plan, Job]], built: Set[int]) -> bool:
-    """Return whether another plan may start: fewer than SLOTS are active, none with a program in the folder of profile ``any`` (``built``)."""
-    return len(at_work) < SLOTS and all(index not in built for index, _, _ in at_work)
 
 
 def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:

@@ -175,14 +175,9 @@ def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
 def explain_first_error(
     tools: Language, result: Outcomes, ends: Sequence[Exit], *, lines: Callable[[int], int | None], limit: int
 ) -> Outcomes:
-    """Add the exception, its line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT.
+    """Add the exception, its line (``lines``: of the program -> of the attempt) and the beginning of standard error to the first error.
 
-    Args:
-        tools: the language.
-        result: outcomes and errors.
-        ends: exit of every run.
-        lines: line of the program -> line of the attempt, None outside it.
-        limit: memory limit, bytes.
+    A heap that was full (``limit``, bytes) is reported as MEMORY_LIMIT.
     """
     outcomes, errors = result
     failed = [index for index in range(len(ends)) if outcomes[index] is Status.RUNTIME_ERROR]

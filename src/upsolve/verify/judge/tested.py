@@ -69,30 +69,23 @@ def names_of(setup: str) -> Setup:
     body = ast.parse(setup).body
     names = [global_names([statement]) for statement in body]
     bound = frozenset(name for one in names for name in one.bound)
-    starters = {
-        one.name for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and is_starter(one)
-    }
+    functions = [one for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    starters = {one.name for one in functions if is_starter(one)}
     uses: dict[str, list[ast.Name]] = {}
     for one in names:
         for name in one.bound:
             uses.setdefault(name, []).extend(read.node for read in one.reads if read.deferred)
-    simple = {name for one, part in zip(names, body, strict=True) if isinstance(part, SIMPLE) for name in one.bound}
     handed = frozenset(id(node) for statement in body for node in handed_on(statement))
+    pure = {name for one, part in zip(names, body, strict=True) if isinstance(part, SIMPLE) for name in one.bound} - starters
+    while impure := {name for name in pure if any(node.id not in (BUILTINS - REFLECTIVE) | pure for node in uses[name])}:
+        pure -= impure
     defined = {name for one, part in zip(names, body, strict=True) if isinstance(part, DEFINITIONS) for name in one.bound}
-    return Setup(bound - starters, pure_names(simple - starters, uses), bound - defined, uses, handed)
+    return Setup(bound - starters, frozenset(pure), bound - defined, uses, handed)
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 SIMPLE = (ast.FunctionDef, ast.Import, ast.ImportFrom)
 """Statements that may bind ``Setup.pure`` names."""
-
-
-def pure_names(names: set[str], uses: Mapping[str, Sequence[ast.Name]]) -> frozenset[str]:
-    """Return those names whose functions read only builtins that are not REFLECTIVE, and each other."""
-    pure = set(names)
-    while impure := {name for name in pure if any(node.id not in (BUILTINS - REFLECTIVE) | pure for node in uses[name])}:
-        pure -= impure
-    return frozenset(pure)
 
 
 def is_starter(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
@@ -189,7 +182,8 @@ def names_under_test(parts: Parts) -> tuple[str, ...] | None:
     compared = checked(trees)
     classes = {id(node) for node in free if node.id[0].isupper() and node.id not in functions}
     classes -= {id(node) for node in free if "_" in node.id and id(node) in compared}
-    if classes and not classes <= created(trees):
+    calls_in_trees = [node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)] if classes else []
+    if not classes <= {id(name) for name in calls_in_trees if isinstance(name, ast.Name) and name.id == SOLUTION}:
         return None
     unsafe = {node.id for node in reads}.union(node.id for node in own if id(node) not in compared)
     names = {node.id for node in free} | {name for name in literal if name not in known or name == entry_point}
@@ -324,28 +318,15 @@ def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
             yield from (keyword.value for keyword in node.keywords)
 
 
-def created(trees: Iterable[ast.AST]) -> set[int]:
-    """Return the ids of the names in ``Solution()``."""
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {id(call.func) for call in calls if isinstance(call.func, ast.Name) and call.func.id == SOLUTION}
-
-
 def renamed(trees: Sequence[ast.AST], handed: Set[int]) -> set[int]:
-    """Return the ids of names that get another name, as in ``candidate = f`` and ``for g in (f, h)``, which is only called or passed on.
-
-    Args:
-        trees: the tests.
-        handed: ids of what is called or passed on (``handed_on``).
-    """
+    """Return the ids of names that get another name, as in ``candidate = f`` and ``for g in (f, h)``, which is only called or ``handed`` on."""
     reads: dict[str, list[int]] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             reads.setdefault(node.id, []).append(id(node))
     pairs = [(id(value), name) for tree in trees for value, name in other_names(tree)]
     found = {value for value, _ in pairs}
-    while wrong := {
-        value for value, name in pairs if value in found and not found.union(handed).issuperset(reads.get(name, ()))
-    }:
+    while wrong := {one for one, name in pairs if one in found and not found.union(handed).issuperset(reads.get(name, ()))}:
         found -= wrong
     return found
 

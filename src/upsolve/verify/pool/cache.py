@@ -32,30 +32,16 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
     """Return the content id of what decides a verdict beside attempt and runtime: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(limits_for(task, settings).named(), sort_keys=True)
+    others = {name: value for name in DECISIVE if name not in KEYED and (value := getattr(settings, name)) != DEFAULT[name]}
     return content_id(
-        JUDGE,
-        settings.isolation,
-        limits,
-        str((settings.lines, settings.repeats, tools(settings.analyses))),
-        task.setup,
-        task.entry_point,
-        task.reference,
-        task.compare,
-        task.checker,
-        *task.requires,
-        *others(settings),
+        *(JUDGE, settings.isolation, limits, str((settings.lines, settings.repeats, tools(settings.analyses)))),
+        *(task.setup, task.entry_point, task.reference, task.compare, task.checker, *task.requires),
+        *([json.dumps([others, runtime(settings.python)])] if others else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
         *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
         *tests,
     )
-
-
-def others(settings: JudgeSettings) -> list[str]:
-    """Return the settings that decide a verdict, have another value than the default, and are no part of the key by themselves."""
-    given = {name: getattr(settings, name) for name in DECISIVE if name not in KEYED}
-    changed = {name: value for name, value in given.items() if value != DEFAULT[name]}
-    return [json.dumps([changed, runtime(settings.python)])] if changed else []
 
 
 @cache
@@ -134,13 +120,10 @@ class VerdictCache:
 
     def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], settings: JudgeSettings) -> None:
         """Store the reproducible verdicts."""
-        rows = [
-            (key_of(task, attempt, settings), json.dumps(to_row(verdict)))
-            for task, attempt, verdict in judged
-            if lasting(verdict)
-        ]
         if self.base is None:
             return
+        lasted = [one for one in judged if lasting(one[2])]
+        rows = [(key_of(task, attempt, settings), json.dumps(to_row(verdict))) for task, attempt, verdict in lasted]
         try:
             self.base.execute("BEGIN IMMEDIATE")
             self.base.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", rows)

@@ -5,6 +5,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from itertools import count, islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -68,9 +70,7 @@ def worker_count(settings: JudgeSettings) -> int:
 
 def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
     """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
-    compiled = sum(
-        (attempt.language not in PYTHON or bool(settings.python)) + is_program(task.checker) for task, attempt in chunk
-    )
+    compiled = sum(bool(settings.python or one.language not in PYTHON) + is_program(task.checker) for task, one in chunk)
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
     wall_seconds = sum(limits_for(task, settings).wall_seconds for task, _ in chunk)
     seconds = LONGEST_JUDGED * wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
@@ -104,20 +104,16 @@ class Batch:
 
     def work(self, chunk: Chunk) -> list[Verdict]:
         """Judge a chunk; if the worker is lost, retry each attempt alone once, then leave it unscored."""
+        judge = partial(self.call, judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
         try:
-            return self.call(judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
+            return judge()
         except WorkerLostError as error:
             if self.stopped:
                 raise
             if len(chunk) > 1:
                 return [verdict for pair in chunk for verdict in self.work([pair])]
-            return self.retry(chunk, error)
-
-    def retry(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
-        """Retry one attempt for the last time."""
-        try:
-            return self.call(judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
-        except WorkerLostError:
+            with suppress(WorkerLostError):
+                return judge()
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
@@ -129,16 +125,14 @@ class Batch:
         request = kind.pack(work, *args)
         with self.free:
             worker = self.take()
+            lost = True
             try:
-                reply = worker.run(request, seconds)
-            except WorkerLostError:
+                reply, lost = worker.run(request, seconds), False
+            finally:
                 with guard:
                     self.busy.discard(worker)
-                raise
-            with guard:
-                self.busy.discard(worker)
-                if not self.stopped:  # else it has been closed
-                    idle[self.settings.executor].append(worker)
+                    if not (lost or self.stopped):  # else it has been closed
+                        idle[self.settings.executor].append(worker)
         return kind.unpack(reply)
 
     def stop(self) -> None:

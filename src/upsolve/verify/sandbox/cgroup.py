@@ -12,9 +12,11 @@ import weakref
 from functools import cache
 from pathlib import Path
 
+from upsolve.verify.resources import GROUPS, own_groups
+
 __all__ = ["ControlGroup", "find_parents", "remove_abandoned"]
 
-ROOT = Path("/sys/fs/cgroup")
+
 NEEDED = ("memory", "pids")
 FILES = {1: ("memory.limit_in_bytes", "pids.max"), 2: ("memory.max", "pids.max")}
 PREFIX = "upsolve-"
@@ -25,16 +27,12 @@ number = itertools.count()
 @cache
 def find_parents() -> tuple[int, dict[str, Path]]:
     """Return the version (0: none) and, by controller, the folder in which groups can be created."""
-    own: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            own.update(dict.fromkeys(names.split(","), path))
-    unified = ROOT / own.get("", "/").lstrip("/")
+    own = own_groups()
+    unified = GROUPS / own.get("", "/").lstrip("/")
     with contextlib.suppress(OSError):
         if {*NEEDED} <= {*(unified / "cgroup.subtree_control").read_text().split()} and os.access(unified, os.W_OK):
             return 2, dict.fromkeys(NEEDED, unified)
-    first = {name: ROOT / name / own[name].lstrip("/") for name in NEEDED if name in own}
+    first = {name: GROUPS / name / own[name].lstrip("/") for name in NEEDED if name in own}
     if len(first) == len(NEEDED) and all(os.access(path, os.W_OK) for path in first.values()):
         return 1, first
     return 0, {}

@@ -72,14 +72,9 @@ def start_in_gvisor(
     """
     (bundle / "config.json").write_text(json.dumps(configuration(bundle / "root", setup)), encoding="utf-8")
     enter = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
-    return subprocess.Popen(
-        ["sh", "-c", enter, "sh", *map(str, {*groups}), "--", *command(program, bundle)],
-        stdin=control.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
+    words = ["sh", "-c", enter, "sh", *map(str, {*groups}), "--", *command(program, bundle)]
+    null = subprocess.DEVNULL
+    return subprocess.Popen(words, stdin=control.fileno(), stdout=null, stderr=null, start_new_session=True, cwd="/")
 
 
 def command(program: str, bundle: Path) -> list[str]:
@@ -94,12 +89,8 @@ def configuration(root: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
     shown = [path for path in (*READABLE, setup["python"]) if os.path.isdir(path) and not os.path.islink(path)]
     mounts = [bound(path, path) for path in shown] + ([bound(setup["packages"], PACKAGES)] if "packages" in setup else [])
     mounts += [in_memory(path, f"{setup['folder']},mode=1777") for path in OWN]
-    mounts += (
-        [{"destination": "/proc", "type": "proc", "source": "proc"}]
-        if setup["proc"]
-        else [in_memory("/proc", "size=4k,mode=755")]
-    )
-    mounts += [in_memory("/sys", "size=4k,mode=755")]
+    proc = {"destination": "/proc", "type": "proc", "source": "proc"}
+    mounts += [proc if setup["proc"] else in_memory("/proc", "size=4k,mode=755"), in_memory("/sys", "size=4k,mode=755")]
     for mount in mounts:
         (root / mount["destination"].lstrip("/")).mkdir(parents=True, exist_ok=True)
     for path in filter(os.path.islink, READABLE):
@@ -113,15 +104,9 @@ def configuration(root: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES),
         "noNewPrivileges": True,
     }
-    namespaces = [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]
-    return {
-        "ociVersion": "1.0.2",
-        "process": process,
-        "root": {"path": "root", "readonly": True},
-        "hostname": "sandbox",
-        "mounts": mounts,
-        "linux": {"namespaces": namespaces},
-    }
+    namespaces = {"namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]}
+    container = {"root": {"path": "root", "readonly": True}, "hostname": "sandbox", "mounts": mounts, "linux": namespaces}
+    return {"ociVersion": "1.0.2", "process": process, **container}
 
 
 def bound(source: str, target: str) -> dict[str, Any]:

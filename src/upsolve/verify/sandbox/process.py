@@ -65,10 +65,7 @@ module.main(*args)
 
 @cache
 def bundle(main: str, *modules: str) -> bytes:
-    """Return a marshalled program of these modules that calls ``main.main``; the sandbox cannot read this package's folder.
-
-    It is compiled here: the memory that a compiler uses would make every fork of the server slower.
-    """
+    """Return a program of these modules that calls ``main.main``; compiled here: a compiler's memory would make every fork of the server slower."""
     sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in (*modules, main)}
     parts = [(name, compile(source, name, "exec", dont_inherit=True, optimize=2)) for name, source in sources.items()]
     return marshal.dumps((compile(START, "start", "exec", dont_inherit=True), parts))
@@ -88,11 +85,6 @@ def put(handle: int, data: bytes) -> None:
     view, offset = memoryview(data), 0
     while offset < len(view):
         offset += os.pwrite(handle, view[offset:], offset)
-
-
-def encode_job(job: dict[str, Any]) -> bytes:
-    """Marshal a job in format 2, which has no references: arguments that tests share here are separate objects in the sandbox."""
-    return marshal.dumps(job, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +124,8 @@ class Server:
         with server_end:
             if gvisor:
                 self.folders.append(tempfile.mkdtemp(prefix="upsolve-gvisor-"))
-                process = start_in_gvisor(
-                    program, server_end, setup, bundle=Path(self.folders[0]), groups=self.group.folders.values()
-                )
+                groups = self.group.folders.values()
+                process = start_in_gvisor(program, server_end, setup, bundle=Path(self.folders[0]), groups=groups)
                 socket.send_fds(own_end, [b"files"], self.files)
             else:
                 process = start((server_end.fileno(), *self.files))
@@ -153,17 +144,13 @@ class Server:
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return the settings of the launcher; benchmarks add a key ``off`` with layers to leave out."""
         server = base64.b64encode(zlib.compress(bundle("server", *MODULES.split()), 9)).decode()
-        own = {
-            "uid": FIRST_UID,
-            "uids": UIDS,
-            "proc": runs_programs(profile),
-            "folder": ROOM["any" if runs_programs(profile) else "python"],
-        }
+        programs = runs_programs(profile)
+        own = {"uid": FIRST_UID, "uids": UIDS, "proc": programs, "folder": ROOM["any" if programs else "python"]}
         if modules := required_by(profile):
             own |= {"packages": str(packages_folder()), "modules": modules}
         if profile == "sql":
             own |= {"modules": ["sqlite3"]}
-        if runs_programs(profile) and prepared_folder().is_dir():
+        if programs and prepared_folder().is_dir():
             own |= {"packages": str(prepared_folder())}
         return {"python": PREFIX, "executable": PYTHON, "environment": ENVIRONMENT, "server": server, **own}
 
@@ -205,7 +192,8 @@ class Server:
         """
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
-            work, test = encode_job(self.limited(job.attempt)), encode_job(job.tester) if job.tester else b""
+            # format 2 has no references: arguments that tests share here are separate objects in the sandbox
+            work, test = marshal.dumps(self.limited(job.attempt), 2), marshal.dumps(job.tester, 2) if job.tester else b""
             *_, own, testers = self.slot(number)
             put(own, work)
             put(testers, test)
@@ -236,9 +224,8 @@ class Server:
 
         A program whose large array or allocation exceeds the address space ends by a null pointer or does not start: a segmentation fault.
         """
-        return (
-            {**attempt, "address_bytes": 0} if self.group.active and not self.gvisor and "address_bytes" in attempt else attempt
-        )
+        unlimited = self.group.active and not self.gvisor and "address_bytes" in attempt
+        return {**attempt, "address_bytes": 0} if unlimited else attempt
 
     def send(self, message: bytes) -> None:
         """Send a message to the server; raise JudgeError if it is gone."""
@@ -261,15 +248,10 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
     moves += [(above + index, 3 + index) for index in range(len(handles))]
     placed = f"import marshal, os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\n"
     relay = placed + "boot, parts = marshal.loads(os.read(3, 1 << 20))\nexec(boot)"
+    command = [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay]
+    null = subprocess.DEVNULL
     return subprocess.Popen(
-        [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=handles,
-        start_new_session=True,
-        env=ENVIRONMENT,
-        cwd="/",
+        command, stdin=null, stdout=null, stderr=null, pass_fds=handles, start_new_session=True, env=ENVIRONMENT, cwd="/"
     )
 
 

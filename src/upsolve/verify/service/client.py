@@ -28,6 +28,8 @@ Pairs = dict[int, tuple[Task, Attempt]]
 VERDICT = frozenset(field.name for field in fields(Verdict))
 UNKNOWN = re.compile(r"(?:task|attempt): (?:.*; )?unknown (field \w+)")
 """Reason of a server for which a record has a field too many: the client sends the fields of its own records only."""
+FORBIDDEN = re.compile(r'"loc": ?\[[^\]]*"(\w+)"\], ?"msg": ?"[^"]*", ?"type": ?"extra_forbidden"')
+"""Refusal of a setting that an older server does not know."""
 
 
 class IncompleteAnswerError(Exception):
@@ -153,15 +155,9 @@ def open_request(request: urllib.request.Request) -> Any:
             raise TooLargeError(why) from None
         if error.code in (429, 502, 503, 504):
             raise IncompleteAnswerError(why, float(wait) if wait.isdigit() else 1.0) from None
-        if error.code == 422 and (unknown := unknown_fields(reason)):
-            why = f"the server is older than this client and does not know {unknown}: upgrade it"
+        if error.code == 422 and (unknown := dict.fromkeys(FORBIDDEN.findall(reason))):
+            why = f"the server is older than this client and does not know {', '.join(unknown)}: upgrade it"
         raise JudgeError(f"{request.full_url}: {why}") from None
-
-
-def unknown_fields(reason: str) -> str:
-    """Return the settings that an older server refuses as unknown; empty if it refuses something else."""
-    found = re.findall(r'"loc": ?\[[^\]]*"(\w+)"\], ?"msg": ?"[^"]*", ?"type": ?"extra_forbidden"', reason)
-    return ", ".join(dict.fromkeys(found))
 
 
 def request_of(settings: JudgeSettings) -> dict[str, Any]:
@@ -173,8 +169,8 @@ def request_of(settings: JudgeSettings) -> dict[str, Any]:
 def body_of(pairs: list[tuple[Task, Attempt]], settings: JudgeSettings) -> bytes:
     """Return a request body: each task once, each attempt with the index of its task, and all settings that decide a verdict."""
     task_index: dict[Task, int] = {}
-    attempts = [
-        {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": task_index.setdefault(task, len(task_index))}
-        for task, attempt in pairs
-    ]
+    attempts = list[dict[str, Any]]()
+    for task, attempt in pairs:
+        row = to_row(replace(attempt, token_ids=None, token_logps=None))
+        attempts.append({**row, "task": task_index.setdefault(task, len(task_index))})
     return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **request_of(settings)}).encode()

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
 from functools import cache
@@ -109,8 +109,7 @@ def parsed(model: type[M], row: dict[str, Any]) -> M:
 
 def refused(why: str, *where: str) -> RefusedError:
     """Return the refusal of a body, in the form of FastAPI's."""
-    loc: Sequence[str] = ("body", *where)
-    return RefusedError(422, [{"loc": loc, "msg": why, "type": "invalid"}])
+    return RefusedError(422, [{"loc": ("body", *where), "msg": why, "type": "invalid"}])
 
 
 R = TypeVar("R", bound=Task | Attempt)
@@ -142,28 +141,22 @@ def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]
         fields = dict(row) if isinstance(row, dict) else row
         number = fields.pop("task", None) if isinstance(fields, dict) else None
         attempt = build_record(Attempt, fields)
-        if isinstance(attempt, str):
-            bad.append((index, refuse_record(row, f"attempt: {attempt}")))
-            continue
-        named = indices.get(attempt.task_id) if number is None else number
-        if number is None and attempt.task_id in double:
-            bad.append((index, refuse_record(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
-            continue
-        task = task_at(tasks, named, attempt.task_id)
-        if isinstance(task, str):
-            bad.append((index, refuse_record(row, f"task: {task}")))
+        found: Any = f"attempt: {attempt}"
+        if isinstance(attempt, Attempt):
+            named = indices.get(attempt.task_id) if number is None else number
+            if number is None and attempt.task_id in double:
+                found = f"two tasks are called {attempt.task_id}: say which by `task`"
+            elif named is None:
+                found = f"task: no task of this request is called {attempt.task_id}"
+            elif not isinstance(named, int) or not 0 <= named < len(tasks):
+                found = f"task: {named!r} is not an index into `tasks`, which has {len(tasks)} items"
+            else:
+                found = tasks[named] if isinstance(tasks[named], Task) else f"task: {tasks[named]}"
+        if isinstance(found, Task) and isinstance(attempt, Attempt):
+            good.append((index, (found, attempt)))
         else:
-            good.append((index, (task, attempt)))
+            bad.append((index, refuse_record(row, str(found))))
     return good, bad
-
-
-def task_at(tasks: Sequence[Any], index: Any, name: str) -> Task | str:
-    """Return the task at an index, or why there is none."""
-    if index is None:
-        return f"no task of this request is called {name}"
-    if not isinstance(index, int) or not 0 <= index < len(tasks):
-        return f"{index!r} is not an index into `tasks`, which has {len(tasks)} items"
-    return tasks[index]
 
 
 def build_record(kind: type[R], row: Any) -> R | str:
@@ -291,14 +284,9 @@ def program_of(request: CodeRequest, settings: JudgeSettings, caps: Limits) -> t
     )
     memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else settings.limits.memory_bytes
     limits = replace(settings.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
-    program = Program(
-        request.code,
-        name,
-        encode_text(request.stdin or ""),
-        {relative("files", name): decoded(name, data) for name, data in request.files.items() if data is not None},
-        tuple(relative("fetch_files", name) for name in request.fetch_files),
-        request.compile_timeout,
-    )
+    files = {relative("files", name): decoded(name, data) for name, data in request.files.items() if data is not None}
+    fetch = tuple(relative("fetch_files", name) for name in request.fetch_files)
+    program = Program(request.code, name, encode_text(request.stdin or ""), files, fetch, request.compile_timeout)
     return program, replace(settings, limits=limits)
 
 
@@ -328,14 +316,14 @@ def answer_of(ran: ProgramResult, settings: JudgeSettings) -> dict[str, Any]:
     if ran.left_out:
         names = ", ".join(map(repr, ran.left_out[:5]))
         message = f"{message}; " * bool(message) + f"fetch_files: {names}: unreadable, or more than {room} bytes together"
-    return {
-        "status": "Success" if good else "Failed",
-        "message": message,
-        "compile_result": command(ran.built),
-        "run_result": command(ran.ended),
-        "executor_pod_name": None,
-        "files": {name: base64.b64encode(data).decode() for name, data in ran.files.items()},
-    }
+    return answer("Success" if good else "Failed", message, ran)
+
+
+def answer(status: str, message: str, ran: ProgramResult) -> dict[str, Any]:
+    """Return an answer in SandboxFusion's protocol."""
+    files = {name: base64.b64encode(data).decode() for name, data in ran.files.items()}
+    results = {"compile_result": command(ran.built), "run_result": command(ran.ended)}
+    return {"status": status, "message": message, **results, "executor_pod_name": None, "files": files}
 
 
 def command(end: Exit | None) -> dict[str, Any] | None:
@@ -353,5 +341,4 @@ def command(end: Exit | None) -> dict[str, Any] | None:
 
 def broken(problem: str) -> dict[str, Any]:
     """Return the answer for a failure of the sandbox."""
-    nothing = {"compile_result": None, "run_result": None, "executor_pod_name": None, "files": {}}
-    return {"status": "SandboxError", "message": problem, **nothing}
+    return answer("SandboxError", problem, ProgramResult())

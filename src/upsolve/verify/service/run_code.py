@@ -62,16 +62,15 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
         ValueError: the language is unknown or one of queries, or its tools are not installed.
     """
     if program.language in PYTHON:
-        job, built = python_job(program, settings), None
+        script = {"kind": "script", "code": encode_text(program.code), "files": dict(program.files), "stdin": program.stdin}
+        job, built = Job(script, wall_seconds=settings.limits.wall_seconds), None
         ended = run_script(job, settings)
     else:
         tools = language(program.language)
         if tools.engine:
             raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
-        files = {
-            **program.files,
-            **{name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()},
-        }
+        own = {name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()}
+        files = {**program.files, **own}
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
         built = run_command(build_job(tools, files, seconds=program.build_seconds), settings) if compiled else None
         if built and built.returncode != 0:
@@ -81,12 +80,6 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
     if program.fetch == ():
         return ProgramResult(built, ended)
     return ProgramResult(built, ended, *fetched(program.fetch, job.profile, settings))
-
-
-def python_job(program: Program, settings: JudgeSettings) -> Job:
-    """Return the job that runs a Python program in a fork of the warm interpreter."""
-    job = {"kind": "script", "code": encode_text(program.code), "files": dict(program.files), "stdin": program.stdin}
-    return Job(job, wall_seconds=settings.limits.wall_seconds)
 
 
 def run_script(job: Job, settings: JudgeSettings) -> Exit:

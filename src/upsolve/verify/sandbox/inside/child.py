@@ -115,17 +115,13 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
         report_error(load=describe(error))
         return None
     setups.note(space, bound)
-    space.update((builtin, undefined(builtin)) for builtin in job.get("required", ()) if builtin not in space)
+    space.update((builtin, partial(undefined, builtin)) for builtin in job.get("required", ()) if builtin not in space)
     return space
 
 
-def undefined(name: str) -> Any:
-    """Return a function that stands for a builtin that the attempt was to define."""
-
-    def missing(*_args: Any, **_named: Any) -> Any:
-        raise NameError(f"name {name!r} is not defined", name=name)
-
-    return missing
+def undefined(name: str, /, *_args: Any, **_named: Any) -> Any:
+    """Stand for a builtin that the attempt was to define."""
+    raise NameError(f"name {name!r} is not defined", name=name)
 
 
 def run(job: dict[str, Any]) -> int | None:

@@ -74,11 +74,7 @@ def call(value: Any, /, *args: Any, **named: Any) -> Any:
 
 def operation(name: str) -> Any:
     """Return a function that calls a special method on the type of its argument."""
-
-    def done(value: Any, *args: Any) -> Any:
-        return getattr(type(value), name)(value, *args)
-
-    return done
+    return lambda value, *args: getattr(type(value), name)(value, *args)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def copied(name: str) -> Any:
@@ -135,10 +131,7 @@ def kind_of(value: Any) -> list[Any]:
 
 
 def make_room(error: MemoryError) -> None:
-    """Free memory, so that the error can be reported: what its frames hold, and a block, since globals may hold all else.
-
-    In a full heap, an except clause of CPython 3.11 can loop for ever.
-    """
+    """Free what the error's frames hold, and a block of memory, since an except clause of CPython 3.11 can loop for ever in a full heap."""
     if spare:
         spare.pop()
     error.__traceback__ = None
@@ -196,7 +189,11 @@ def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **opt
     """
     try:
         changed = shared.changes(options["scope"])
-        fields = error_fields(outcome[0], shared, **options) if kind == "error" else f'"{kind}":{shared.text(outcome[0])}'
+        if kind == "error":
+            number = options["number_of"](outcome[0]) if "number_of" in options else None
+            fields = raised(outcome[0], shared) + (f',"number":{number}' if number is not None else "")
+        else:
+            fields = f'"{kind}":{shared.text(outcome[0])}'
         if not shared.objects:
             return f"{{{fields}}}"
         used = shared.in_use(*arguments, outcome, limited=options.get("limited", False))
@@ -211,9 +208,3 @@ def failure(error: BaseException, shared: Shared) -> str:
     text = f"{{{raised(error, shared)}}}"
     shared.settle(())
     return text
-
-
-def error_fields(error: BaseException, shared: Shared, number_of: Any = None, **_options: Any) -> str:
-    """Return an exception as fields of an answer, with its number if it is remembered."""
-    number = number_of(error) if number_of else None
-    return raised(error, shared) + (f',"number":{number}' if number is not None else "")

@@ -124,9 +124,9 @@ def next_of(value: Proxy) -> Any:
         raise StopIteration from None
 
 
-def method(name: str) -> Any:
-    """Return a special method that the attempt's process executes."""
-    return lambda value, /, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
+def method(name: str, do: Any = operate) -> Any:
+    """Return a special method that the attempt's process executes; with ``observe``, one whose answers have to agree."""
+    return lambda value, /, *args, **named: do(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def called(value: Proxy, /, *args: Any, **named: Any) -> Any:
@@ -148,15 +148,11 @@ def truth(value: Proxy) -> Any:
 def is_of_setup(value: Proxy, name: str) -> bool:
     """Return whether the class of the setup that a value has, or extends, defines a method or property, which is not left to the attempt."""
     defined = getattr(own_class.get(type(value)), name, None)
-    code = getattr(getattr(defined, "fget", defined), "__code__", None)
-    return (
-        code is not None and "NotImplementedError" not in code.co_names and not getattr(defined, "__isabstractmethod__", False)
+    code, is_abstract = (
+        getattr(getattr(defined, "fget", defined), "__code__", None),
+        getattr(defined, "__isabstractmethod__", False),
     )
-
-
-def observing(name: str) -> Any:
-    """Return a special method whose answers have to agree."""
-    return lambda value, *args: observe(value, name, *args)  # pyright: ignore[reportUnknownLambdaType]
+    return code is not None and "NotImplementedError" not in code.co_names and not is_abstract
 
 
 def left(value: Proxy, name: str) -> None:
@@ -220,11 +216,9 @@ for special in PAIRWISE:
     setattr(Proxy, f"__{special}__", between_proxies(f"__{special}__"))
 ATTRIBUTES = property(lambda value: operate(value, "getattr", "__dict__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
-CONVERSIONS = [
-    f"__{name}__" for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "bytes", "bool")
-]
+CONVERSIONS = [f"__{name}__" for name in "int float complex index round trunc floor ceil bytes bool".split()]  # noqa: SIM905
 METHODS = {name: method(name) for name in SHOWN} | {
-    **{name: observing(name) for name in ("__len__", "__getitem__", *CONVERSIONS)},
+    **{name: method(name, observe) for name in ("__len__", "__getitem__", *CONVERSIONS)},
     "__bool__": truth,
     "__call__": called,
     "__next__": next_of,
@@ -299,7 +293,9 @@ def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
     Operators and comparisons are those of the builtin type.
     """
     name, methods, own = about
-    kind = base_of(name, type(value))
+    kind: Any = type(value)
+    if kind is dict and name == "defaultdict":
+        from collections import defaultdict as kind
     key = (name, kind.__name__, own, *methods, "like")
     if key not in kinds:
         shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
@@ -317,15 +313,6 @@ def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
 def is_copied_proxy(value: Any) -> bool:
     """Return whether a value is a proxy made by ``copied_proxy``."""
     return type(value).__dict__.get("__getattr__") is Proxy.__getattr__
-
-
-def base_of(name: str, kind: type) -> type:
-    """Return the type of which the proxy is a subclass."""
-    if kind is dict and name == "defaultdict":
-        from collections import defaultdict
-
-        return defaultdict
-    return kind
 
 
 def same_value(kind: Any, value: Any) -> Any:

@@ -63,15 +63,13 @@ def class_name(kind: type) -> str:
 
 def variables(space: dict[str, Any], bound: Iterable[str]) -> dict[str, str | None]:
     """Return the data of variables, encoded; None for one that holds anything else."""
-    return {name: encoded(space.get(name)) for name in bound}
-
-
-def encoded(value: Any) -> str | None:
-    """Return plain data encoded; None for any other value."""
-    try:
-        return values.plain(value, keep=no_data)
-    except Exception:
-        return None
+    found: dict[str, str | None] = {}
+    for name in bound:
+        try:
+            found[name] = values.plain(space.get(name), keep=no_data)
+        except Exception:
+            found[name] = None
+    return found
 
 
 def no_data(value: Any) -> str:
