@@ -7,10 +7,7 @@ __all__: list[str] = []
 
 
 def leave_current_folder() -> None:
-    """Remove the current folder, which ``python -m`` puts first, from the module path: a file there must not replace a package.
-
-    The folder moves to the end if upsolve itself is imported from it.
-    """
+    """Remove the current folder, which ``python -m`` puts first, from the module path (to its end if upsolve is there): it must replace no package."""
     here = str(Path.cwd())
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", here):
         del sys.path[0]

@@ -58,11 +58,7 @@ def measured_tasks(split: Split, data: DataConfig, evaluate: EvalConfig, *, warn
 
 
 def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
-    """Refuse to measure a model at several temperatures if an earlier version measured the base model at one only.
-
-    Raises:
-        TrainingError: names the file and what to do.
-    """
+    """Raise TrainingError if several temperatures are to be measured, but an earlier version measured the base model at one only."""
     old = not before.dev and before.hot.temperature != config.temperatures[0]
     if old and len(config.temperatures) > 1 and not (folder / "trained.json").exists():
         raise TrainingError(
@@ -100,19 +96,15 @@ def run_recipe(
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
-    settings = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
-    evaluated = partial(sweep_model, tasks, **settings, progress=report)
+    sweep = partial(sweep_model, tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:
-        return processes.from_main(lambda: measure(path / f"{name}.json", model, evaluated))
+        return processes.from_main(lambda: measure(path / f"{name}.json", model, sweep))
 
     before = measured(recipe.model, "base")
     check_temperatures(before, recipe.evaluate, path)
     finished = load_trained(training := path / "training")
-
-    def on_step(done: int, total: int, row: Mapping[str, float]) -> None:
-        report(f"train: entropy {row['entropy']:.2f}", done, total)
-
+    on_step = partial(report_step, report)
     trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
     for name in ("trained.json", "trained.samples.jsonl") if processes.is_main and trained != finished else ():
         (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
@@ -125,6 +117,11 @@ def run_recipe(
         write_run_report(path, content)
     processes.wait()
     return before, after, trained
+
+
+def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:
+    """Report an optimizer step."""
+    report(f"train: entropy {row['entropy']:.2f}", done, total)
 
 
 def run_folds(

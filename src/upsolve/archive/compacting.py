@@ -58,7 +58,10 @@ def compact(archive: Archive, *, target_bytes: int = 1 << 28, keep_hours: float 
         with locked(archive.path / "compact.lock", wait=False):
             before = sum(len(archive.parts(name)) for name in TABLES)
             plans = [(name, run) for name in TABLES for run in runs(archive, name, target_bytes)]
-            remove_orphans(archive, {merged_part(run) for _, run in plans})
+            known, wanted = archive.meta().get("merged", {}), {merged_part(run) for _, run in plans}
+            for part in (part for name in TABLES for part in (fresh(archive.path) / name).glob("*.parquet")):
+                if is_merged(part) and f"{part.parent.name}/{part.name}" not in known and part not in wanted:
+                    part.unlink()  # interrupted compactions left it
             for name, run in plans:
                 write_merged(run)
                 replace_parts(archive, name, run)
@@ -102,21 +105,8 @@ def merged_part(run: Sequence[Path]) -> Path:
     return run[0].with_name(f"{number}-{middle.partition('m')[0]}m{digest}{tag and '-' + tag}.parquet")
 
 
-def remove_orphans(archive: Archive, wanted: set[Path]) -> None:
-    """Remove merged parts that interrupted compactions left and that this one does not write."""
-    known = archive.meta().get("merged", {})
-    for name in TABLES:
-        for part in (fresh(archive.path) / name).glob("*.parquet"):
-            if is_merged(part) and f"{name}/{part.name}" not in known and part not in wanted:
-                part.unlink()
-
-
 def write_merged(run: Sequence[Path]) -> None:
-    """Write the part that replaces a run of parts, unless an interrupted compaction has written it.
-
-    Raises:
-        ArchiveError: a part is damaged, or the merged part has another number of rows.
-    """
+    """Write the part that replaces a run of parts, unless an interrupted compaction has; ArchiveError if it has another number of rows."""
     part = merged_part(run)
     try:
         rows = sum(rows_in(old) for old in run)
@@ -125,10 +115,8 @@ def write_merged(run: Sequence[Path]) -> None:
         with TemporaryDirectory(prefix="upsolve-compact-") as folder:
             written = Path(folder) / part.name if is_remote(part) else part.with_suffix(".compact.tmp")
             stream(run, written)
-            if rows_in(written) != rows:
-                raise ArchiveError(
-                    f"{part}: has {rows_in(written)} rows, the parts that it replaces have {rows}; nothing was replaced"
-                )
+            if (now := rows_in(written)) != rows:
+                raise ArchiveError(f"{part}: has {now} rows, the parts that it replaces have {rows}; nothing was replaced")
             if is_remote(part):
                 remote: Any = part
                 remote.fs.put_file(str(written), remote.path)
@@ -166,9 +154,6 @@ def remove_replaced(archive: Archive, before: float) -> int:
         old = {file for entry in merged.values() if entry["when"] <= before for file in entry["replaced"]}
         for file in old:
             (archive.path / file).unlink(missing_ok=True)
-        left = {
-            key: {**entry, "replaced": [*filter(lambda file: file not in old, entry["replaced"])]}
-            for key, entry in merged.items()
-        }
+        left = {key: {**entry, "replaced": [f for f in entry["replaced"] if f not in old]} for key, entry in merged.items()}
         archive.write_meta(merged={key: entry for key, entry in left.items() if key not in old})
     return len(old)

@@ -26,19 +26,7 @@ from upsolve.languages.names import asking_for
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Turn, Verdict, content_id
 
-__all__ = [
-    "BLOCK_ROWS",
-    "SORTED",
-    "Groups",
-    "Lazy",
-    "MappedBlocks",
-    "earlier_turns",
-    "open_groups",
-    "pick",
-    "sorted_blocks",
-    "stored_at",
-    "task_ids",
-]
+__all__ = ["BLOCK_ROWS", "Groups", "Lazy", "MappedBlocks", "earlier_turns", "open_groups", "pick", "stored_at", "task_ids"]
 
 BLOCK_ROWS = 256
 """Attempts that are compressed, and read, together."""

@@ -22,19 +22,15 @@ from upsolve.types import content_id
 __all__ = [
     "EMBEDDED",
     "SHIPPED",
-    "copy_data_set",
     "download",
     "fresh",
-    "is_data_set",
     "is_url",
     "listing",
     "local_place",
     "locked",
-    "name_of",
     "place_of",
     "refuse_shipped",
     "remove_folder",
-    "version_of",
 ]
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -173,12 +169,7 @@ def name_of(url: str) -> str:
 
 
 def version_of(url: str) -> str:
-    """Return the commit of a data set or, of a folder in the Hub's layout, a hash of its files.
-
-    Raises:
-        SourceError: it cannot be reached, or has no such configuration.
-        MissingExtraError: the extra ``hub`` is not installed.
-    """
+    """Return the commit of a data set or, of a folder in the Hub's layout, a hash of its files; raises as ``reading``."""
     asked = parts_of(url)
     del asked["split"]
     with reading(url) as datasets:
@@ -186,12 +177,7 @@ def version_of(url: str) -> str:
 
 
 def copy_data_set(url: str, folder: Path) -> None:
-    """Write a split, or all, of a data set into a folder, as ``SPLIT.parquet``, holding some rows in memory at a time.
-
-    Raises:
-        SourceError: it cannot be read, or has no such split.
-        MissingExtraError: the extra ``hub`` is not installed.
-    """
+    """Write a split, or all, of a data set into a folder, as ``SPLIT.parquet``, some rows at a time; raises as ``reading``."""
     asked = parts_of(url)
     folder.mkdir(parents=True, exist_ok=True)
     with reading(url) as datasets:
@@ -213,7 +199,7 @@ def parts_of(url: str) -> dict[str, str | None]:
 
 @contextmanager
 def reading(url: str) -> Generator[Any]:
-    """Yield the library; its errors name the data set in one line."""
+    """Yield the library; SourceError names the data set in one line, MissingExtraError if the extra ``hub`` is not installed."""
     with needs_extras():
         import datasets
         from huggingface_hub.constants import HF_HUB_OFFLINE

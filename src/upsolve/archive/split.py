@@ -73,11 +73,7 @@ def split_tasks(
 
 
 def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
-    """Return a field of each task's ``extra`` by task id: text as it is, other values as JSON.
-
-    Raises:
-        ConfigError: a task lacks it; names the task and the fields that it has.
-    """
+    """Return a field of each task's ``extra`` by task id: text as it is, other values as JSON; ConfigError if a task lacks it."""
     values: dict[str, str] = {}
     for task in tasks:
         extra = json.loads(task.extra or "{}")
@@ -97,12 +93,9 @@ def recorded_name(task: Task) -> str | None:
 
 
 def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str) -> dict[str, str]:
-    """Return the split that each task names in a field.
+    """Return the split that each task names in a field; ConfigError if a value names none.
 
     Where no task names dev, it is a part of the training tasks, by a hash of the task id: dev / (train + dev) of them, in expectation.
-
-    Raises:
-        ConfigError: a value names no split.
     """
     if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
         (task_id, name), known = unknown[0], ", ".join(RECORDED)
@@ -176,14 +169,9 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
 
 
 def tasks_in(archive: Archive, tasks: Sequence[Task], language: str) -> list[Task]:
-    """Return the tasks of an archive in a language, and the tasks of any language, which then ask for it; all tasks if ``language`` is empty.
-
-    Raises:
-        ConfigError: no task fits; names the languages of the tasks.
-    """
-    chosen = [
-        asking_for(task, language) for task in tasks if not language or same_language(task.language or language, language)
-    ]
+    """Return the tasks of a language (empty: all), and those of any language, which then ask for it; ConfigError if no task fits."""
+    fitting = (task for task in tasks if not language or same_language(task.language or language, language))
+    chosen = [asking_for(task, language) for task in fitting]
     if tasks and not chosen:
         known = ", ".join(sorted({task.language for task in tasks}))
         raise ConfigError(

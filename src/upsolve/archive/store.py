@@ -148,7 +148,9 @@ class Archive:
         self.write_meta()
         for name, records in (("tasks", tasks), ("attempts", attempts), ("verdicts", verdicts)):
             if records:
-                self.write_part(name, records, tag)
+                content = content_id(str(len(records)), str(records[0]))[:8]
+                file = f"{self.next_number(name):08d}-{content}{tag and '-' + tag}.parquet"
+                write_records(self.path / name / file, records)
 
     def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
         """Return new tasks, and tasks whose id is stored with different content."""
@@ -162,11 +164,6 @@ class Archive:
             elif known[task.task_id] != self.content_of(task):
                 other.append(task)
         return fresh, other
-
-    def write_part(self, name: str, records: Sequence[Task | Attempt | Verdict], tag: str) -> None:
-        """Write one Parquet part, atomically."""
-        content = content_id(str(len(records)), str(records[0]))[:8]
-        write_records(self.path / name / f"{self.next_number(name):08d}-{content}{tag and '-' + tag}.parquet", records)
 
     def next_number(self, *names: str) -> int:
         """Return a number that no part of these tables has, and that is above theirs."""

@@ -168,11 +168,7 @@ class Language:
 
 
 def read(file: Path) -> Language:
-    """Read a language from a YAML file.
-
-    Raises:
-        ConfigError: the file cannot be read or is invalid; names file and key.
-    """
+    """Read a language from a YAML file; ConfigError names the file, and the key that is invalid."""
     try:
         return read_text(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
@@ -180,11 +176,7 @@ def read(file: Path) -> Language:
 
 
 def read_text(text: str, where: str) -> Language:
-    """Read a language from YAML.
-
-    Raises:
-        ConfigError: invalid YAML, an unknown or missing key, an invalid value; names ``where`` and the key.
-    """
+    """Read a language from YAML; ConfigError names ``where``, and the key that is unknown, missing or invalid."""
     import yaml
 
     from upsolve.yaml_text import read_yaml
@@ -208,11 +200,7 @@ def read_text(text: str, where: str) -> Language:
 
 
 def from_entry_points() -> list[Language]:
-    """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text.
-
-    Raises:
-        ConfigError: an entry point has another type or is invalid; names it.
-    """
+    """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text; ConfigError for others."""
     records: list[Language] = []
     for point in entry_points(group="upsolve.languages"):
         value: Any = point.load()
@@ -229,11 +217,13 @@ def from_entry_points() -> list[Language]:
 @cache
 def languages() -> Mapping[str, Language]:
     """Return all languages by name and alias. $UPSOLVE_LANGUAGES overrides packages, which override built-in languages."""
+
+    def read_all(folder: Path) -> list[Language]:
+        return [read(file) for file in sorted(folder.glob("*.yaml"))]
+
     own = [Path(folder) for folder in os.environ.get("UPSOLVE_LANGUAGES", "").split(os.pathsep) if folder]
-    built_in, added = (
-        [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))] for folders in ([FOLDER], own)
-    )
-    return {name: record for record in (*built_in, *from_entry_points(), *added) for name in record.names}
+    records = [*read_all(FOLDER), *from_entry_points(), *(record for folder in own for record in read_all(folder))]
+    return {name: record for record in records for name in record.names}
 
 
 def __getattr__(name: str) -> Any:

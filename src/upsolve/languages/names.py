@@ -24,25 +24,19 @@ __all__ = [
 ]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
-OTHERS = {
-    "clang": "c",
-    "gcc": "c",
-    "cc": "cpp",
-    "clangx": "cpp",
-    "kt": "kotlin",
-    "monocs": "c#",
-    "py3": "python",
-    "pythondata": "python",
-    "v8js": "javascript",
-    "pypy": "python",
-    "pypy3": "python",
-    "cpython": "python",
-    "cs": "c#",
-    "openjdk": "java",
-    "pl": "perl",
-    "adb": "ada",
-    **dict.fromkeys(("f95", "f03", "f08"), "fortran"),
+OTHERS_OF = {
+    "ada": "adb",
+    "c": "clang gcc",
+    "c#": "monocs cs",
+    "cpp": "cc clangx",
+    "fortran": "f95 f03 f08",
+    "java": "openjdk",
+    "javascript": "v8js",
+    "kotlin": "kt",
+    "perl": "pl",
+    "python": "py3 pythondata pypy pypy3 cpython",
 }
+OTHERS = {name: language for language, names in OTHERS_OF.items() for name in names.split()}
 """Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
 """Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
@@ -67,7 +61,11 @@ MARKS = {
 
 def language_looked_like(code: str) -> str:
     """Return the language that a program looks like, ``python`` if it can be parsed as such; empty if it looks like none."""
-    return "python" if is_python(code) else next((name for name, mark in MARKS.items() if mark.search(code)), "")
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return next((name for name, mark in MARKS.items() if mark.search(code)), "")
+    return "python"
 
 
 def judged_languages() -> Mapping[str, Any]:
@@ -78,15 +76,6 @@ def judged_languages() -> Mapping[str, Any]:
 def is_language(word: str) -> bool:
     """Return whether a word is a name of a language that the judge knows."""
     return language_in(word) in {"python", "python2", *judged_languages()}
-
-
-def is_python(code: str) -> bool:
-    """Return whether a program can be parsed as Python."""
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def asking_for(task: Task, language: str) -> Task:

@@ -65,11 +65,16 @@ def layers(settings: JudgeSettings) -> list[Check]:
     for name in (*REQUIRED, *OPTIONAL):
         absent = "not available here" + ("; docs/install.md says what the sandbox needs" if name in REQUIRED else "")
         results.append(Check("layers", name, name in active, name in REQUIRED, "active" if name in active else absent))
+    return [*results, own_kernel(settings)]
+
+
+def own_kernel(settings: JudgeSettings) -> Check:
+    """Return the check of whether gVisor is available."""
     try:
         detail = f"active: {find_runsc()}" if settings.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
-        return [*results, Check("layers", "gvisor", ok=True, required=False, detail=detail)]
     except IsolationError as error:
-        return [*results, Check("layers", "gvisor", ok=False, required=False, detail=str(error))]
+        return Check("layers", "gvisor", ok=False, required=False, detail=str(error))
+    return Check("layers", "gvisor", ok=True, required=False, detail=detail)
 
 
 def run_attacks(todo: Sequence[Try], settings: JudgeSettings, progress: Progress | None = None) -> Iterator[Check]:

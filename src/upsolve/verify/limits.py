@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
     from upsolve.types import Task
 
-__all__ = [
-    "ANALYSES",
-    "DECISIVE",
-    "ISOLATIONS",
-    "JudgeSettings",
-    "Limits",
-    "judge_settings",
-    "limits_for",
-    "refuse_impossible",
-]
+__all__ = ["ANALYSES", "DECISIVE", "ISOLATIONS", "JudgeSettings", "Limits", "judge_settings", "limits_for", "refuse_impossible"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the static analyses."""
@@ -154,10 +145,7 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
 
 
 def for_many_tests(task: Task, limits: Limits) -> Limits:
-    """Return limits under which many tests do not time out together: those given for every ``TESTS_AT_ONCE`` tests, and for each single test.
-
-    A program that reads standard input has ``cpu_seconds`` for each test anyway; functions share a process, so that theirs grow, too.
-    """
+    """Return limits for many tests: those given for every ``TESTS_AT_ONCE`` tests, and for each test; ``cpu_seconds`` grow if they share a process."""
     share = len(task.tests) / TESTS_AT_ONCE
     kinds = {test.kind for test in task.tests}
     if share <= 1 or TestKind.SIMULATION in kinds:

@@ -26,12 +26,7 @@ MOST = 20
 
 @cache
 def parser(grammar: str) -> Any:
-    """Return the parser of a grammar, given as ``module`` or ``module:function``.
-
-    Raises:
-        JudgeError: the grammar is not installed; says how to install it.
-        MissingExtraError: tree-sitter is not installed (extra ``analysis``).
-    """
+    """Return the parser of a grammar, given as ``module`` or ``module:function``; JudgeError if it is not installed."""
     with needs_extras():
         from tree_sitter import Language, Parser
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from upsolve.types import Task
 from upsolve.verify.judge.scopes import imported
@@ -34,16 +34,13 @@ def changes_process(task: Task) -> bool:
     Such are ``PROCESS``, assignment to attributes and items of what they import (``sys.stdin``, ``random.random``), and files that the tests write.
     """
     nodes = [node for source in (task.setup, *(test.input for test in task.tests)) for node in ast.walk(ast.parse(source))]
-    modules = {name: module for node in nodes for name, module in origins(node)}
+    modules: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            modules |= dict.fromkeys(imported(node.names), node.module or "")
+        elif isinstance(node, ast.Import):
+            modules |= zip(imported(node.names), (alias.name for alias in node.names), strict=True)
     return any(is_of_process(node, modules) for node in nodes)
-
-
-def origins(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, with their module."""
-    if isinstance(node, ast.ImportFrom):
-        yield from ((name, node.module or "") for name in imported(node.names))
-    elif isinstance(node, ast.Import):
-        yield from zip(imported(node.names), (alias.name for alias in node.names), strict=True)
 
 
 def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:

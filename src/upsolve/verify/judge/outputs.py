@@ -15,19 +15,7 @@ from typing import Any
 from upsolve.verify.judge.compare import LONGEST_NUMBER, NUMBER, Tolerance, near, tolerance_of
 from upsolve.verify.judge.memo import memo
 
-__all__ = [
-    "apps_match",
-    "difference",
-    "first_difference",
-    "floats_match",
-    "lines_match",
-    "livecodebench_match",
-    "output_matches",
-    "row_difference",
-    "rows_match",
-    "rows_of",
-    "tokens_match",
-]
+__all__ = ["difference", "output_matches", "rows_of"]
 
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 NAN = re.compile(r"[+-]?nan", re.IGNORECASE | re.ASCII)
@@ -222,7 +210,11 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) 
     and split, column by column, between neighbours whose difference exceeds the tolerance. In each part both multisets must
     have the same number of rows, and the sorted numbers of each column must be pairwise near.
     """
-    inexact = [column for column in range(len(right[0])) if not is_exact([*left, *right], column, tolerance)]
+    inexact: list[int] = []
+    for column in range(len(right[0])):
+        cells = [row[column] for row in (*left, *right) if type(row[column]) is float]
+        if not all(cell.is_integer() and tolerance.allowed(abs(cell)) < 1 for cell in cells):  # else near only if equal
+            inexact.append(column)
     loose = {*inexact}
     tagged = [(key_of(row, loose), side, row) for side, rows in enumerate((left, right)) for row in rows]
     tagged.sort(key=lambda entry: entry[:2])
@@ -232,12 +224,6 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) 
         if len(sides[0]) != len(sides[1]) or (inexact and not parts_match(sides, inexact, tolerance)):
             return False
     return True
-
-
-def is_exact(rows: Sequence[Row], column: int, tolerance: Tolerance) -> bool:
-    """Return whether numbers of a column are near only if equal: all are integers or floats with small integer values."""
-    cells = (row[column] for row in rows if type(row[column]) is float)
-    return all(cell.is_integer() and tolerance.allowed(abs(cell)) < 1 for cell in cells)
 
 
 def key_of(row: Row, loose: set[int]) -> str:
@@ -254,7 +240,7 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
         parts = split_parts(parts, position, tolerance)
     for _, group in groupby(parts, lambda entry: entry[0]):
         members = [*group]
-        left, right = ([numbers for side, numbers in ((m[1], m[2]) for m in members) if side == index] for index in (0, 1))
+        left, right = ([numbers for _, side, numbers in members if side == index] for index in (0, 1))
         if len(left) != len(right):
             return False
         for a, b in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True):

@@ -150,10 +150,7 @@ def judge_with_retry(task: Task, attempt: Attempt, settings: JudgeSettings) -> P
 
 
 def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the task's setup runs with an empty attempt (Python or a query): then the task is not at fault.
-
-    Programs of other languages cannot write reports, so that theirs are true.
-    """
+    """Return whether the task's setup runs with an empty attempt (Python or a query; other programs cannot write reports): it is not at fault."""
     if attempt.language not in PYTHON and not language(attempt.language).engine:
         return False
     try:
@@ -234,10 +231,7 @@ def plan_of_share(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan
 
 
 def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Run the tests in the attempt's process. Values of CALL tests are compared outside; a passed CODE test reports a nonce.
-
-    Unless every test is a direct call (``is_direct_call``), the verdict is labelled ``in_process``.
-    """
+    """Run the tests in the attempt's process. Values of CALL tests are compared outside; a passed CODE test reports a nonce."""
     nonce = secrets.token_hex(8)
     job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "required": required_names(task)}
     job |= {"tests": [as_sent(test.kind, test.input) for test in task.tests], "nonce": nonce, **common_fields(settings)}
@@ -265,10 +259,7 @@ def common_fields(settings: JudgeSettings) -> dict[str, Any]:
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
-    """Run the tests in a tester's process, and in the attempt's process if they failed and the attempt has changed variables of the setup.
-
-    The second run counts if it passes: each process has its own copy of these variables.
-    """
+    """Run the tests in a tester's process; if they fail beside changed variables of the setup, also in the attempt's, which counts if it passes."""
     across, changed = yield from run_in_tester(task, attempt, names, settings)
     if changed and across.status is not Status.PASSED:
         beside = yield from run_in_process(task, attempt, settings)
@@ -305,10 +296,7 @@ def run_in_tester(
 
 
 def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the tests can run across processes.
-
-    False if the reference passes in process but not across; without a reference, if the tests change or watch their process.
-    """
+    """Return whether the tests can run across processes: as the reference shows or, without one, if they do not watch their process."""
     key = (task, settings)
     if not task.reference:
         return not changes_process(task)

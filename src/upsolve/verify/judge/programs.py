@@ -130,10 +130,7 @@ def own_line(task: Task, attempt: Attempt, line: int) -> int | None:
 
 
 def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
-    """Return why a package that a task in this language requires cannot be loaded in the sandbox; empty if all can.
-
-    Of a task for any language, ``requires`` are packages of Python.
-    """
+    """Return why a package that a task in this language requires (of any language: of Python) cannot be loaded in the sandbox; empty if all can."""
     for package in task.requires if task.language in tools.names else ():
         if not tools.package:
             return f"task {task.task_id} requires {package}: language {tools.name} has no key `package` to look for it"
@@ -182,7 +179,10 @@ def explain_first_error(
     outcomes, errors = result
     failed = [index for index in range(len(ends)) if outcomes[index] is Status.RUNTIME_ERROR]
     said = {index: shortened(ends[index].stderr).decode("utf-8", "replace") for index in failed}
-    full = {index for index, words in said.items() if heap_was_full(tools, words, ends[index].memory_bytes / limit)}
+    # a program whose memory is limited by address space may end in any way when an allocation fails: C programs use a null pointer
+    full = {index for index in said if tools.memory == "address" and ends[index].memory_bytes / limit >= FULL}
+    if tools.out_of_memory:
+        full |= {index for index, words in said.items() if re.search(tools.out_of_memory, words, re.MULTILINE)}
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
     if errors and str(errors[0][0]).startswith(("ExitCode", "Signal")):
         first, words = next(iter(said.items()))
@@ -202,12 +202,3 @@ def exception_in(tools: Language, words: str) -> str:
     """Return the name of the last exception that the standard error of a failed run tells; empty if it tells none."""
     names = [match["type"] for match in re.finditer(tools.exception, words, re.MULTILINE)] if tools.exception else []
     return names[-1][:MOST_TYPE] if names else ""
-
-
-def heap_was_full(tools: Language, words: str, used: float) -> bool:
-    """Return whether a failed run had no memory left, by its standard error and the share of the memory limit that it used.
-
-    A program whose memory is limited by address space may end in any way when an allocation fails: C programs use a null pointer.
-    """
-    says = tools.out_of_memory and re.search(tools.out_of_memory, words, re.MULTILINE)
-    return bool(says) or (tools.memory == "address" and used >= FULL)

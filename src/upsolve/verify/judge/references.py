@@ -121,19 +121,16 @@ def values_of(task: Task, settings: JudgeSettings) -> list[str]:
     end = run_calls(task.reference, calls, settings, task.requires, setup=task.setup)
     if failed := whole_program(end):
         raise ValueError(f"the reference fails: {failed[1][0]}: {failed[1][1]}")
-    by_test = {record["test"]: record for record in end.records if "test" in record}
-    return [literal_of(number, by_test.get(number), end) for number in range(len(calls))]
-
-
-def literal_of(number: int, record: Any, end: Exit) -> str:
-    """Return the literal of a reported value; ValueError if the test failed or no literal equals the value."""
-    if record is None or "value" not in record:
-        error = how_it_ended(end)[1] if record is None else error_of(record.get("error"))
-        raise ValueError(f"the reference fails test {number + 1}: {error[0]}: {error[1]}")
-    text = as_literal(record["value"])
-    if text is None or text == OPAQUE or not answers(record["value"], text, "lines"):
-        raise ValueError(f"no literal equals the value of test {number + 1}: {str(text)[:60]}")
-    return text
+    by_test, texts = {record["test"]: record for record in end.records if "test" in record}, list[str]()
+    for number, record in ((index + 1, by_test.get(index)) for index in range(len(calls))):
+        if record is None or "value" not in record:
+            error = how_it_ended(end)[1] if record is None else error_of(record.get("error"))
+            raise ValueError(f"the reference fails test {number}: {error[0]}: {error[1]}")
+        text = as_literal(record["value"])
+        if text is None or text == OPAQUE or not answers(record["value"], text, "lines"):
+            raise ValueError(f"no literal equals the value of test {number}: {str(text)[:60]}")
+        texts.append(text)
+    return texts
 
 
 def outputs_of(task: Task, settings: JudgeSettings) -> list[str]:

@@ -4,7 +4,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,13 +33,16 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(limits_for(task, settings).named(), sort_keys=True)
     others = {name: value for name in DECISIVE if name not in KEYED and (value := getattr(settings, name)) != DEFAULT[name]}
+    checked_by = ""
+    with suppress(ValueError):  # a program that cannot be read leaves attempts unscored
+        checked_by = runtime(program.language) if (program := program_of(task.checker)) else ""
     return content_id(
         *(JUDGE, settings.isolation, limits, str((settings.lines, settings.repeats, tools(settings.analyses)))),
         *(task.setup, task.entry_point, task.reference, task.compare, task.checker, *task.requires),
         *([json.dumps([others, runtime(settings.python)])] if others else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
-        *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
+        *([checked_by] if is_program(task.checker) else []),
         *tests,
     )
 
@@ -54,15 +57,6 @@ def runtime(name: str) -> str:
         versions = [file.name for name in ENGINES[record.engine] for file in packages_folder().glob(f"{name}-*.dist-info")]
         return repr((record, python_version(), sqlite3.sqlite_version, sorted(versions)))
     return record.identity if record else ""
-
-
-def runtime_of_checker(checker: str) -> str:
-    """Return the identity of the runtime of a checker that is a program; empty if it cannot be read, which leaves attempts unscored."""
-    try:
-        program = program_of(checker)
-    except ValueError:
-        return ""
-    return runtime(program.language) if program else ""
 
 
 def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:

@@ -17,7 +17,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from upsolve.errors import JudgeError, UpsolveError
 
@@ -71,7 +71,9 @@ def exchange(process: Process, request: bytes, seconds: float | None = None) -> 
     try:
         process.stdin.write(request)
         process.stdin.flush()
-        answered = readable(process.stdout, seconds)
+        with selectors.PollSelector() as selector:  # select() knows no descriptor above 1023
+            selector.register(process.stdout, selectors.EVENT_READ)
+            answered = selector.select(seconds)  # also if the stream has ended
         size = int.from_bytes(process.stdout.read(SIZE_BYTES)) if answered else 0
         reply = process.stdout.read(size)
     except (OSError, ValueError) as error:
@@ -89,13 +91,6 @@ def unpack(reply: bytes) -> Any:
     if isinstance(result, BaseException):
         raise result
     return result
-
-
-def readable(stream: IO[bytes], seconds: float | None) -> bool:
-    """Wait until a stream has data or has ended; return False after ``seconds`` (None: wait forever)."""
-    with selectors.PollSelector() as selector:  # select() knows no descriptor above 1023
-        selector.register(stream, selectors.EVENT_READ)
-        return bool(selector.select(seconds))
 
 
 def end(process: Process, *, session: bool = False) -> None:

@@ -71,14 +71,6 @@ def bundle(main: str, *modules: str) -> bytes:
     return marshal.dumps((compile(START, "start", "exec", dont_inherit=True), parts))
 
 
-def empty(handle: int) -> None:
-    """Empty and rewind a memory file that an attempt could write; it may have set O_APPEND."""
-    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)
-    if os.fstat(handle).st_size:
-        os.ftruncate(handle, 0)
-    os.lseek(handle, 0, os.SEEK_SET)
-
-
 def put(handle: int, data: bytes) -> None:
     """Replace the content of a memory file that no attempt can write."""
     os.ftruncate(handle, len(data))
@@ -215,9 +207,11 @@ class Server:
 
     def empty_files(self, count: int) -> None:
         """Empty the memory files of the first slots once they have been read: what attempts wrote counts as memory of the next ones."""
-        for number in range(count):
-            for handle in self.slot(number)[:3]:
-                empty(handle)
+        for handle in (handle for number in range(count) for handle in self.slot(number)[:3]):
+            fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)  # an attempt may have set O_APPEND
+            if os.fstat(handle).st_size:
+                os.ftruncate(handle, 0)
+            os.lseek(handle, 0, os.SEEK_SET)
 
     def limited(self, attempt: dict[str, Any]) -> dict[str, Any]:
         """Return a job without limit of address space if the control group limits the memory in use.

@@ -18,16 +18,7 @@ from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
 from upsolve.verify.sandbox.inside.messages import STEADY
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 
-__all__ = [
-    "LONGEST_JUDGED",
-    "REQUIRED",
-    "Exit",
-    "demand_layers",
-    "forget_server",
-    "run_jobs",
-    "server",
-    "starved",
-]
+__all__ = ["LONGEST_JUDGED", "REQUIRED", "Exit", "demand_layers", "run_jobs", "server"]
 
 REQUIRED = (
     *("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits"),
@@ -231,8 +222,8 @@ def demand_layers(running: Server, settings: JudgeSettings) -> None:
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
     """Run the jobs of one request on a server; return an Exit for each job that was run, which may be fewer.
 
-    The kernel counts out-of-memory kills per control group, not per job. After such a kill, the first job that ended by SIGKILL
-    (the first of all if none did) and those after it are run again, that one alone, to attribute the kill to a job.
+    The kernel counts out-of-memory kills per control group. After such a kill, the first job that ended by SIGKILL (the first of all if none
+    did) and those after it are run again, that one alone, to attribute the kill to a job.
     """
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
@@ -242,11 +233,10 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active), limits.cpu_seconds)
         contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and own.watch.contended()
         oom = running.group.out_of_memory()
-        sure = len(jobs) if len(jobs) == 1 or not oom else next((number for number, end in enumerate(ends) if killed(end)), 0)
-        collected = [
-            collect(running, number, end, limits, job=jobs[number], oom=oom and len(jobs) == 1, contended=contended)
-            for number, end in enumerate(ends[:sure])
-        ]
+        killed = (number for number, end in enumerate(ends) if os.WIFSIGNALED(int(end[0])) and os.WTERMSIG(int(end[0])) == 9)
+        sure = len(jobs) if len(jobs) == 1 or not oom else next(killed, 0)
+        facts = {"oom": oom and len(jobs) == 1, "contended": contended}
+        collected = [collect(running, n, end, limits, job=jobs[n], **facts) for n, end in enumerate(ends[:sure])]
         running.empty_files(len(jobs))
         if not lasts:
             forget_server(profile, gvisor=gvisor)
@@ -264,11 +254,6 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
             raise
         # the attempt also ended its server: it exhausted memory or, under gVisor, processes
         return [Exit(None, signal=9, out_of_memory=memory, layers=running.layers)]
-
-
-def killed(end: Sequence[float]) -> bool:
-    """Return whether SIGKILL ended a job."""
-    return os.WIFSIGNALED(int(end[0])) and os.WTERMSIG(int(end[0])) == 9
 
 
 def collect(running: Server, number: int, end: list[float], limits: Limits, *, job: Job, oom: bool, contended: bool) -> Exit:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
-from functools import cache
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, TypeVar, cast
@@ -181,10 +180,7 @@ UNLIMITED = frozenset(field.name for field in fields(Limits) if field.default ==
 MOST_REPEATS, MOST_NAMES = 10, 100
 
 
-@cache
-def adapter() -> TypeAdapter[JudgeSettings]:
-    """Return the pydantic adapter of the settings."""
-    return TypeAdapter(JudgeSettings)
+SETTINGS = TypeAdapter(JudgeSettings)
 
 
 def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits) -> JudgeSettings:
@@ -205,7 +201,11 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
         raise ValueError(f"{long}: more than {MOST_NAMES} names")
     asked = limits_of(changes.pop("limits", {}))
     plain = {field.name: getattr(settings, field.name) for field in fields(JudgeSettings)}
-    wanted = validated({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
+    try:
+        wanted = SETTINGS.validate_python({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
+    except ValidationError as error:
+        found = error.errors(include_url=False)[:3]
+        raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
     refuse_above(wanted, repeats=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in asked})
     try:
         refuse_impossible(wanted)
@@ -240,15 +240,6 @@ def refuse_names(given: Iterable[str], known: Iterable[str], where: str) -> None
         close = get_close_matches(unknown[:100], names, n=1)
         remedy = f"did you mean {where}{close[0]}?" if close else "upgrade the server if a newer client has it"
         raise ValueError(f"unknown field {where}{unknown[:100]!r} for this server (upsolve {__version__}); {remedy}")
-
-
-def validated(row: dict[str, Any]) -> JudgeSettings:
-    """Return the settings of a row; ValueError names each that is invalid."""
-    try:
-        return adapter().validate_python(row)
-    except ValueError as error:  # pydantic's ValidationError
-        found: list[Any] = cast("Any", error).errors(include_url=False)[:3]
-        raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
 
 
 NAMES = {"nodejs": "javascript", "R": "r"}

@@ -98,10 +98,7 @@ def run_script(job: Job, settings: JudgeSettings) -> Exit:
 
 
 def run_command(job: Job, settings: JudgeSettings, *, own: bool = False) -> Exit:
-    """Run a compiler, an interpreter or a built program (``own``), which cannot write reports; raise JudgeError if it could not start.
-
-    A built program that cannot be run is none, such as a library, and ends with exit code 127.
-    """
+    """Run a compiler, interpreter or built program (``own``: it ends with 127 if it is none); JudgeError if another cannot start."""
     end = run_jobs([job], settings)[0]
     if problem := reports(end, "broken") or ("" if own else reports(end, "unrunnable")):
         raise JudgeError(problem)

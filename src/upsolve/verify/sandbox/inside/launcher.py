@@ -177,12 +177,6 @@ def seccomp() -> list[str]:
     return ["seccomp"] if program and libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0) == 0 else []
 
 
-def keep_capabilities(mask: int) -> None:
-    """Drop every capability that is not in the mask."""
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    check(libc.capset(header, (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)), "capset")
-
-
 def own_uid(uid: int) -> bool:
     """Return whether this process may switch an attempt to this user id: it is root and the id is mapped."""
     with open("/proc/self/uid_map") as file:
@@ -202,19 +196,18 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     python = setup["python"]
     own_kernel = "gvisor" in layers  # maps all user ids, and its file system is already confined
     other_user = own_kernel or (own_uid(setup["uid"]) and ("mountns" in layers or open_to_all(python)))
-    uid = setup["uid"] if other_user and "own_uid" not in setup.get("off", ()) else 0
-    if own_kernel:
-        pass
-    elif "mountns" in layers:
+    off = setup.get("off", ())
+    uid = setup["uid"] if other_user and "own_uid" not in off else 0
+    if not own_kernel and "mountns" in layers:
         layers += private_tree(setup)
-    else:
+    elif not own_kernel:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if os.getuid() == 0:
         os.setgroups([])
-    keep_capabilities(SERVER_CAPABILITIES if uid else 0)
+    capabilities, header = SERVER_CAPABILITIES if uid else 0, (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
+    check(libc.capset(header, (ctypes.c_uint32 * 6)(capabilities, capabilities, 0, 0, 0, 0)), "capset")
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     proc = ["/proc"] if setup["proc"] else []
-    off = setup.get("off", ())
     packages = PACKAGES if "mountns" in layers else setup.get("packages", PACKAGES)
     layers += landlock([*READABLE, python, packages, *proc], [*OWN]) if "landlock" not in off else []
     layers += seccomp() if "seccomp" not in off else []

@@ -63,16 +63,12 @@ def run(job: dict[str, Any], report: Any) -> None:
         except BaseException as error:
             report(test=index, error=connection.described(error, job["code"]))
         written = os.lseek(1, 0, os.SEEK_END)
-        connection.close()
+        connection.base.close()
     report(done=True)
 
 
 def write_rows(rows: Any, written: int, max_bytes: int) -> int:
-    """Write rows to standard output; return the offset of their end, bytes.
-
-    Raises:
-        RowsEndError: the output is longer than ``max_bytes``.
-    """
+    """Write rows to standard output; return the offset of their end, bytes; RowsEndError if the output is longer than ``max_bytes``."""
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=blob).encode
     for chunk in rows:
         data = "".join([encode(row) + "\n" for row in chunk]).encode("utf-8", "replace")[: max_bytes + 1 - written]
@@ -133,23 +129,12 @@ class SyntaxFaultError(Exception):
     """The query is not a single valid statement: message, and offset in the query (None if unknown)."""
 
 
-def text(data: bytes) -> str:
-    """Decode a text cell; invalid UTF-8 is replaced."""
-    return data.decode("utf-8", "replace")
-
-
 def line_and_column(code: str, offset: int | None) -> tuple[int | None, int | None]:
     """Return the line and column of an offset, both counted from 1; (None, None) for None."""
     if offset is None:
         return None, None
     before = code[:offset]
     return before.count("\n") + 1, offset - before.rfind("\n")
-
-
-def place_of(code: str, name: str) -> int | None:
-    """Return the offset of the first occurrence of a word in a query; None if there is none."""
-    match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code, re.IGNORECASE)
-    return match.start() if match else None
 
 
 class Sqlite:
@@ -160,7 +145,7 @@ class Sqlite:
 
         self.sqlite3: Any = sqlite3
         self.base = sqlite3.connect(":memory:", isolation_level=None)
-        self.base.text_factory = text
+        self.base.text_factory = lambda data: data.decode("utf-8", "replace")  # pyright: ignore[reportUnknownLambdaType]
         self.base.executescript(f"PRAGMA temp_store = MEMORY;\n{script}")
         if self.base.in_transaction:
             self.base.commit()
@@ -184,12 +169,7 @@ class Sqlite:
         return module.SQLITE_DENY
 
     def rows(self, code: str, seconds: float) -> Any:
-        """Yield the rows of the query, in lists of up to CHUNK.
-
-        Raises:
-            SyntaxFaultError: the query does not parse, or is not a single statement.
-            TimeoutError: the query took longer than ``seconds`` (0: no limit).
-        """
+        """Yield the rows of the query, in lists of up to CHUNK; SyntaxFaultError if it is no single query, TimeoutError after ``seconds`` (0: no limit)."""
         if seconds:
             deadline = time.monotonic() + seconds
             self.base.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
@@ -235,13 +215,9 @@ class Sqlite:
             return ["Refused", self.denied, None]
         message = str(error)
         kind = next((name for words, name in KINDS if message.startswith(words)), type(error).__name__)
-        offset = place_of(code, message.rpartition(": ")[2]) if kind in NAMING else None
-        return [kind, message, line_and_column(code, offset)[0]]
-
-    def close(self) -> None:
-        """Close the connection and free its memory."""
-        self.base.set_progress_handler(None, 0)
-        self.base.close()
+        name = rf"(?<!\w){re.escape(message.rpartition(': ')[2])}(?!\w)"
+        found = re.search(name, code, re.IGNORECASE) if kind in NAMING else None
+        return [kind, message, line_and_column(code, found and found.start())[0]]
 
 
 def action_name(module: Any, action: int) -> str:
@@ -304,10 +280,6 @@ class Duckdb:
             return ["Refused", self.denied, None]
         kind = next((name for words, name in DUCKDB_KINDS if re.search(words, message)), type(error).__name__)
         return [kind, message, line_and_column(code, offset_in(code, str(error)))[0]]
-
-    def close(self) -> None:
-        """Close the connection and free its memory."""
-        self.base.close()
 
 
 DUCKDB_KINDS = (

@@ -131,22 +131,13 @@ def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> t
 
 
 def wait_until(pid: int, deadline: float) -> Any:
-    """Wait for a process; return what ``os.wait4`` returns, or None if the deadline passes first.
-
-    SIGCHLD is blocked and received here, so no signal handler can interrupt between the end of a process and its report.
-    """
+    """Wait for a process, by receiving the blocked SIGCHLD; return what ``os.wait4`` returns, or None if the deadline passes first."""
     while True:
         if (ended := os.wait4(pid, os.WNOHANG))[0]:
             return ended
         if (left := deadline - time.monotonic()) <= 0:
             return None
         signals.sigtimedwait(ENDS, left)
-
-
-def seconds_granted(slot: int, started: float) -> float:
-    """Ask the judge by how many seconds the deadline of an attempt moves because the attempt waited for a core."""
-    os.write(CONTROL, b"late %d %f" % (slot, time.monotonic() - started))
-    return float(os.read(CONTROL, 64) or 0)
 
 
 def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: float) -> tuple[bool, Any]:
@@ -159,7 +150,8 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
     while True:
         ended = wait_until(pid, deadline)
         if ended is None:
-            if (extension := seconds_granted(slot, started)) <= 0:
+            os.write(CONTROL, b"late %d %f" % (slot, time.monotonic() - started))
+            if (extension := float(os.read(CONTROL, 64) or 0)) <= 0:  # seconds: the attempt waited for a core
                 return True, None
             deadline = time.monotonic() + extension
         elif pid == pids[0]:
@@ -171,10 +163,7 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
 
 
 def run_one(slot: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]) -> tuple[float, ...]:
-    """Run one attempt to its end or deadline; return wait status, timed out, CPU seconds, peak memory in bytes, wall seconds.
-
-    ``sizes``: bytes of the attempt's job and of the tester's job (0: no tester).
-    """
+    """Run one attempt (``sizes``: bytes of its job and of the tester's); return wait status, timed out, CPU seconds, peak memory, wall seconds."""
     started, files = time.monotonic(), FIRST + FILES * slot
     alone = () if sizes[1] else (fork_process(files, (JOB, sizes[0]), child.run, limits, uid),)
     pids = alone or fork_pair(files, sizes, limits, uid)
@@ -199,10 +188,7 @@ def sweep(pids: tuple[int, ...]) -> None:
 
 
 def reap(pids: tuple[int, ...]) -> float:
-    """Kill and wait for orphaned processes until none is left; return their CPU time, seconds.
-
-    Orphans are processes that the attempt started and did not wait for. The tester (second of ``pids``) does not count.
-    """
+    """Kill and wait for processes that the attempt started and did not wait for; return their CPU time, seconds, without the tester's."""
     alone, seconds = os.getpid() == 1, 0.0
     if not alone:
         sweep(pids)

@@ -165,8 +165,9 @@ class Shared:
 
     def changed(self, number: int) -> bool:
         """Return whether the other side may lack items of a container; those of containers of other types are copies, which may have changed."""
-        value = self.objects[number]
-        if not same(items_of(value), self.known[number]):
+        value, known = self.objects[number], self.known[number]
+        items = items_of(value)  # the same objects, since comparing them may run code of the attempt
+        if items != known if type(items) is bytes else len(items) != len(known) or not all(map(is_, items, known)):
             return True
         return number in self.nested and any(
             isinstance(item, COPIED) and id(item) not in self.numbers for item in parts_of(value)
@@ -328,13 +329,6 @@ def references(holders: list[Any]) -> list[Any]:
     return found
 
 
-def same(items: Any, known: Any) -> bool:
-    """Return whether a container has the same items: the same objects, since comparing them may run code of the attempt."""
-    if type(items) is bytes:
-        return items == known
-    return len(items) == len(known) and all(map(is_, items, known))
-
-
 def replace(own: Any, value: Any) -> None:
     """Give a container the items of another of its type, or of that which its type extends; ValueError if the types differ."""
     if not isinstance(own, type(value)):
@@ -374,8 +368,7 @@ def rebuilt(
 ) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
 
-    StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
-    without an error. With ``stops`` it stays one: that is for exceptions of the tests in the attempt's process.
+    Unless it ``stops``, as exceptions of the tests, StopIteration becomes RuntimeError (PEP 479): it would end a test early, without an error.
     """
     known_classes = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
     if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in known_classes):

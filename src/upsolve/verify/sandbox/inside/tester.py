@@ -109,11 +109,6 @@ class Channel:
         except OSError:
             attempt_ended()
 
-    def lines_executed(self) -> Any:
-        """Return the executed lines that the attempt's process reports."""
-        self.ask(marshal.dumps(("", (), {})))
-        return self.reply().get("lines")
-
     def changed(self, variables: tuple[str, ...]) -> bool:
         """Return whether the attempt's process says that it has other data in variables of the setup."""
         self.ask(marshal.dumps((None, variables, {})))
@@ -232,7 +227,8 @@ def run(job: dict[str, Any]) -> int:
         one_test(index, kind, source, channel, job["variables"])
     clock(0)
     if job["lines"]:
-        messages.report_error(lines=channel.lines_executed())
+        channel.ask(marshal.dumps(("", (), {})))
+        messages.report_error(lines=channel.reply().get("lines"))
     return 0
 
 

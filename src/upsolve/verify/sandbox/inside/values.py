@@ -156,8 +156,8 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
         return tagged(name, *map(repr, (value.days, value.seconds, value.microseconds)))
     if module == "collections" and name == "deque":
         return tagged(name, plain(value.maxlen), *map(inner, value))
-    if module == "numpy" and name == "ndarray" and (parts := array_parts(value)) is not None:
-        return tagged(name, *parts)
+    if module == "numpy" and name == "ndarray" and value.dtype.kind in ARRAYS:
+        return tagged(name, quoted(value.dtype.str), json.dumps(value.shape), quoted(value.tobytes().hex()))
     if module == "numpy" and getattr(value, "shape", None) == () and type(value.item()) in (bool, int, float, complex):
         return plain(value.item())
     return ""
@@ -181,13 +181,6 @@ def moment(kind: Any, text: str, fold: int = 0, zone: str = "") -> Any:
 
         value = value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
     return value
-
-
-def array_parts(array: Any) -> tuple[str, ...] | None:
-    """Encode an array of numbers by dtype, shape and bytes; None for other arrays."""
-    if array.dtype.kind not in ARRAYS:
-        return None
-    return quoted(array.dtype.str), json.dumps(array.shape), quoted(array.tobytes().hex())
 
 
 class Opaque:
@@ -236,8 +229,12 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
             return values
         if tag == "tuple":
             return tuple(values)
+        if tag == "deque" and not as_set:
+            import collections
+
+            return collections.deque(values[1:], values[0])
         if tag == "deque":
-            return Opaque() if as_set else deque_of(values)
+            return Opaque()
         return as_set(values) if as_set else SETS[tag](values)
     if tag == "ndarray":
         return Opaque() if as_set else array_of(*items)
@@ -276,13 +273,6 @@ def dict_of(tag: str, pairs: list[tuple[Any, Any]], factory: Any) -> Any:
     import collections
 
     return collections.defaultdict(factory, pairs) if tag == "defaultdict" else getattr(collections, tag)(dict(pairs))
-
-
-def deque_of(values: list[Any]) -> Any:
-    """Decode a deque from its maximum length and items."""
-    import collections
-
-    return collections.deque(values[1:], values[0])
 
 
 def array_of(kind: str, shape: list[int], data: str) -> Any:
