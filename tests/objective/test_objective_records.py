@@ -192,8 +192,8 @@ def test_every_built_in_record_resolves():
     for name, record in OBJECTIVES.items():
         for function in (record.loss, record.step_statistic, record.touched):
             if function is not None:
-                (referenced,) = (cell.cell_contents for cell in function.__closure__)
-                assert callable(getattr(losses, referenced)), name
+                name_in, table = (cell.cell_contents for cell in function.__closure__)
+                assert callable(getattr(losses, table)[name_in]) and name_in == name
     assert {name for name, record in ADVANTAGES.items() if record.reads == "values"} == {"gae"}
 
 
@@ -210,9 +210,9 @@ def test_the_words_of_an_objective(field, words):
 
 def test_functions_of_a_record_are_found_when_called():
     data = LossInputs(torch.tensor([0, 1]), torch.tensor([1.0, 2.0]), torch.zeros(2), None, None)
-    assert lazy("reinforce_tokens")(torch.tensor([1.0, 3.0]), data, ObjectiveConfig()).tolist() == [-1.0, -6.0]
-    with pytest.raises(AttributeError, match="nothing_tokens"):
-        lazy("nothing_tokens")(None)
+    assert lazy("LOSSES", "reinforce")(torch.tensor([1.0, 3.0]), data, ObjectiveConfig()).tolist() == [-1.0, -6.0]
+    with pytest.raises(KeyError, match="nothing"):
+        lazy("LOSSES", "nothing")(None)
 
 
 def test_names_are_checked_without_torch():

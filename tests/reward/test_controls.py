@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from upsolve.config import RewardConfig
-from upsolve.reward.controls import controlled
-from upsolve.reward.formula import reward
+from upsolve.reward.formula import controlled, reward
 from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
 
 TASK = Task("t", "", entry_point="f")

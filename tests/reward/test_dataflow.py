@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.reward.dataflow import dataflow_similarity, edges
+from upsolve.reward.components import dataflow_similarity, edges
 
 REFERENCE = "def f(n):\n    a = n + 1\n    return a"
 

@@ -5,7 +5,7 @@ A loss of a whole attempt is divided evenly among its tokens, so that the sum ov
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,36 +16,19 @@ from upsolve.config import CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
 from upsolve.objective.correction import correction_changes, icepop, tis
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
-from upsolve.objective.surrogate import dft, dro, nft, oapl, reinforce, topr
+from upsolve.objective.surrogate import batch_kl, dft, dpo, dro, kto, nft, oapl, rank, reinforce, topr, weighted_sum
 from upsolve.plugins import RecordError, blame
 
 __all__ = [
-    "cispo_tokens",
-    "cispo_touched",
+    "LOSSES",
+    "STATISTICS",
+    "TOUCHED",
     "clipped_tokens",
     "corrected_tokens",
     "correction_weights",
-    "dft_tokens",
-    "dpo_tokens",
-    "dro_tokens",
-    "gspo_tokens",
-    "gspo_touched",
-    "kto_statistic",
-    "kto_tokens",
-    "m2po_statistic",
-    "m2po_tokens",
-    "m2po_touched",
-    "nft_tokens",
-    "oapl_tokens",
-    "ppo_tokens",
-    "ppo_touched",
-    "rank_tokens",
-    "reinforce_tokens",
     "step_statistic",
     "token_losses",
-    "topr_tokens",
 ]
 
 Part = tuple[Tensor, LossInputs]
@@ -158,26 +141,6 @@ def reference_sums(logp_T: Tensor, inputs: LossInputs) -> Tensor:
     return sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
 
 
-def reinforce_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Apply ``reinforce`` to a batch."""
-    return reinforce(logp_T, inputs.advantages_T)
-
-
-def dft_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Apply ``dft`` to a batch."""
-    return dft(logp_T, inputs.advantages_T)
-
-
-def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Apply ``topr`` to a batch."""
-    return topr(logp_T, inputs.advantages_T, reference_sums(logp_T.detach(), inputs)[inputs.attempt_T])
-
-
-def oapl_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``oapl`` to a batch."""
-    return inputs.per_token(oapl(reference_sums(logp_T, inputs), inputs.values_S, beta=config.beta_policy))
-
-
 def dro_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``dro`` to a batch; advantages that differ within an attempt count by their mean."""
     logp_S = sum_by_attempt(logp_T, inputs.attempt_T, inputs.attempts)
@@ -188,46 +151,6 @@ def dro_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
 def clip_bounds(config: ObjectiveConfig) -> dict[str, float]:
     """Return the arguments ``low`` and ``high`` of ``ppo_clip``, ``gspo`` and ``outside``."""
     return {"low": config.clip.low, "high": config.clip.high}
-
-
-def ppo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``ppo_clip`` to a batch."""
-    return ppo_clip(inputs.old_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
-
-
-def ppo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return bool [T]: tokens outside the clip."""
-    return outside(inputs.old_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
-
-
-def gspo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``gspo`` to a batch."""
-    return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
-
-
-def gspo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return bool [T]: tokens of attempts outside the clip."""
-    return outside(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
-
-
-def cispo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``cispo`` to a batch."""
-    return cispo(logp_T, inputs.old_logratio(logp_T), inputs.advantages_T, cap=config.clip.cap)
-
-
-def cispo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return bool [T]: tokens whose weight is capped; they keep their gradient."""
-    return inputs.old_logratio(logp_T) > math.log(config.clip.cap)
-
-
-def m2po_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``m2po`` to a batch."""
-    return m2po(inputs.old_logratio(logp_T), inputs.advantages_T, statistic_of(logp_T, inputs, config))
-
-
-def m2po_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return bool [T]: tokens that are dropped."""
-    return ~m2po_mask(inputs.old_logratio(logp_T), statistic_of(logp_T, inputs, config))
 
 
 def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
@@ -269,10 +192,9 @@ def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
 
 def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``kto`` to a batch; an attempt with a positive advantage is desirable."""
-    settings = config.preference
+    settings, kl = config.preference, statistic_of(logp_T, inputs, config)
     desirable_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
     weights = (settings.desirable, settings.undesirable)
-    kl = statistic_of(logp_T, inputs, config)
     return inputs.per_token(kto(reference_sums(logp_T, inputs), desirable_S, kl, beta=settings.beta, weights=weights))
 
 
@@ -290,3 +212,31 @@ def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> 
     parts = zip(x_S.split(sizes), inputs.values_S.split(sizes), strict=True)
     loss_S = [rank(x_G, values_G, beta=config.preference.beta).expand(len(x_G)) / len(x_G) for x_G, values_G in parts]
     return inputs.per_token(torch.cat(loss_S))
+
+
+Loss = Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]
+LOSSES: Mapping[str, Loss] = {
+    "cispo": lambda logp_T, i, c: cispo(logp_T, i.old_logratio(logp_T), i.advantages_T, cap=c.clip.cap),
+    "dft": lambda logp_T, i, _: dft(logp_T, i.advantages_T),
+    "dpo": dpo_tokens,
+    "dro": dro_tokens,
+    "gspo": lambda logp_T, i, c: gspo(i.old_sequence_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
+    "kto": kto_tokens,
+    "m2po": lambda logp_T, i, c: m2po(i.old_logratio(logp_T), i.advantages_T, statistic_of(logp_T, i, c)),
+    "nft": nft_tokens,
+    "oapl": lambda logp_T, i, c: i.per_token(oapl(reference_sums(logp_T, i), i.values_S, beta=c.beta_policy)),
+    "ppo_clip": lambda logp_T, i, c: ppo_clip(i.old_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
+    "rank": rank_tokens,
+    "reinforce": lambda logp_T, i, _: reinforce(logp_T, i.advantages_T),
+    "topr": lambda logp_T, i, _: topr(logp_T, i.advantages_T, reference_sums(logp_T.detach(), i)[i.attempt_T]),
+}
+"""Built-in objective -> its loss over a batch, [T]."""
+TOUCHED: Mapping[str, Loss] = {
+    "cispo": lambda logp_T, i, c: i.old_logratio(logp_T) > math.log(c.clip.cap),
+    "gspo": lambda logp_T, i, c: outside(i.old_sequence_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
+    "m2po": lambda logp_T, i, c: ~m2po_mask(i.old_logratio(logp_T), statistic_of(logp_T, i, c)),
+    "ppo_clip": lambda logp_T, i, c: outside(i.old_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
+}
+"""Built-in objective -> bool [T]: tokens outside the clip, capped (they keep their gradient) or dropped."""
+STATISTICS: Mapping[str, Callable[[Sequence[Part], ObjectiveConfig], Tensor]] = {"kto": kto_statistic, "m2po": m2po_statistic}
+"""Built-in objective -> its step statistic."""

@@ -47,30 +47,38 @@ class Objective:
         only("advantages", (self.advantages,), ("token", "attempt", "sign", "unread"))
 
 
-def lazy(name: str) -> Callable[..., Any]:
-    """Return a function of ``upsolve.objective.losses`` that is imported when first called."""
+def lazy(table: str, name: str) -> Callable[..., Any]:
+    """Return a function of a table of ``upsolve.objective.losses`` that is imported when first called."""
 
     def call(*arguments: Any) -> Any:
-        return getattr(import_module("upsolve.objective.losses"), name)(*arguments)
+        return getattr(import_module("upsolve.objective.losses"), table)[name](*arguments)
 
     return call
 
 
+def built_in(name: str, *, touched: bool = False, statistic: bool = False, **settings: Any) -> Objective:
+    """Return the record of a built-in objective; ``touched``, ``statistic``: it has these functions, too."""
+    return Objective(
+        lazy("LOSSES", name),
+        touched=lazy("TOUCHED", name) if touched else None,
+        step_statistic=lazy("STATISTICS", name) if statistic else None,
+        **settings,
+    )
+
+
 OBJECTIVES: Mapping[str, Objective] = {
-    "cispo": Objective(lazy("cispo_tokens"), reads=("old",), touched=lazy("cispo_touched")),
-    "dft": Objective(lazy("dft_tokens")),
-    "dpo": Objective(lazy("dpo_tokens"), reads=("reference",), unit="pair"),
-    "dro": Objective(lazy("dro_tokens"), reads=("reference",), keeps_zero=True, advantages="attempt"),
-    "gspo": Objective(lazy("gspo_tokens"), reads=("old",), touched=lazy("gspo_touched")),
-    "kto": Objective(
-        lazy("kto_tokens"), reads=("reference",), step_statistic=lazy("kto_statistic"), keeps_zero=True, advantages="sign"
-    ),
-    "m2po": Objective(lazy("m2po_tokens"), reads=("old",), step_statistic=lazy("m2po_statistic"), touched=lazy("m2po_touched")),
-    "nft": Objective(lazy("nft_tokens"), reads=("old",), unit="group", advantages="sign", options={"floor": 1.0}),
-    "oapl": Objective(lazy("oapl_tokens"), reads=("reference",), keeps_zero=True, advantages="unread"),
-    "ppo_clip": Objective(lazy("ppo_tokens"), reads=("old",), touched=lazy("ppo_touched")),
-    "rank": Objective(lazy("rank_tokens"), reads=("reference",), keeps_zero=True, unit="group", advantages="unread"),
-    "reinforce": Objective(lazy("reinforce_tokens")),
-    "topr": Objective(lazy("topr_tokens"), reads=("reference",)),
+    "cispo": built_in("cispo", reads=("old",), touched=True),
+    "dft": built_in("dft"),
+    "dpo": built_in("dpo", reads=("reference",), unit="pair"),
+    "dro": built_in("dro", reads=("reference",), keeps_zero=True, advantages="attempt"),
+    "gspo": built_in("gspo", reads=("old",), touched=True),
+    "kto": built_in("kto", reads=("reference",), statistic=True, keeps_zero=True, advantages="sign"),
+    "m2po": built_in("m2po", reads=("old",), statistic=True, touched=True),
+    "nft": built_in("nft", reads=("old",), unit="group", advantages="sign", options={"floor": 1.0}),
+    "oapl": built_in("oapl", reads=("reference",), keeps_zero=True, advantages="unread"),
+    "ppo_clip": built_in("ppo_clip", reads=("old",), touched=True),
+    "rank": built_in("rank", reads=("reference",), keeps_zero=True, unit="group", advantages="unread"),
+    "reinforce": built_in("reinforce"),
+    "topr": built_in("topr", reads=("reference",)),
 }
 """Built-in name -> objective."""
