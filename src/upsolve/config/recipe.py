@@ -21,17 +21,7 @@ from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 from upsolve.yaml_text import read_yaml
 
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "check_recipe",
-    "dump_recipe",
-    "explain",
-    "load_recipe",
-    "recipe_file",
-    "recipe_names",
-    "recipe_yaml",
-]
+__all__ = ["Recipe", "check_recipe", "dump_recipe", "explain", "load_recipe", "recipe_names", "recipe_yaml"]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each; those in a folder are named with it: ``papers/2605.28409_rloo``."""

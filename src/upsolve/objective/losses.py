@@ -20,16 +20,7 @@ from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import batch_kl, dft, dpo, dro, kto, nft, oapl, rank, reinforce, topr, weighted_sum
 from upsolve.plugins import RecordError, blame
 
-__all__ = [
-    "LOSSES",
-    "STATISTICS",
-    "TOUCHED",
-    "clipped_tokens",
-    "corrected_tokens",
-    "correction_weights",
-    "step_statistic",
-    "token_losses",
-]
+__all__ = ["clipped_tokens", "corrected_tokens", "step_statistic", "token_losses"]
 
 Part = tuple[Tensor, LossInputs]
 

@@ -13,22 +13,7 @@ from torch import Tensor
 from upsolve.advantage.tokens import LOGRATIO_LIMIT
 from upsolve.config import ObjectiveConfig
 
-__all__ = [
-    "KL",
-    "REDUCTIONS",
-    "bounded",
-    "constant_length",
-    "effective_sample_size",
-    "k1",
-    "k2",
-    "k3",
-    "mean_by_attempt",
-    "second_moment",
-    "sequence_mean",
-    "sequence_sum",
-    "sum_by_attempt",
-    "token_mean",
-]
+__all__ = ["KL", "REDUCTIONS", "bounded", "effective_sample_size", "k3", "mean_by_attempt", "sum_by_attempt"]
 
 
 def bounded(logratio: Tensor) -> Tensor:

@@ -20,17 +20,14 @@ from upsolve.verify.resources import figure_in, thread_figures, threads_of, usab
 
 __all__ = [
     "GrownMemory",
-    "SpinWatch",
     "available_bytes",
     "choose_accelerator",
     "in_bfloat16",
     "keep_memory",
-    "multiplies_bfloat16",
     "packed_weights",
     "precision_of",
     "release_memory",
     "use_allowed_cores",
-    "waits",
     "watch_spinning",
 ]
 

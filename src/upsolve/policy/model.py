@@ -23,15 +23,12 @@ from upsolve.policy.tokens import Codec
 
 __all__ = [
     "adapters_off",
-    "checkpoint_layers",
     "codec_of",
     "frozen_copy",
     "linear_parameters",
     "load_codec",
     "load_model",
     "load_policy",
-    "peft_calls",
-    "rounded",
     "save_model",
     "start_copy",
     "trainable",

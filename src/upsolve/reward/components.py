@@ -18,28 +18,7 @@ from upsolve.reward.judged import Judged
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
 
-__all__ = [
-    "CLOCK_SECONDS",
-    "COMPONENTS",
-    "Component",
-    "answer_format",
-    "clean_lines",
-    "complexity",
-    "dataflow",
-    "dataflow_similarity",
-    "edges",
-    "efficiency",
-    "execution",
-    "fraction_passed",
-    "functional",
-    "length",
-    "lint",
-    "outcome",
-    "penalty",
-    "security",
-    "syntax",
-    "types",
-]
+__all__ = ["CLOCK_SECONDS", "COMPONENTS", "Component", "answer_format", "types"]
 
 CLOCK_SECONDS = 1e-3
 """Resolution of processor time, seconds: shorter times are rounded up to it."""

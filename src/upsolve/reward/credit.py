@@ -22,7 +22,6 @@ from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import unexecuted
 
 __all__ = [
-    "BLAME",
     "CREDITS",
     "EACH",
     "FINDINGS",
@@ -31,15 +30,8 @@ __all__ = [
     "PREFIX",
     "UNIFORM",
     "Credit",
-    "CreditInput",
-    "TokenRewards",
     "blame_weights",
-    "called",
     "distribute",
-    "error_findings",
-    "executed",
-    "last",
-    "signed",
     "token_rewards",
 ]
 

@@ -17,17 +17,7 @@ from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part, group_of
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = [
-    "Judge",
-    "Rewarded",
-    "analyses_needed",
-    "baseline_seconds",
-    "check_rewards",
-    "controlled",
-    "judged_of",
-    "reference_seconds",
-    "reward",
-]
+__all__ = ["Rewarded", "analyses_needed", "check_rewards", "reference_seconds", "reward"]
 
 IN_PROCESS = "in_process"
 """Label of a verdict that the attempt's own process could have forged (docs/threat-model.md)."""

@@ -15,19 +15,7 @@ from upsolve.plugins import blame, find
 from upsolve.reward.code import Function, functions, literal, names_read, parse
 from upsolve.types import Attempt, Task, TestKind
 
-__all__ = [
-    "DETECTORS",
-    "Detector",
-    "answers_of",
-    "early_exit",
-    "echo",
-    "equality",
-    "hacks",
-    "hard_coded",
-    "of_python",
-    "parameters",
-    "stub",
-]
+__all__ = ["DETECTORS", "Detector", "hacks"]
 
 EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})

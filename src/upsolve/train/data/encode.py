@@ -28,7 +28,6 @@ __all__ = [
     "EncodedGroup",
     "Encoding",
     "Tokenized",
-    "TokenizedGroup",
     "encode_groups",
     "prompts_of",
     "tokenize_groups",

@@ -18,17 +18,7 @@ from upsolve.config import OptimConfig
 from upsolve.policy.tokens import common_prefix
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 
-__all__ = [
-    "PREFIX",
-    "PackedBatch",
-    "PrefixGroups",
-    "chunks",
-    "pack",
-    "pack_round",
-    "plan_scoring",
-    "plan_steps",
-    "shared_prefixes",
-]
+__all__ = ["PackedBatch", "pack", "pack_round", "plan_scoring", "plan_steps"]
 
 PREFIX = 48
 """Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""

@@ -15,16 +15,7 @@ from upsolve.reward.formula import Rewarded
 from upsolve.train.data.groups import Formed, draw_all, draw_most, failed, passed
 from upsolve.types import Group
 
-__all__ = [
-    "PAIRS",
-    "build_pairs",
-    "by_edit",
-    "by_efficiency",
-    "by_outcome",
-    "draw_pairs",
-    "edit_distance",
-    "focal_weights",
-]
+__all__ = ["draw_pairs", "focal_weights"]
 
 Pair = tuple[int, int]
 

@@ -25,7 +25,6 @@ __all__ = [
     "MODEL",
     "SUMMARY",
     "Trained",
-    "changed_keys",
     "claim",
     "claim_run",
     "flat",

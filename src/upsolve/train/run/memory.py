@@ -25,22 +25,7 @@ from upsolve.policy.tokens import Codec
 from upsolve.train.update.head_scores import block_elements
 from upsolve.types import Group
 
-__all__ = [
-    "GroupShape",
-    "MemoryPlan",
-    "MemoryRow",
-    "ModelShape",
-    "activation_bytes",
-    "announce",
-    "beside_trainer",
-    "group_shape",
-    "head_bytes",
-    "memory_of",
-    "plan_memory",
-    "recomputed_bytes",
-    "shape_of",
-    "sizes_of",
-]
+__all__ = ["MemoryPlan", "announce", "beside_trainer", "memory_of"]
 
 TOKENISED = 8
 """Number of longest texts, in characters, that are tokenized to find the text with the most tokens."""

@@ -22,19 +22,7 @@ if TYPE_CHECKING:
     from upsolve.train.data.pack import PackedBatch
     from upsolve.train.update.logprobs import TokenScores
 
-__all__ = [
-    "Log",
-    "Tracker",
-    "advice_after",
-    "check_health",
-    "held_out",
-    "limits_of",
-    "open_trackers",
-    "read_log",
-    "read_steps",
-    "warn_of_clipping",
-    "warn_of_drift",
-]
+__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_steps", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""

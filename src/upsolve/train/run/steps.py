@@ -40,18 +40,7 @@ from upsolve.train.update.learner import Learner
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
-__all__ = [
-    "OnStep",
-    "Round",
-    "Run",
-    "Schedule",
-    "StopSignals",
-    "expected_tokens",
-    "heldout_batches",
-    "learning_rate",
-    "no_report",
-    "start_run",
-]
+__all__ = ["OnStep", "Round", "StopSignals", "start_run"]
 
 
 @dataclass(frozen=True, slots=True)

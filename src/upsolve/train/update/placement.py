@@ -31,18 +31,7 @@ from upsolve.train.run.processes import Processes
 from upsolve.train.update.logprobs import Scorer, TokenScores
 from upsolve.train.update.optimizer import adamw, gradient_norm, set_learning_rate
 
-__all__ = [
-    "BUCKET",
-    "DeepSpeed",
-    "Distributed",
-    "Fsdp2",
-    "GradientSum",
-    "Moments",
-    "Replicated",
-    "ScoringModule",
-    "buckets",
-    "zero_loss",
-]
+__all__ = ["DeepSpeed", "Fsdp2", "Replicated", "zero_loss"]
 
 BUCKET = 2**24
 """Gradient elements per all-reduce (64 MB in float32)."""

@@ -31,15 +31,12 @@ from upsolve.types import Task
 __all__ = [
     "UNSUPPORTED",
     "checked_parameters",
-    "choose_scorer",
     "difference",
     "known_or_chosen",
     "packed_scorers",
     "padded_scores",
     "probe",
-    "prompts_of",
     "sample_of",
-    "scores_and_gradient",
 ]
 
 UNSUPPORTED = (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError)
