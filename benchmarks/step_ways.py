@@ -34,7 +34,7 @@ import torch
 
 from upsolve.config import ObjectiveConfig
 from upsolve.policy.attention.bundled import TREE
-from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.gpu import FLEX
 from upsolve.policy.head import head_of
 from upsolve.policy.machine import keep_memory
 from upsolve.policy.model import checkpoint_layers, load_codec, load_model

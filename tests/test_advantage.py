@@ -3,9 +3,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, soft_values, standardised
+from upsolve.advantage.group import (
+    asymre,
+    awr,
+    centred,
+    exponential,
+    gae,
+    leave_one_out,
+    soft_values,
+    standardised,
+    subtract_kl,
+    whiten,
+)
 from upsolve.advantage.table import ADVANTAGES, Advantage, advantage
-from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import AdvantageConfig, load_recipe
 
 rewards = st.lists(st.floats(-10, 10).map(lambda x: round(x, 3)), min_size=2, max_size=12).map(np.array)

@@ -23,9 +23,9 @@ from upsolve.importers.ingest import ingest
 from upsolve.importers.rows import rows_of_file
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import from_row
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import rewards_of, whole_groups, with_advantages
 from upsolve.train.data.sources import RoundGroups
+from upsolve.train.loop import form_groups
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from upsolve.policy.attention.flex import block_mask, flex
+from upsolve.policy.attention.gpu import block_mask, flex
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

@@ -15,9 +15,9 @@ from upsolve.config.select import COLUMNS
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihood, choose
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import with_advantages
 from upsolve.train.data.sources import RoundGroups
+from upsolve.train.loop import form_groups
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 

@@ -12,9 +12,9 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import CachedRewards, draw_groups, sample_mixed, sample_outline, with_advantages
 from upsolve.train.data.sources import RoundGroups
+from upsolve.train.loop import form_groups
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)

@@ -24,10 +24,10 @@ from upsolve.train.data.encode import (
     prompts_of,
     tokenize_groups,
 )
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import TrainGroup, behavior_logps, group_seed
 from upsolve.train.data.pack import pack
 from upsolve.train.data.sources import RoundGroups
+from upsolve.train.loop import form_groups
 from upsolve.train.run.monitor import warn_of_drift
 from upsolve.train.run.steps import heldout_batches
 from upsolve.train.update.step import Tally, denominators, drift_metrics

@@ -23,13 +23,11 @@ from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
 from upsolve.train.loop import train
 from upsolve.train.run import steps as runs
-from upsolve.train.run.checkpoint import Progress
-from upsolve.train.run.checkpoint import save as save_checkpoint
 from upsolve.train.run.folder import changed_keys, link_or_copy, load_trained, replace_folder
 from upsolve.train.run.monitor import read_steps
 from upsolve.train.run.processes import Processes
 from upsolve.train.update import reference
-from upsolve.train.update.learner import Learner
+from upsolve.train.update.learner import Learner, Progress, save_checkpoint
 from upsolve.train.update.logprobs import TokenScores, token_scores
 from upsolve.train.update.placement import DeepSpeed, Replicated
 from upsolve.train.update.reference import reference_logps

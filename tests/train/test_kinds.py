@@ -13,9 +13,9 @@ from torch._subclasses import FakeTensorMode
 
 from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
-from upsolve.policy.attention import varlen
+from upsolve.policy.attention import gpu as varlen
 from upsolve.policy.attention.bundled import TREE
-from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.gpu import FLEX
 from upsolve.policy.attention.layout import group_spans
 from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
 from upsolve.policy.decoding.kv_cache import BatchedCache

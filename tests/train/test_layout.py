@@ -9,7 +9,7 @@ import torch
 from upsolve.config import OptimConfig
 from upsolve.policy.attention import layout as layouts
 from upsolve.policy.attention.bundled import LAYOUTS, TREE, carrier_of, tree_attention
-from upsolve.policy.attention.flex import FLEX
+from upsolve.policy.attention.gpu import FLEX
 from upsolve.policy.attention.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup

@@ -9,8 +9,8 @@ from upsolve.config import Recipe, check_recipe, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import reward
 from upsolve.train.data.encode import Encoding
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.sources import RoundGroups
+from upsolve.train.loop import form_groups
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.learner import Learner
 from upsolve.train.update.reference_scorer import probe

@@ -25,10 +25,9 @@ from upsolve.reward.judged import group_of
 from upsolve.train.check import checked_rewarder
 from upsolve.train.data import judging
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.judging import Rollouts
 from upsolve.train.data.sources import OnlineSource, pass_rate, shares
-from upsolve.train.loop import train
+from upsolve.train.loop import form_groups, train
 from upsolve.train.run.monitor import read_steps, warn_of_clipping
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.scores import with_gae

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from upsolve.config import OptimConfig
-from upsolve.train.run import checkpoint
 from upsolve.train.run.processes import deterministic
+from upsolve.train.update.learner import Progress, restore_checkpoint, save_checkpoint
 from upsolve.train.update.placement import GradientSum, Replicated, buckets
 
 
@@ -111,6 +111,6 @@ def test_a_checkpoint_holds_the_random_numbers_of_the_devices(tmp_path, monkeypa
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
     monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.extend)
-    checkpoint.save(tmp_path, held, checkpoint.Progress(step=1))
-    assert checkpoint.restore(tmp_path, held, None).step == 1
+    save_checkpoint(tmp_path, held, Progress(step=1))
+    assert restore_checkpoint(tmp_path, held, None).step == 1
     assert [state.tolist() for state in restored] == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -12,10 +12,9 @@ from upsolve.config import Recipe
 from upsolve.reward.formula import reward
 from upsolve.train.data import drawn
 from upsolve.train.data.drawn import DrawnGroups, attempt_key
-from upsolve.train.data.form import form_groups
 from upsolve.train.data.groups import TrainGroup, with_advantages
 from upsolve.train.data.sources import StoredSource
-from upsolve.train.loop import train
+from upsolve.train.loop import form_groups, train
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.opening import open_path
 from upsolve.view.scores import Drawn, Recorded

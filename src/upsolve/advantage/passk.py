@@ -26,11 +26,8 @@ def check_passes(passed_G: Bools) -> Floats:
 
 
 def rho(n: int, c: int, k: int) -> float:
-    """Return 1 - C(n - c, k) / C(n, k), the share of subsets of k of n attempts with at least one of the c that passed.
-
-    Raises:
-        ValueError: not 0 <= c <= n, or not 0 <= k <= n.
-    """
+    """Return 1 - C(n - c, k) / C(n, k), the share of subsets of k of n attempts with at least one of the c that passed
+    (ValueError: not within 0..n)."""
     if not (0 <= c <= n and 0 <= k <= n):
         raise ValueError(f"rho({n}, {c}, {k}): c and k must lie within 0..n")
     return 1.0 - comb(n - c, k) / comb(n, k)
@@ -117,15 +114,9 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
 def unlikeliness(rewards_G: Floats, logp_G: Floats, *, beta: float = 0.25, ddof: int = 1, epsilon: float = 1e-6) -> Floats:
     """``standardised`` of r_i (1 - beta rank_i / G), rank 0 for the least likely attempt, for rewards above 0 (2506.02355).
 
-    Passed attempts that were unlikely under their author get the highest reward, which counters a policy that only becomes more certain of
-    what it already does.
-
-    Args:
-        rewards_G: [G].
-        logp_G: [G], nats, log-probability of each attempt under its author.
-        beta: share of its reward that the most likely attempt of a large group loses, in [0, 1).
-        ddof: delta degrees of freedom of the standard deviation.
-        epsilon: added to the deviation.
+    Passed attempts that were unlikely under their author get the highest reward, which counters a policy that only becomes more
+    certain of what it already does. ``beta``, in [0, 1), is the share of its reward that the most likely attempt of a large
+    group loses; ``logp_G`` are the log-probabilities of the attempts under their author, nats.
 
     Raises:
         ValueError: a log-probability is unknown (nan).

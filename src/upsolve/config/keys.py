@@ -68,11 +68,7 @@ def is_stage(model: type[BaseModel], key: str) -> bool:
 
 
 def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
-    """Return the model that a key belongs to, and its last name.
-
-    Raises:
-        ConfigError: there is no such key; names the one that is closest.
-    """
+    """Return the model that a key belongs to, and its last name; a ConfigError names the key that is closest to an unknown one."""
     current: Any = model
     parent, last = model, key.rpartition(".")[2]
     for stage in key.split("."):

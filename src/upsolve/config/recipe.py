@@ -87,11 +87,8 @@ def explain(key: str) -> str:
 
 
 def recipe_file(name: str | Path) -> Path:
-    """Return the file of a recipe: a path, or the name of a recipe that comes with the package.
-
-    Raises:
-        ConfigError: there is no such file and no such name; names those that are close, or the command that lists all.
-    """
+    """Return the file of a recipe, a path or a name of the package; a ConfigError names similar recipes, or the command that
+    lists all."""
     path = Path(name)
     if path.is_file():
         return path
@@ -105,15 +102,8 @@ def recipe_file(name: str | Path) -> Path:
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
-    """Read the YAML of a recipe, merged into the recipe that its key ``base`` names.
-
-    Args:
-        path: a file, or the name of a recipe that comes with the package; in ``base`` also a path relative to the recipe.
-        above: the recipes that are based on this one.
-
-    Raises:
-        ConfigError: no such recipe, bad YAML, or recipes that are based on each other.
-    """
+    """Read the YAML of a recipe, merged into the recipe that its key ``base`` names; ``above``: recipes that are based on this
+    one."""
     beside = above[-1].parent / path if above else Path(path)
     try:
         file = beside if beside.is_file() else recipe_file(path)
@@ -130,11 +120,7 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
 
 
 def read_mapping(path: str | Path, file: Path) -> dict[str, Any]:
-    """Read what the file of a recipe itself says.
-
-    Raises:
-        ConfigError: bad YAML; names ``path``, under which the file was found.
-    """
+    """Read what the file of a recipe itself says; a ConfigError names ``path``, under which the file was found."""
     try:
         data: Any = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -62,15 +62,11 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
 
 
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
-    """Return a bound of (log r)^2: the largest value whose tokens and all below have a mean <= threshold (M2PO, 2510.01161); -1: none has.
+    """Return a bound of (log r)^2: the largest value whose tokens and all below have a mean <= threshold (M2PO, 2510.01161), or
+    -1.
 
-    Values of |log r| within ``ROUNDING`` of each other are kept or masked together, so that the bound does not depend on how logits are
-    computed. Tokens with log r = 0 are never masked.
-
-    Args:
-        logratio_T: [T], log pi/pi_old.
-        threshold: > 0.
-        count_T: [T], how often each token occurs; None: once.
+    Values of |log r| within ``ROUNDING`` of each other are kept or masked together, so that the bound does not depend on how
+    logits are computed. Tokens with log r = 0 are never masked. A token counts ``count_T`` times; None: once.
     """
     size_T, order_T = logratio_T.detach().double().abs().sort()
     count_T = torch.ones_like(size_T) if count_T is None else count_T[order_T]
@@ -101,14 +97,9 @@ def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: f
 def clipped_value_loss(values_T: Tensor, old_values_T: Tensor, returns_T: Tensor, *, clip: float) -> Tensor:
     """loss_t = max((V - R)^2, (clip(V, V_old - clip, V_old + clip) - R)^2) / 2 (the value clipping of PPO, 2005.12729).
 
-    A value that has moved by more than ``clip`` towards its return has no gradient until the next batch. ``clip`` is in units of
-    the return: 0.2 is usual, 2605.21180 uses 0.3.
-
-    Args:
-        values_T: [T] with gradient.
-        old_values_T: [T], values of the head at the start of the round.
-        returns_T: [T], regression targets, from ``advantage.gae``.
-        clip: > 0.
+    A value that has moved by more than ``clip`` (> 0, in units of the return R: 0.2 is usual, 2605.21180 uses 0.3) towards its
+    return has no gradient until the next batch. V_old are the values at the start of the round, R the regression targets of
+    ``advantage.gae``.
     """
     near_T = torch.clamp(values_T, old_values_T - clip, old_values_T + clip)
     return torch.maximum((values_T - returns_T).square(), (near_T - returns_T).square()) / 2

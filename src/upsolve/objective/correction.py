@@ -35,31 +35,15 @@ def unknown_as_equal(old_T: Tensor, sampler_T: Tensor) -> Tensor:
 
 
 def tis(logratio_T: Tensor, *, cap: float) -> Tensor:
-    """w_t = min(k_t, cap): truncated importance sampling (the truncated weights of IMPALA, 1802.01561).
+    """w_t = min(k_t, cap): truncated importance sampling (the truncated weights of IMPALA, 1802.01561), from log pi_old/mu.
 
     Unbiased for an infinite ``cap``; a finite one bounds the variance and adds bias.
-
-    Args:
-        logratio_T: [T], log pi_old/mu, without gradient.
-        cap: > 0.
-
-    Returns:
-        Weights [T] in (0, cap], by which token losses are multiplied.
     """
     return bounded(logratio_T).exp().clamp(max=cap)
 
 
 def icepop(logratio_T: Tensor, *, low: float, high: float) -> Tensor:
-    """w_t = k_t where low <= k_t <= high, else 0 (IcePop, 2510.18855): tokens on which the engines disagree are masked.
-
-    Args:
-        logratio_T: [T], log pi_old/mu, without gradient.
-        low: >= 0, smallest ratio kept.
-        high: > low, largest ratio kept.
-
-    Returns:
-        Weights [T], 0 or in [low, high].
-    """
+    """w_t = k_t where low <= k_t <= high, else 0 (IcePop, 2510.18855): tokens on which the engines disagree are masked."""
     ratio_T = bounded(logratio_T).exp()
     return ratio_T * ((ratio_T >= low) & (ratio_T <= high))
 
@@ -70,12 +54,8 @@ def correction_changes(logratio_T: Tensor, weights_T: Tensor) -> Tensor:
 
 
 def drift(old_T: Tensor, sampler_T: Tensor) -> Drift:
-    """Return the difference between sampler and trainer, over the tokens whose log mu is known.
-
-    Args:
-        old_T: [T], log pi_old, nats.
-        sampler_T: [T], log mu, nats; nan where unknown.
-    """
+    """Return the difference between sampler and trainer, log pi_old and log mu [T], nats, over the tokens whose log mu is
+    known."""
     known = ~sampler_T.isnan()
     logratio_K = (old_T - sampler_T)[known].double()
     most = float(logratio_K.abs().max()) if len(logratio_K) else 0.0

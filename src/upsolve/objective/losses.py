@@ -79,11 +79,7 @@ def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) 
 
 
 def correction_weights(inputs: LossInputs, config: CorrectionConfig) -> Tensor:
-    """Return [T]: the weights of ``tis`` or ``icepop``, without gradient; 1 where the sampler is unknown.
-
-    Raises:
-        ValueError: the batch lacks the log-probabilities of the old policy.
-    """
+    """Return [T]: the weights of ``tis`` or ``icepop``, without gradient; 1 where the sampler is unknown."""
     logratio_T = inputs.sampler_logratio()
     if config.kind == "tis":
         return tis(logratio_T, cap=config.cap)

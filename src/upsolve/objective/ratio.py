@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from upsolve.advantage.tokens import LOGRATIO_LIMIT
+from upsolve.advantage.group import LOGRATIO_LIMIT
 from upsolve.config import ObjectiveConfig
 
 __all__ = ["KL", "REDUCTIONS", "bounded", "effective_sample_size", "k3", "mean_by_attempt", "sum_by_attempt"]

@@ -29,13 +29,8 @@ def dft(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
 def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
     """loss_t = -w A log pi(o_t), w = 1 for A >= 0, else min(1, sg(pi(o) / ref(o))) over the whole attempt (TOPR, 2503.14286).
 
-    The reference stands in for the unknown policy mu that wrote the attempt: a failed attempt that the policy already avoids has a
-    small weight.
-
-    Args:
-        logp_T: [T] with gradient.
-        advantages_T: [T], the attempt's advantage at each token.
-        logratio_T: [T], the attempt's log pi(o)/ref(o), summed over its tokens, at each token.
+    The reference stands in for the unknown policy mu that wrote the attempt: a failed attempt that the policy already avoids
+    has a small weight. A and log pi(o)/ref(o), summed over the attempt's tokens, are given at each of its tokens.
     """
     weight = torch.where(advantages_T >= 0, torch.ones_like(logp_T), logratio_T.detach().clamp(max=0).exp())
     return -weight * advantages_T * logp_T
@@ -58,14 +53,10 @@ def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float
 def nft(logratio_T: Tensor, passed_T: Tensor, rate_T: Tensor, *, floor: float) -> Tensor:
     """loss_t = -(1 - p) log R_t if the attempt passed, else -(1 - p) log max(floor, (1 - p R_t) / (1 - p)) (NFT, 2505.18116).
 
-    R = pi/pi_old. A failed attempt is treated as a sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood is maximised;
-    its gradient fades as R falls. ``floor`` bounds the value but not the gradient, which below the floor is that of the fraction / floor.
-
-    Args:
-        logratio_T: [T], log pi/pi_old, with gradient.
-        passed_T: bool [T].
-        rate_T: [T], p: share of the group's attempts that passed; clamped to [0.02, 0.98].
-        floor: > 0; 1 in the authors' runs.
+    R = pi/pi_old; p is the share of the group's attempts that passed, clamped to [0.02, 0.98]. A failed attempt is treated as a
+    sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood is maximised; its gradient fades as R falls.
+    ``floor`` (1 in the authors' runs) bounds the value but not the gradient, which below the floor is that of the fraction /
+    floor.
     """
     limited_T, rate_T = bounded(logratio_T), rate_T.clamp(0.02, 0.98)
     negative_T = (1 - rate_T * limited_T.exp()) / (1 - rate_T)
@@ -89,14 +80,11 @@ def dpo(chosen_K: Tensor, rejected_K: Tensor, *, beta: float = 0.1, label_smooth
 
 
 def batch_kl(logratio_S: Tensor, count_S: Tensor | None = None) -> Tensor:
-    """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306).
+    """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306); an attempt counts ``count_S``
+    times.
 
-    The paper uses log-ratios of answers paired with other prompts. Those of the attempts themselves are larger once the policy has
-    learned the attempts.
-
-    Args:
-        logratio_S: [S].
-        count_S: [S], how often each attempt occurs; None: once.
+    The paper uses log-ratios of answers paired with other prompts. Those of the attempts themselves are larger once the policy
+    has learned the attempts.
     """
     weights_S = torch.ones_like(logratio_S) if count_S is None else count_S
     return ((weights_S * logratio_S.detach()).sum() / weights_S.sum()).clamp(min=0)
@@ -107,14 +95,8 @@ def kto(
 ) -> Tensor:
     """loss_s = w (1 - sigma(beta (x - z))) for a desirable attempt, else w' (1 - sigma(beta (z - x))) (KTO, 2402.01306).
 
-    Needs no pairs. If failed attempts far outnumber passed ones, choose weights that compensate for it.
-
-    Args:
-        logratio_S: [S], x.
-        desirable_S: bool [S].
-        kl: z, a number >= 0 without gradient (``batch_kl``).
-        beta: > 0.
-        weights: (w, w').
+    x is the log-ratio, z a number >= 0 without gradient (``batch_kl``), ``weights`` are w and w'. Needs no pairs. If failed
+    attempts far outnumber passed ones, choose weights that compensate for it.
     """
     sign_S = torch.where(desirable_S, 1.0, -1.0)
     weight_S = torch.where(desirable_S, *weights)

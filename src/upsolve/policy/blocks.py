@@ -127,15 +127,11 @@ def before_fence(text: str) -> str:
 
 
 def read_answer(text: str, *, prompt: str = "", python: bool = True) -> Answer:
-    """Return the blocks of an answer.
+    """Return the blocks of an answer; the end of ``prompt`` may open a fence or a thought.
 
     A fence is closed by one of at least as many of the same character without a label; one with a label opens the next block.
-    An open fence runs to the end. In Python, fences in strings of three quotes are text.
-
-    Args:
-        text: the answer.
-        prompt: the prompt, whose end may open a fence or a thought.
-        python: whether blocks without a label hold Python.
+    An open fence runs to the end. In Python, fences in strings of three quotes are text; ``python``: blocks without a label
+    hold Python.
     """
     end, tail = end_of(text), prompt[-TAIL:]
     opened, thinking = OPENED.search(tail), THINKING.search(tail) is not None

@@ -55,12 +55,7 @@ class ChatTemplate:
     """The chat template of a tokenizer with the arguments of ``model.prompt``."""
 
     def __init__(self, tokenizer: Any, style: PromptConfig, *, answers: bool) -> None:
-        """Check the arguments.
-
-        Args:
-            tokenizer: a tokenizer that has a chat template.
-            style: ``template`` and ``date`` are read.
-            answers: whether completions are whole answers; otherwise no thought stays open before the code.
+        """Check the arguments; unless completions are whole ``answers``, no thought stays open before the code.
 
         Raises:
             ModelError: the template does not read an argument or the date, or opens a thought that was asked for where code is wanted.

@@ -49,25 +49,14 @@ def sample_hinted(
     author: str = "",
     progress: OnProgress = no_progress,
 ) -> int:
-    """Sample the tasks that a model has tried and never passed, with the first part of another author's passed program in the prompt.
+    """Sample the tasks that a model has tried and never passed, with the first part of another author's passed program in the
+    prompt.
 
-    A sample is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). Its author names the model and the
-    hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so none are stored. An
-    interrupted call resumes like ``sample_attempts``.
-
-    Args:
-        archive: an archive whose attempts have verdicts; the new attempts are added to it.
-        config: engine, number of samples, temperature, seed.
-        model: the model to sample.
-        hint: share of the shortest passed program (or of the reference) that is shown, in (0, 1).
-        author: of the model's earlier attempts; empty: the model's ``name`` (a name or folder).
-        progress: called with the attempts sampled and wanted.
-
-    Returns:
-        The number of attempts added.
-
-    Raises:
-        ModelError: the model cannot be loaded, or its server does not answer.
+    A sample is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). Its author names the
+    model and the hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so
+    none are stored. An interrupted call resumes like ``sample_attempts``, which has the same result and errors. ``hint``, in
+    (0, 1), is the share of the shortest passed program (or of the reference) that is shown; ``author``, of the model's earlier
+    attempts, is by default the model's ``name``.
     """
     tried_by = author or model.name
     tasks = tasks_to_hint(archive.groups(), tried_by, hint)

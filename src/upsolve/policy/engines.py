@@ -92,11 +92,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Return a sampler of a model that uses the engine ``config.engine``.
-
-    Args:
-        config: the engine and its settings.
-        model: ``name`` (a name or folder), ``bf16`` and ``offline`` are read.
+    """Return a sampler of a model (``name``, ``bf16`` and ``offline`` are read) that uses the engine ``config.engine``.
 
     Raises:
         ModelError: the model or its tokenizer cannot be loaded, or vLLM is not installed.
@@ -107,13 +103,8 @@ def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
 
 
 def policy_sampler(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
-    """Return a sampler of the policy in training that uses the engine ``config.engine``.
-
-    Args:
-        config: the engine and its settings.
-        model: precision and adapters of the policy.
-        folder: folder for the engine's files, within the run's folder; created if needed.
-    """
+    """Return a sampler of the policy in training by the engine ``config.engine``; ``folder``, created if needed, is for the
+    engine's files."""
     engine: Engine = find("engine", config.engine)
     assert engine.follow is not None, "the recipe was checked: SourceConfig.engine_follows_the_policy"
     return engine.follow(config, model, folder)

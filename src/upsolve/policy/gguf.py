@@ -38,9 +38,6 @@ FORMAT = "1"
 def converted(file: Path) -> Path:
     """Return the folder with a GGUF file's model and tokenizer as transformers reads them.
 
-    Args:
-        file: a .gguf file that exists.
-
     Raises:
         ModelError: the file is damaged or of an architecture that transformers does not know, or the cache cannot be written.
     """
@@ -120,10 +117,9 @@ def no_progress_bar() -> Generator[None]:
 
 @contextmanager
 def quick_parsing() -> Generator[None]:
-    """Save most of the time of a conversion: a file is parsed once, as is the library's table of tensor names, from a plain array.
+    """Parse a file once, as transformers parses the file three times, 0.7 s each and asks for names once a module.
 
-    transformers parses the file for the settings, the tokenizer and the weights, 0.7 s each, and asks for the table, which takes 14 ms, once
-    a module; slices of numpy's memory maps take five times as long.
+    Slices of numpy's memory maps take five times as long as those of plain arrays.
     """
     library: Any = import_module("gguf")
     reader, names = library.GGUFReader, library.get_tensor_name_map

@@ -38,11 +38,7 @@ class Located:
 
 
 def locate(name: str, *, offline: bool = False) -> Located:
-    """Find a model by its name, first on this machine.
-
-    Args:
-        name: ``smollm2-135m``, a folder, a .gguf file or a name on the model hub.
-        offline: do not ask the hub.
+    """Find a model by its name (``smollm2-135m``, a folder, a .gguf file or a name on the model hub), first on this machine.
 
     Raises:
         ModelError: there is no such model; suggests similar names.
@@ -93,11 +89,8 @@ def hint(path: Path) -> str:
 
 
 def on_hub(name: str, *, offline: bool) -> Located:
-    """Return the location of a model on the hub; offline, or if the hub cannot be reached, the location of its copy in the local cache.
-
-    Raises:
-        ModelError: the hub does not have the model or refuses access; or there is no local copy, offline or if the hub cannot be reached.
-    """
+    """Return the location of a model on the hub; offline, or if the hub cannot be reached, the location of its copy in the
+    local cache."""
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 

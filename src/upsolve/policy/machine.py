@@ -36,8 +36,8 @@ __all__ = [
 def multiplies_bfloat16() -> bool:
     """Return whether the device on which models are computed has instructions that multiply bfloat16.
 
-    GPUs: AMD's, and NVIDIA's from compute capability 8.0. CPUs: x86-64 with AMX or AVX-512-BF16, and Arm's with BF16 where PyTorch has oneDNN
-    (not on macOS). Others convert all numbers before a product: on CPUs, a step of training takes twenty times as long as in float32, or longer.
+    Others convert all numbers before a product: on CPUs, a step of training takes twenty times as long as in float32, or
+    longer.
     """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -215,14 +215,11 @@ ONEDNN: Any = torch.ops.mkldnn
 
 @contextmanager
 def packed_weights(model: Any, steps: int) -> Generator[None]:
-    """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the context.
+    """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the
+    context.
 
     Otherwise oneDNN rearranges all weights for every product: a quarter to a third of the time of a decoding step in bfloat16.
-    Does nothing on GPUs, in float32, for few steps, or if memory is short.
-
-    Args:
-        model: a model of transformers.
-        steps: expected number of forward passes.
+    Does nothing on GPUs, in float32, for few forward passes (``steps``), or if memory is short.
     """
     layers = linear_layers(model) if steps >= WORTH and model.device.type == "cpu" else []
     if SPARE * sum(layer.weight.nbytes for layer in layers) > available_bytes():

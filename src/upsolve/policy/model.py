@@ -41,11 +41,7 @@ __all__ = [
 def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
     """Load a causal language model, after memory that an earlier one has freed was returned to the system.
 
-    Args:
-        name: ``smollm2-135m`` (built in), a folder, a .gguf file or a name on the hub. LoRA adapters in a folder are merged into their base.
-        dtype: dtype of the weights.
-        device: device of the weights.
-        offline: do not ask the hub.
+    LoRA adapters in a folder are merged into their base; ``offline``: the hub is not asked.
 
     Raises:
         ModelError: the model cannot be found or read; the message names the model and what was tried.
@@ -88,13 +84,8 @@ def codec_of(model: ModelConfig, name: str = "") -> Codec:
 
 
 def load_codec(name: str, *, offline: bool = False, answers: bool = False, style: PromptConfig = PLAIN) -> Codec:
-    """Load the tokenizer of a model.
-
-    Args:
-        name: as for ``load_model``; for adapters without a tokenizer, the tokenizer of their base model is loaded.
-        offline: do not ask the hub.
-        answers: whether completions are whole answers (``ModelConfig.completion``).
-        style: system message and solved examples (``ModelConfig.prompt``).
+    """Load the tokenizer of a model, for adapters without one that of their base model; ``answers`` and ``style``: as for
+    ``Codec``.
 
     Raises:
         ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.
@@ -154,10 +145,7 @@ def check_targets(model: Any, config: ModelConfig) -> None:
 
 
 def untie_head(model: Any, targets: str | Iterable[str]) -> None:
-    """Give the head its own matrix if it has adapters and shares the matrix of the embedding.
-
-    Adapters that are merged into a shared matrix would change the embedding, too.
-    """
+    """Give the head its own matrix if it has adapters and shares the embedding's, which merged adapters would change, too."""
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if isinstance(targets, str) or head is None or head.weight is not embedding.weight:
         return
@@ -175,15 +163,12 @@ def adapter_layers(model: Any) -> list[Any]:
 
 
 def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
-    """Load a model for training: in float32, with adapters and activation checkpointing as configured.
+    """Load a model for training: in float32, with adapters (initialised by ``seed``) and activation checkpointing as
+    configured.
 
-    With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every forward pass,
-    so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in float32.
-
-    Args:
-        config: the model, its adapters and its precision.
-        seed: seed of the adapters' initial weights.
-        device: device of the weights.
+    With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every
+    forward pass, so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in
+    float32.
 
     Raises:
         ModelError: the model cannot be found or read, or does not support activation checkpointing.

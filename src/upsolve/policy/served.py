@@ -55,13 +55,7 @@ class Server:
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None, *, style: PromptConfig = PLAIN) -> None:
-        """Configure the client; no request is made yet.
-
-        Args:
-            server: address, form of the prompt, timeouts and retries.
-            model: name of the model: author of the attempts and, unless ``server.model`` is set, the name sent to the server.
-            codec: the model's tokenizer; None for ``chat``.
-            style: system message and solved examples, for ``chat``; other prompts are made by the codec.
+        """Configure the client; no request is made yet. ``model``: author of the attempts.
 
         Raises:
             ConfigError: the environment variable that should hold the server's key is not set, or ``model.prompt.date`` with ``chat``.
@@ -88,8 +82,6 @@ class Server:
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts per task, in the order in which they end.
-
-        Reproducible up to their order, if the server returns the same sample for the same seed.
 
         Raises:
             ModelError: the server refuses a request, or gives no answer after all retries.
@@ -232,11 +224,8 @@ class Server:
         return prefix + before_fence(text, truncated=truncated), ""
 
     def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
-        """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.
-
-        Raises:
-            ModelError: the server refuses the request, or does not answer after all retries.
-        """
+        """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the
+        request's seed."""
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
             try:
@@ -263,12 +252,7 @@ class Server:
             log.warning("%s: %s; retrying", self.url, why)
 
     def post(self, client: httpx2.Client, body: Json, task: Task) -> Json:
-        """Make one request.
-
-        Raises:
-            RetryError: no complete answer, or a status code after which the request is retried.
-            ModelError: the server refuses the request.
-        """
+        """Make one request; RetryError if it is to be retried, ModelError if the server refuses it."""
         try:
             reply = client.post(self.url, json=body)
             if reply.is_success:
@@ -329,12 +313,8 @@ def ids_of(choice: Json) -> tuple[int, ...] | None:
 
 
 def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | None:
-    """Return the tokens' log-probabilities, nats; None unless there is one for each sampled token.
-
-    Args:
-        logprobs: ``token_logprobs`` (OpenAI, vLLM) or ``content`` with a ``logprob`` each (llama.cpp).
-        tokens: number of sampled tokens; None if the server does not say.
-    """
+    """Return the tokens' log-probabilities, nats, of OpenAI's and vLLM's ``token_logprobs`` or llama.cpp's ``content``; None
+    unless there is one for each sampled token."""
     if not logprobs:
         return None
     listed = [entry["logprob"] for entry in logprobs["content"]] if "content" in logprobs else logprobs["token_logprobs"]

@@ -65,12 +65,7 @@ class Codec:
     """A tokenizer with the project's format of prompts and completions."""
 
     def __init__(self, tokenizer: Any, *, answers: bool = False, style: PromptConfig = PLAIN) -> None:
-        """Wrap a fast tokenizer of transformers.
-
-        Args:
-            tokenizer: the tokenizer.
-            answers: whether completions are whole answers instead of code (``model.completion``).
-            style: system message and solved examples (``model.prompt``).
+        """Wrap a fast tokenizer of transformers; ``answers`` and ``style`` are ``model.completion`` and ``model.prompt``.
 
         Raises:
             ValueError: the tokenizer is not a fast one, so it has no character offsets.
@@ -133,9 +128,6 @@ class Codec:
         """Encode the prompt of a task, with the earlier attempts of a conversation and the beginning of the answer.
 
         Without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one.
-
-        Raises:
-            ModelError: the chat template leaves out an earlier attempt.
         """
         return self.prompts([(task, turns, prefix)])[0]
 

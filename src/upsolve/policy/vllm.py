@@ -32,12 +32,8 @@ class Vllm:
     """Sample a model by vLLM (``upsolve.policy.request.Sampler``)."""
 
     def __init__(self, config: VllmConfig, model: ModelConfig, *, sleeps: bool = False) -> None:
-        """Load a model.
-
-        Args:
-            config: number of GPUs, share of their memory, context length, compilation.
-            model: ``name``, ``bf16`` and ``offline`` are read; a .gguf file is converted, and adapters are merged, for vLLM first.
-            sleeps: enable vLLM's sleep mode, so that ``sleep`` frees memory; on GPUs only.
+        """Load a model; a .gguf file is converted, and adapters are merged, for vLLM first. ``sleeps``: enable sleep mode, on
+        GPUs only.
 
         Raises:
             ModelError: vLLM is not installed, or the model cannot be loaded.
@@ -171,11 +167,8 @@ class VllmFollower:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield attempts like ``upsolve.policy.decoding.sample.sample``, but in the order of the tasks; without tasks nothing is loaded.
-
-        Raises:
-            ModelError: vLLM is not installed, or cannot load the model.
-        """
+        """Yield attempts as ``sample`` does, but in the order of the tasks; without tasks nothing is loaded. ModelError without
+        vLLM."""
         if not tasks:
             return iter(())
         engine = self.ready(model, codec, config)
@@ -220,10 +213,8 @@ def then_sleep(engine: Vllm, attempts: Iterator[T]) -> Iterator[T]:
 
 
 def whole_prefill() -> dict[str, bool]:
-    """Return the settings that disable chunked prefill on CPUs, where a seeded request with a chunked prompt crashes the engine.
-
-    vLLM 0.32 then rewinds the request's random generator, which CPU generators do not support ("CPU Generator does not use offset").
-    """
+    """Disable chunked prefill on CPUs: vLLM 0.32 rewinds the generator of a seeded request, which CPU generators do not
+    support."""
     on_cpu = import_module("vllm.platforms").current_platform.is_cpu()
     return {"enable_chunked_prefill": False} if on_cpu else {}
 

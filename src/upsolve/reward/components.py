@@ -18,7 +18,7 @@ from upsolve.reward.judged import Judged
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
 
-__all__ = ["CLOCK_SECONDS", "COMPONENTS", "Component", "answer_format", "types"]
+__all__ = ["CLOCK_SECONDS", "COMPONENTS", "Component", "answer_format"]
 
 CLOCK_SECONDS = 1e-3
 """Resolution of processor time, seconds: shorter times are rounded up to it."""
@@ -139,11 +139,7 @@ class Component:
 
 
 def outcome(verdict: Verdict, table: Mapping[Status, float | None]) -> float | None:
-    """Return the reward of the verdict's status, or None if the table has none or the attempt is unscored.
-
-    The default table (2605.28409, CodeNet): passed 1.0, failed -0.1, timeout -0.5, runtime error -0.6, compile error -1.0;
-    memory and output limit -0.5 are ours, the paper does not give them.
-    """
+    """Return the reward of the verdict's status (docs/rewards.md), or None if the table has none or the attempt is unscored."""
     return None if verdict.status is Status.UNSCORED else table.get(verdict.status)
 
 
@@ -161,15 +157,9 @@ def functional(verdict: Verdict, *, none_passed: float) -> float | None:
 
 
 def penalty(verdict: Verdict, *, names: tuple[str, ...], kind: str, cost: Callable[[str], float]) -> float | None:
-    """Return -min(1, sum over findings of cost(rule)) in [-1, 0], or None if none of these analyses was run.
+    """Return -min(1, sum over findings of cost(rule)) in [-1, 0], or None if none of the analyses ``names`` was run.
 
     Code that the analysis could not parse gets -1, although it has few findings.
-
-    Args:
-        verdict: its findings and analyses are read.
-        names: analyses, at least one of which must have been run.
-        kind: kind of the findings that count.
-        cost: from a rule to the cost of one finding of it, >= 0.
     """
     if not analysed(verdict, *names):
         return None

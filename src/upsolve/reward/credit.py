@@ -85,15 +85,9 @@ class Credit:
 def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, config: RewardConfig) -> TokenRewards:
     """Return r_t = sum over parts of weight times R_k(t), [R], where R_k comes from the part's ``Credit``.
 
-    ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value over tokens, so that the token rewards sum to it. ``each``, ``lines``
-    and ``prefix`` give every code token a full value, as 2605.21180 does, so that their sum grows with the length.
-    Components in ``config.gated`` count only on tokens where no other part's reward is negative.
-
-    Args:
-        judged: the attempt with its verdict.
-        parts: the terms of the attempt's reward (``Rewarded.parts``).
-        offsets: span (start, end) of each token of the completion, in characters.
-        config: the recipe's reward settings.
+    ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value over tokens, so that the token rewards sum to it.
+    ``each``, ``lines`` and ``prefix`` give every code token a full value, as 2605.21180 does, so that their sum grows with the
+    length. Components in ``config.gated`` count only on tokens where no other part's reward is negative.
 
     Raises:
         ValueError: there are no tokens.
@@ -279,10 +273,8 @@ def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:
 
 
 def executed(judged: Judged, offsets: Offsets) -> Bools:
-    """Return False for tokens of statements that were never executed, [R] (StepCoder, 2402.01391); all True if that is not known.
-
-    A token that overlaps an executed line stays True.
-    """
+    """Return False for tokens of statements that were never executed, [R] (StepCoder, 2402.01391); True where an executed line
+    overlaps, or if unknown."""
     code, ran = judged.attempt.code, judged.verdict.executed_lines
     if ran is None or judged.attempt.language not in PYTHON:
         return np.ones(len(offsets), dtype=np.bool_)

@@ -193,13 +193,8 @@ def judged_of(group: Group, index: int, baseline: float | None = None) -> Judged
 
 
 def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float]) -> float | None:
-    """Return the processor time that ``efficiency`` compares with; None if it is unknown.
-
-    Args:
-        group: judged attempts.
-        against: ``group``: the median of its passed attempts; ``reference``: the time of the task's reference.
-        baselines: processor times of references by their code, seconds.
-    """
+    """Return the processor time that ``efficiency`` compares with: the median of the passed attempts, or the reference's; None:
+    unknown."""
     if against == "reference":
         return baselines.get(group.task.reference)
     seconds = [
@@ -273,13 +268,8 @@ Judge = Callable[[Sequence[tuple[Task, Attempt]]], Sequence[Verdict]]
 def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judge) -> Mapping[str, float]:
     """Return the processor time of each task's reference by its code, seconds; {} if the recipe's rewards do not read it.
 
-    The time of a reference is the median over the group's passed attempts with the same code. References without such attempts are judged,
-    once each. A task without a reference, or whose reference does not pass, is missing in the result.
-
-    Args:
-        groups: judged groups, or tasks without attempts.
-        config: components of the reward.
-        judge: runs the references that have no recorded time.
+    The time of a reference is the median over the group's passed attempts with the same code. References without such attempts
+    are judged, once each. A task without a reference, or whose reference does not pass, is missing in the result.
     """
     if config.efficiency != "reference" or "efficiency" not in config.components:
         return {}

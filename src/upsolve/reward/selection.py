@@ -57,15 +57,9 @@ def choose(
 ) -> Selected:
     """Apply the expressions of a recipe: select groups, select attempts, then compute weights and order.
 
-    Columns such as ``reward_rank`` and ``passes`` are computed over all rewarded attempts of a group, before ``attempts`` leaves some out.
-
-    Args:
-        rewarded: groups whose attempts have rewards.
-        config: expressions over ``config.select.COLUMNS``.
-        number: round or epoch, from 0.
-        seed: seed of the column ``chance``.
-        likelihoods: computes the likelihoods of attempts under the frozen start; called only if an expression names one of their columns.
-            None: they are unknown.
+    Columns such as ``reward_rank`` and ``passes`` are computed over all rewarded attempts of a group, before ``attempts``
+    leaves some out. ``number`` is the round, ``seed`` that of the column ``chance``; ``likelihoods``, under the frozen start,
+    is called only if needed.
 
     Raises:
         ConfigError: the weight of a selected attempt is not a finite number, or an expression fails on a value; names the expression.
@@ -212,11 +206,7 @@ def chance(attempt: Attempt, number: int, seed: int) -> float:
 
 
 def weight_of(value: Any, expression: str) -> float:
-    """Return the value of a weight expression as a float.
-
-    Raises:
-        ConfigError: the value is not a finite number; names the expression.
-    """
+    """Return the value of a weight expression; ConfigError, which names the expression, if that is not a finite number."""
     if not isinstance(value, int | float) or not np.isfinite(value):
         raise ConfigError(
             f"select.weight: {expression!r} is {value!r} for an attempt; it must be a finite number (such as ifnull(..., 0))"

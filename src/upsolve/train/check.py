@@ -221,12 +221,8 @@ WARNINGS: tuple[Rule, ...] = (
 
 
 def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
-    """Return the function that rewards a group, after ``check_run`` and its warnings; references are judged where rewards read their times.
-
-    Raises:
-        ConfigError: as ``check_run``.
-        TrainingError: as ``check_run``.
-    """
+    """Return the function that rewards a group, after ``check_run`` and its warnings; references are judged where rewards read
+    their times."""
     judge = partial(verify, settings=judge_settings(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)
@@ -238,11 +234,6 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
 
 def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, float] | None = None) -> None:
     """Check a recipe, and that the stored groups of its training tasks hold the data that it needs. Takes seconds.
-
-    Args:
-        recipe: all settings.
-        groups: judged groups of the training tasks; online, also tasks without attempts.
-        baselines: processor times of references, seconds (``reference_seconds``); None: not measured yet.
 
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and the fix.

@@ -7,22 +7,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from upsolve.archive.groups import Lazy
 from upsolve.archive.store import Archive
-from upsolve.config import Recipe, SampleConfig
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, SampleConfig, SelectConfig
 from upsolve.errors import CollapseError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.model import codec_of
 from upsolve.policy.request import Sampler, of_policy
 from upsolve.reward.formula import Rewarded
+from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.check import checked_rewarder
 from upsolve.train.data.drawn import FOLDER, DrawnGroups
 from upsolve.train.data.encode import Encoded, Encoding, Tokenized, encode_groups, tokenize_groups
-from upsolve.train.data.form import form_groups
-from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome
+from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome, draw_groups, whole_groups
 from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics
 from upsolve.train.data.pack import PackedBatch, pack_round
+from upsolve.train.data.pairs import draw_pairs
 from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
 from upsolve.train.run.folder import Trained, claim_run
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
@@ -34,7 +37,7 @@ from upsolve.train.update.scores import score_now, score_start, start_likelihood
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group, OnProgress, no_progress
 
-__all__ = ["Pipeline", "train"]
+__all__ = ["Pipeline", "form_groups", "train"]
 
 
 def train(
@@ -189,12 +192,7 @@ def open_pipeline(
     rewarder: Callable[[Group], Rewarded],
     show: OnProgress,
 ) -> Pipeline:
-    """Load the policy and open the source; the policy is the frozen start until ``start_training``.
-
-    Raises:
-        ConfigError: the recipe cannot be sampled.
-        ModelError: the model, or vLLM, cannot be loaded.
-    """
+    """Load the policy and open the source; the policy is the frozen start until ``start_training``."""
     objective, advantage, optim = recipe.objective, recipe.advantage, recipe.optim
     codec = codec_of(recipe.model)
     plan = memory_of(recipe, groups, processes=processes.count, codec=codec)
@@ -243,13 +241,7 @@ def open_online(
 
 
 def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
-    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine.
-
-    Args:
-        learner: the policy.
-        config: the engine and its settings.
-        folder: for files of the engine.
-    """
+    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine."""
     run, everywhere = policy_sampler(config, learner.config, folder), bool(find("engine", config.engine).every_rank)
 
     def ready() -> Sampler | None:
@@ -259,3 +251,40 @@ def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Cal
         return of_policy(run, learner.sampling_copy(policy), learner.codec)
 
     return ready
+
+
+def form_groups(
+    fresh: Sequence[Rewarded],
+    stored: Sequence[Rewarded],
+    taken: RoundGroups,
+    *,
+    data: DataConfig,
+    advantage: AdvantageConfig,
+    objective: ObjectiveConfig,
+    select: SelectConfig,
+    likelihoods: Likelihoods | None = None,
+) -> Formed:
+    """Select and sample the groups of a round. Advantages come later (``encode_groups``): the token limit may take attempts
+    from a group.
+
+    Samples of the policy (``fresh``) are groups; for an objective on pairs, pairs are sampled from them. Groups or pairs are
+    sampled from all attempts of tasks (``stored``), at most ``taken.most_stored``. ``likelihoods``: of stored attempts under
+    the frozen start.
+    """
+    number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
+    imitates = advantage.record.selects
+    pairs, kind = objective.record.unit == "pair", objective.preference.pairs
+    new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
+    sampled = draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded)
+    of_archive = (
+        draw_pairs(old.rewarded, data, kind, epoch=number, most=max_stored)
+        if pairs
+        else draw_groups(old.rewarded, data, imitates=imitates, epoch=number, in_order=ordered, most=max_stored)
+    )
+    sampled, of_archive = (
+        replace(chosen_groups, left_out=chosen_groups.left_out + part.left_out)
+        for chosen_groups, part in ((sampled, new), (of_archive, old))
+    )
+    if max_stored is None:
+        return of_archive
+    return (sampled + of_archive).shuffled(np.random.default_rng([data.seed, number, 2]))

@@ -42,18 +42,11 @@ def keep_layout(result: Tensor, layout: Layout) -> None:
 
 @torch.library.custom_op("upsolve::bundle_attention", mutates_args=())
 def attend(query: Tensor, key: Tensor, value: Tensor, carrier: Tensor, scaling: float, cap: float | None) -> Tensor:
-    """Return softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x, as one operation in compiled layers.
+    """Return softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x, as one operation in compiled
+    layers.
 
-    Args:
-        query: [B L, H, D], in the dtype of the bundles' bias.
-        key: [B L, K, D].
-        value: [B L, K, D']; D' may differ from D.
-        carrier: of the layout.
-        scaling: scale.
-        cap: c; None: no cap.
-
-    Returns:
-        [B L, H D']; 0 for tokens of no group.
+    Queries [B L, H, D] are in the dtype of the bundles' bias, keys are [B L, K, D], values [B L, K, D'], where D' may differ
+    from D. The result is [B L, H D'], 0 for tokens of no group.
     """
     layout, heads = carried(carrier), (query.shape[1], key.shape[1])
     rows = layout.rows(*heads)

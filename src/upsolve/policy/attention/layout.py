@@ -114,13 +114,7 @@ class Layout:
 def group_spans(
     group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL: NDArray[np.int64]
 ) -> list[list[GroupSpan]]:
-    """Return the groups of each row, in order.
-
-    Args:
-        group_BL: group of each token within its row, -1 in the padding (``PackedBatch.group_BL``).
-        attempt_BL: attempt of each token within its group, 1..G; 0 in prompts and padding (``PackedBatch.attempt_BL``).
-        prefix_BL: group of the prefix that the prompt continues, -2 where there is none (``PackedBatch.prefix_BL``).
-    """
+    """Return the groups of each row, in order, from the arrays of a ``PackedBatch``."""
     rows: list[list[GroupSpan]] = []
     for groups, attempts, prefixes in zip(group_BL, attempt_BL, prefix_BL, strict=True):
         starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]

@@ -81,13 +81,11 @@ AttentionInterface.register(ATTENTION, slot_attention)
 def prefill(
     model: Any, cache: BatchedCache, prompts: Sequence[tuple[int, ...]], prefix: PromptKV | None = None
 ) -> list[PromptKV]:
-    """Return the keys and values of all tokens of each prompt except the last, which is the slot's first input. One forward pass.
+    """Return the keys and values of all tokens of each prompt except the last, which is the slot's first input. One forward
+    pass.
 
-    Args:
-        model: the model, with the attention ``ATTENTION``.
-        cache: the cache of the batch.
-        prompts: the prompts. Shorter ones are padded on the right, so that causal attention masks the padding.
-        prefix: keys and values of the first tokens, which all prompts share: fewer than the shortest has without its last token.
+    Shorter prompts are padded on the right, so that causal attention masks the padding. ``prefix``: keys and values of the
+    first tokens, which all prompts share: fewer than the shortest has without its last token.
     """
     known = next(iter(prefix.values()))[0].shape[2] if prefix else 0
     longest = max(map(len, prompts)) - 1
@@ -124,12 +122,10 @@ def forward(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
-    """Compare batched decoding with the model's own forward pass on the first tokens of a prompt.
+    """Return why batched decoding does not work for a model; "" if it agrees with the model's own forward pass on a prompt.
 
-    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored afterwards.
-
-    Returns:
-        The reason why batched decoding does not work for this model; "" if it works.
+    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored
+    afterwards.
     """
     if odd := odd_layers(model.config.get_text_config()):
         return f"layers of the kind {', '.join(odd)}"

@@ -52,14 +52,11 @@ def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[
 
 
 def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Yield runs of prompts that are prefilled in one pass, each with the number of first tokens that its prompts share with the prompt before the run.
+    """Yield runs of prompts that are prefilled in one pass, each with the number of tokens shared with the prompt before.
 
-    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and the prompt one
-    after the other: padding, and tokens that the prompt could reuse. At least one token besides the last is computed.
-
-    Args:
-        last: the prompt that was prefilled last; () for none.
-        prompts: further prompts, of which no two neighbours are equal.
+    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and
+    the prompt one after the other: padding, and tokens that the prompt could reuse. At least one token besides the last is
+    computed.
     """
     run, shared = list[tuple[int, ...]](), 0
     for ids in prompts:

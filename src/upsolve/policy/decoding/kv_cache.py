@@ -36,12 +36,11 @@ def token_bytes(layers: int, keys: int, itemsize: int) -> int:
 
 
 def attempts_that_fit(each: int, tokens: int, free: int) -> int:
-    """Return how many attempts can be decoded at once, at least 1, so that their keys and values take at most ``SHARE`` of the free memory.
+    """Return how many attempts can be decoded at once, at least 1, with at most ``SHARE`` of the free memory for keys and
+    values.
 
-    Args:
-        each: ``token_bytes`` of the model.
-        tokens: tokens of the longest prompt and attempt together; no two attempts are assumed to share a prompt.
-        free: free memory, bytes.
+    ``each``: ``token_bytes`` of the model; ``tokens``: those of the longest prompt and attempt. No two attempts are assumed to
+    share a prompt.
     """
     return max(1, int(SHARE * free / (each * tokens)))
 

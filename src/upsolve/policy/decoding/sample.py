@@ -133,18 +133,11 @@ def sample_each(
     author: str = "",
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Part]:
-    """Yield the index of the settings and the attempt, as ``sample`` does, for several settings at once; each prompt is prefilled once for all.
-
-    Args:
-        model: as for ``sample``.
-        codec: as for ``sample``.
-        tasks: as for ``sample``.
-        configs: settings that differ in temperature, number of samples and seed alone.
-        author: as for ``sample``.
-        on_done: called with the number of finished attempts, of all settings together.
+    """Yield the index of the settings and the attempt, as ``sample`` does, for several settings at once, with one prefill a
+    prompt.
 
     Raises:
-        ValueError: the settings differ in something else.
+        ValueError: the settings differ in something else than temperature, number of samples and seed.
     """
     if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
         raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")

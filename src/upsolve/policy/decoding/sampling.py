@@ -61,19 +61,11 @@ ROWS = 16
 def sample_tokens(
     logits_BV: Tensor, uniform_M: Tensor, *, temperature: float, top_p: float, row_M: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Sample tokens from softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751).
+    """Sample tokens [M], and their log-probabilities in the distribution that was sampled, nats: 0 at temperature 0.
 
-    For top_p < 1 the set is searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token.
-
-    Args:
-        logits_BV: [B, V] float32.
-        uniform_M: [M] float32, random numbers, uniform in [0, 1).
-        temperature: sampling temperature, >= 0.
-        top_p: smallest mass of the nucleus, in (0, 1].
-        row_M: [M] int64, the row of the logits from which each token is drawn; None: one token of each row.
-
-    Returns:
-        Token ids [M], int64, and their log-probabilities in the distribution that was sampled [M], nats: 0 at temperature 0.
+    The distribution is softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751), which is
+    searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token. ``row_M``: the row of the
+    logits of each token; None: one each.
     """
     if temperature == 0:
         likeliest_B = logits_BV.argmax(-1)
@@ -204,11 +196,8 @@ class DecodeState:
     def draw(
         self, logits_BV: Tensor, rows: Sequence[int], uniform_M: Tensor, at: Sequence[float]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Sample tokens [M] from these rows, at one temperature each (``at``).
-
-        Returns:
-            Tokens, their log-probabilities in the distribution that was sampled, their log-probabilities and the entropy at temperature 1, nats.
-        """
+        """Sample tokens [M] and their log-probabilities as sampled, and their log-probabilities and the entropy at temperature
+        1, nats."""
         p_BV, most_B, row_M = logits_BV.softmax(-1), logits_BV.amax(-1), torch.tensor(rows, device=logits_BV.device)
         most_logp_B = p_BV.amax(-1).log()
         entropy_B = most_B - torch.linalg.vecdot(p_BV, logits_BV) - most_logp_B
@@ -235,13 +224,8 @@ class DecodeState:
     def take(
         self, scores_BV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
     ) -> Taken:
-        """Sample a token for each attempt of B slots.
-
-        Args:
-            scores_BV: their next-token scores.
-            logits: returns the float32 logits of some rows of ``scores_BV``.
-            chosen: indices of the slots; None: all.
-        """
+        """Sample a token for each attempt of the chosen slots (None: all) from their scores; ``logits``: scores of rows ->
+        float32 logits."""
         indices, taken = range(len(self.slots)) if chosen is None else chosen, Taken()
         rows = ROWS if scores_BV.device.type == "cpu" else len(indices)
         for first in range(0, len(indices), rows):

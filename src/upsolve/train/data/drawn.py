@@ -64,12 +64,8 @@ class DrawnGroups:
     """False: another process records them."""
 
     def record(self, number: int, groups: Sequence[TrainGroup]) -> None:
-        """Write the groups of a round, atomically. Round 0 removes the groups of an earlier run that was never trained.
-
-        Args:
-            number: of the round, from 0.
-            groups: in the order of training, without attempts that are too long.
-        """
+        """Write the groups of a round, in the order of training, atomically. Round 0 removes those of an earlier run that was
+        never trained."""
         if not self.writes:
             return
         if number == 0:

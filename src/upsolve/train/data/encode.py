@@ -230,12 +230,9 @@ def tokenize_groups(groups: Sequence[Rewarded], config: Encoding) -> Tokenized:
 def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
     """Compute the advantages of groups, over the attempts that fit; attempts without a gradient are left out and counted.
 
-    A baseline holds only attempts that are trained on. Equal attempts of a group become one, with their count: it is scored once.
-    A group whose attempts belong to several conversations becomes one for each, of which the first counts the attempts with advantage 0.
-
-    Args:
-        tokenized: without advantages.
-        config: the estimator with the options of the round, and how advantages are assigned to tokens.
+    A baseline holds only attempts that are trained on. Equal attempts of a group become one, with their count: it is scored
+    once. A group whose attempts belong to several conversations becomes one for each, of which the first counts the attempts
+    with advantage 0.
     """
     encoded: list[EncodedGroup] = []
     trained: list[TrainGroup] = []

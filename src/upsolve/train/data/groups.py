@@ -258,15 +258,10 @@ def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
 
 
 def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair: bool = False) -> TrainGroup:
-    """Return a group with its advantages, times the weights of its attempts.
+    """Return a group with its advantages, times the weights of its attempts; those of a ``pair`` (chosen, rejected) are 1 and
+    -1.
 
     Advantages depend on all attempts of the group, so the group holds only attempts that are trained on.
-
-    Args:
-        item: a group of at least one attempt, or a pair.
-        config: the estimator, with the options of the round (``AdvantageConfig.at``).
-        seed: of the recipe (``data.seed``), for estimators that use random numbers.
-        pair: the group is a chosen and a rejected attempt, whose advantages are 1 and -1.
     """
     group, rewards_G, passed_G = item.group, item.rewards_G, item.passed
     if pair:
@@ -295,19 +290,13 @@ def draw_groups(
     in_order: bool = False,
     most: int | None = None,
 ) -> Formed:
-    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
+    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every
+    epoch.
 
-    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a task has fewer
-    distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation, which compares nothing,
-    a task without such a group gives a group of its attempts, if one passed.
-
-    Args:
-        rewarded: all attempts of each task.
-        data: group size, groups per task, seed.
-        imitates: the estimator imitates what passed (``Advantage.selects``).
-        epoch: seeds the sampling.
-        in_order: keep the order of the tasks; otherwise groups are in random order.
-        most: number of groups, a random sample of all; None: all.
+    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a
+    task has fewer distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation,
+    which compares nothing, a task without such a group gives a group of its attempts, if one passed. Groups are in random
+    order, or ``in_order`` of the tasks; ``most``: a random sample of this many.
     """
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:

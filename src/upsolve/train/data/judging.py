@@ -33,20 +33,11 @@ class Cancelled(Exception):  # noqa: N818  never leaves this file
 def judge_while_sampling(
     samples: Iterable[Pair], settings: JudgeSettings, *, on_judged: Callable[[int], None]
 ) -> list[Verdict]:
-    """Judge attempts while sampling: the sampler runs in this thread, the judge in another.
+    """Judge attempts while sampling, the sampler in this thread, the judge in another; return verdicts in the order of the
+    samples.
 
-    The verdicts equal those of judging all samples at once; equal attempts are judged once.
-
-    Args:
-        samples: tasks and attempts, as they end.
-        settings: limits, workers, executor, cache.
-        on_judged: called in this thread with the number of attempts judged so far.
-
-    Returns:
-        Verdicts in the order of the samples.
-
-    Raises:
-        IsolationError: a required layer of the sandbox is missing here.
+    The verdicts equal those of judging all samples at once; equal attempts are judged once. ``on_judged`` gets the number
+    judged so far.
     """
     queue: SimpleQueue[Pair | Cancelled | None] = SimpleQueue()
     verdicts: dict[int, Verdict] = {}
@@ -104,10 +95,7 @@ class Rollouts:
         """Sample the tasks of a round, judge and store the attempts; without ``tasks`` return the groups unchanged. Collective.
 
         Dynamic sampling (DAPO, 2503.14476): while fewer than ``wanted`` groups have unequal rewards, further tasks are sampled.
-
-        Args:
-            groups: of a source.
-            sampler: called once; returns the policy, ready to be sampled; None on a rank that does not sample.
+        ``sampler`` is called once; it returns the policy, ready to be sampled, or None on a rank that does not sample.
         """
         if not groups.tasks:
             return groups

@@ -45,13 +45,9 @@ def shared_prefixes(
 ) -> list[PrefixGroups]:
     """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
 
-    A group joins a unit if that saves more tokens than the shorter prefix costs. At least one token of its prompt stays outside of the prefix.
-
-    Args:
-        groups: the groups.
-        max_groups: most groups that are together.
-        max_tokens: most packed tokens of groups that are together; a larger group is alone.
-        enough: a smaller limit, where the prefix takes at most half of it and any two groups fit; None: none.
+    A group joins a unit of at most ``max_groups`` and ``max_tokens`` if that saves more tokens than the shorter prefix costs.
+    At least one token of its prompt stays outside of the prefix. ``enough`` is a smaller limit, where the prefix takes at most
+    half of it and any two groups fit.
     """
     order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
     runs: list[tuple[int, list[int]]] = []
@@ -211,13 +207,10 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 def pack_round(
     groups: Sequence[EncodedGroup], optim: OptimConfig, *, orders: tuple[int, int] | None, processes: int
 ) -> list[list[PackedBatch]]:
-    """Return the steps of a round.
+    """Return the steps of a round; the number of micro-batches is a multiple of ``processes``.
 
-    Args:
-        groups: encoded.
-        optim: token budgets, and ``epochs``.
-        orders: online, a seed and the round: ``epochs`` passes over the groups, each in random order; None: one pass, in order.
-        processes: the number of micro-batches is a multiple of it.
+    Online, ``orders`` are a seed and the round: ``optim.epochs`` passes over the groups, each in random order. None: one pass,
+    in order.
     """
     if orders is None:
         return plan_steps(groups, optim, processes=processes)

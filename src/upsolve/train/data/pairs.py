@@ -97,15 +97,8 @@ def focal_weights(
 ) -> NDArray[np.float64]:
     """Return [R]: ``inside`` for tokens that overlap a line of ``code`` that differs from ``other``, else ``outside``.
 
-    Weights 1 and 0 ignore shared lines (2503.02783); 2 and 1 emphasise differing lines (2502.11475). Lines that only ``other`` has
-    have no tokens here.
-
-    Args:
-        code: the attempt whose tokens are weighted.
-        other: the other attempt of the pair.
-        offsets: character span of every completion token, from ``Codec.offsets(code)``.
-        inside: weight of differing lines.
-        outside: weight of shared lines.
+    Weights 1 and 0 ignore shared lines (2503.02783); 2 and 1 emphasise differing lines (2502.11475). Lines that only ``other``
+    has have no tokens here. ``offsets`` are the character spans of the completion's tokens (``Codec.offsets``).
     """
     starts = np.cumsum([0, *map(len, code.splitlines(keepends=True))])
     matcher = SequenceMatcher(None, code.splitlines(), other.splitlines(), autojunk=False)

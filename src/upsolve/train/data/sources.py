@@ -157,14 +157,7 @@ class OnlineSource:
     is_online, is_ahead = True, False
 
     def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
-        """Make the source.
-
-        Args:
-            groups: training tasks with their stored attempts, if any.
-            rollouts: archive of the run's samples.
-            source: rounds, mix, order of tasks.
-            data: authors of stored attempts, seed.
-        """
+        """Make the source from the training tasks with their stored attempts, if any, and the archive of the run's samples."""
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
         self.stored = Lazy(groups, lambda group: select(group, data))
         rated = rated_tasks(groups, source.solved)

@@ -141,12 +141,8 @@ def claim(
 ) -> Recipe:
     """Write the resolved recipe into a folder, unless the folder has results of another recipe, and return it as written.
 
-    Args:
-        folder: created if missing.
-        recipe: all settings.
-        started: glob patterns of files with results; a folder without them is free.
-        allowed: whether a key may change from one value to another despite results.
-        fresh: remove an earlier run, with its whole folder, first.
+    A folder without files that match ``started`` is free. ``allowed`` says whether a key may change despite results. ``fresh``:
+    remove an earlier run, with its whole folder, first.
 
     Raises:
         TrainingError: the folder has results of another recipe; names the keys that differ.

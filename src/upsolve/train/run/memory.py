@@ -85,11 +85,7 @@ class GroupShape:
 
 
 def shape_of(name: str, model: ModelConfig) -> ModelShape:
-    """Return the sizes of a model from its configuration; no weights are loaded.
-
-    Raises:
-        ModelError: the configuration cannot be loaded.
-    """
+    """Return the sizes of a model from its configuration; no weights are loaded."""
     return sizes_of(config_of(name), model)
 
 
@@ -125,11 +121,7 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
 
 
 def config_of(name: str) -> Any:
-    """Return the configuration of a model without its weights.
-
-    Raises:
-        ModelError: the model cannot be found, or its configuration not be read.
-    """
+    """Return the configuration of a model without its weights; ModelError if it cannot be found or read."""
     from transformers.models.auto.configuration_auto import AutoConfig
 
     location = locate(name)
@@ -140,15 +132,7 @@ def config_of(name: str) -> Any:
 
 
 def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tokens: int, longest: int = 0) -> GroupShape:
-    """Return the sizes of the largest group in training.
-
-    Args:
-        groups: tasks with their stored attempts.
-        codec: the model's tokenizer.
-        attempts: G.
-        max_tokens: limit of prompt and attempt together; longer attempts are left out of training.
-        longest: limit of a sampled attempt, tokens; 0: offline.
-    """
+    """Return the sizes of the largest group in training; ``longest``: limit of a sampled attempt, tokens, 0 offline."""
     prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_prompts(groups, TOKENISED)), default=0)
     stored = max((len(codec.ids_of(attempt)) for attempt in longest_attempts(groups, TOKENISED)), default=0)
     return GroupShape(prompt, attempts, max(longest, min(stored, max(0, max_tokens - prompt))))
@@ -219,12 +203,12 @@ class MemoryPlan:
 
 
 def layer_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
-    """Return the activations of one layer that the backward pass needs, bytes.
+    """Return the activations of one layer that the backward pass needs, bytes; attention weights are recomputed.
 
-    A gated decoder under autocast keeps, per token, 20 D (two norms: input and normalised input in float32, the input
-    of the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
-    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I, with adapters 20 D.
-    Attention weights are recomputed.
+    A gated decoder under autocast keeps, per token, 20 D (two norms: input and normalised input in float32, the input of the
+    products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
+    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I, with
+    adapters 20 D.
     """
     d, q, k, i = shape.hidden, shape.queries, shape.keys, shape.mlp
     return tokens * (20 * d + 6 * (q + k) + 8 * i if bf16 else (20 if shape.adapters else 24) * d + 8 * (q + k) + 16 * i)
@@ -282,16 +266,9 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the memory of a run on one device.
 
-    Args:
-        shape: sizes of the model.
-        model: precision, adapters, sharding.
-        optim: token budget of a micro-batch, ``tokens_per_batch``.
-        group: the largest group.
-        reference: attempts are scored under the frozen start (objectives with a reference, online).
-        rollout: how the policy is sampled; None: offline.
-        processes: number of ranks over which ``model.shard`` shards weights, gradients and moments.
-        available: free memory of the device before the run, bytes, to which the engine ``transformers`` fits the sequences that it decodes
-            at once; None: all of ``rollout.batch``.
+    ``reference``: attempts are scored under the frozen start. ``rollout``: how the policy is sampled; None: offline.
+    ``available``: free memory before the run, bytes, to which the engine ``transformers`` fits the sequences that it decodes at
+    once; None: ``rollout.batch``.
     """
     share = processes if model.shard != "none" else 1
     copies, start = 2 if in_bfloat16(model) else 4, start_bytes(shape, rounded=in_bfloat16(model))
@@ -331,13 +308,8 @@ def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupSh
 
 
 def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, codec: Codec | None = None) -> MemoryPlan:
-    """Return the plan of a recipe's run from the sizes of its model and of the largest of these groups.
-
-    ``codec`` is the model's tokenizer; None: load it.
-
-    Raises:
-        ModelError: the model's configuration or tokenizer cannot be loaded.
-    """
+    """Return the plan of a recipe's run from the sizes of its model and of the largest of these groups; ``codec``: None loads
+    it."""
     rollout = recipe.source.rollout if recipe.source.rounds else None
     model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
     codec = codec or codec_of(model)
@@ -361,13 +333,11 @@ def announce(plan: MemoryPlan) -> None:
 
 
 def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
-    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe sets the share.
+    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe sets
+    the share.
 
-    While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as well.
-    ``RESERVE`` of the memory is left to CUDA's contexts and to fragments.
-
-    Raises:
-        ConfigError: too little is left.
+    While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as
+    well. ``RESERVE`` of the memory is left. ConfigError if too little is left.
     """
     import torch
 
@@ -387,15 +357,8 @@ def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
 def sampling_rows(
     shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, *, width: int, free: int | None
 ) -> Sequence[MemoryRow]:
-    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences, logits.
-
-    Args:
-        shape: sizes of the model.
-        rollout: how the policy is sampled; None: offline, no rows.
-        group: the largest group.
-        width: bytes of a parameter, key or value.
-        free: memory left beside what is always allocated, bytes; None: unlimited.
-    """
+    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences that fit, logits;
+    none offline."""
     if rollout is None:
         return ()
     copy, length, fix = width * shape.parameters, group.prompt + rollout.max_tokens, "source.rollout.batch"

@@ -41,16 +41,8 @@ class Log:
         keep_rounds: int,
         writes: bool = True,
     ) -> None:
-        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds; later rows are dropped.
-
-        Args:
-            folder: of the run.
-            config: trackers and project.
-            start: held-out metrics before the first step: the row of step 0.
-            keep_steps: steps done; the resumed run writes later rows again.
-            keep_rounds: rounds done.
-            writes: False for all processes but one.
-        """
+        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds; later rows are dropped. One
+        process ``writes``."""
         self.file, self.board = folder / "metrics.jsonl", None
         rows = [row for row in read_steps(self.file) if row["step"] <= keep_steps]
         self.rows = [row for row in rows if "loss" in row or row["round"] < keep_rounds]
@@ -165,16 +157,11 @@ def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
 
 
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
-    """Check the row of a step for a collapse.
-
-    Args:
-        row: metrics of the step.
-        start: held-out metrics before the first step.
-        config: the limits.
+    """Check the row of a step for a collapse, given the held-out metrics before the first step.
 
     Raises:
         CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
-            passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
+        passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
@@ -211,11 +198,11 @@ def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, fl
 
 
 def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
-    """Check the row of a step for the two signs that precede a collapse (2609.11956); arguments as those of ``check_health``.
+    """Check the row of a step for the two signs that precede a collapse (2609.11956); CollapseError with ``ahead`` if there is
+    one.
 
-    Raises:
-        CollapseError: ``ahead`` is set: the held-out logit variance is more than ``max_logit_variance`` times that of the start, or the
-            margin between passed and failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
+    The held-out logit variance is more than ``max_logit_variance`` times that of the start, or the margin between passed and
+    failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     variance, margin, failed = "heldout_logit_variance", "heldout_margin", "heldout_failed_logp"
@@ -238,12 +225,8 @@ class Tracker:
     """A run at a tracker."""
 
     def __init__(self, name: str, project: str, folder: Path) -> None:
-        """Open the run, or continue it if it is there; it is named after the run's folder, and has the recipe as its configuration.
-
-        Raises:
-            MissingExtraError: the tracker is not installed.
-            ConfigError: it refuses, such as W&B without an account.
-        """
+        """Open the run, or continue it if it is there; it is named after the run's folder, and has the recipe as its
+        configuration."""
         with needs_extras(), silent():
             self.module: Any = import_module(name)
         run = folder.parent.name if folder.name == "training" else folder.name

@@ -22,7 +22,6 @@ from upsolve.reward.judged import group_of
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, prompts_of
 from upsolve.train.data.groups import failed, passed
 from upsolve.train.data.pack import PackedBatch, plan_scoring
-from upsolve.train.run.checkpoint import Progress
 from upsolve.train.run.folder import (
     BEST,
     MODEL,
@@ -36,7 +35,7 @@ from upsolve.train.run.folder import (
     write_summary,
 )
 from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
-from upsolve.train.update.learner import Learner
+from upsolve.train.update.learner import Learner, Progress
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
@@ -76,14 +75,7 @@ class Schedule:
     all rounds are assumed as long as the current one."""
 
     def position(self, step: int, number: int, in_round: int, steps: int) -> tuple[int, int]:
-        """Return the index of the next step, from 0, and the total number of steps.
-
-        Args:
-            step: steps done.
-            number: the current round, from 0.
-            in_round: steps done in it.
-            steps: steps of the round.
-        """
+        """Return the index of the next step, from 0, and the total number of steps, from the steps done, in all and of a round."""
         known, most = self.total_steps is not None, self.optim.max_steps
         total = self.rounds * steps if self.total_steps is None else self.total_steps
         return (step, min(total, most or total)) if known or 0 < most < total else (number * steps + in_round, total)
@@ -100,10 +92,7 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
 
 
 def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimConfig, *, group_size: int) -> float:
-    """Return the expected number of tokens of a run; online, half of the longest completions of all rounds.
-
-    Infinity where an epoch has several rounds: such an archive is large.
-    """
+    """Return the expected tokens of a run; online, half of the longest completions; infinity where an epoch has several rounds."""
     if ahead:
         sizes = [sum(batch.ids_BL.size for batch in step) for now in ahead for step in now.steps]
         return sum(sizes[: optim.max_steps or None])
@@ -115,10 +104,8 @@ def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimCo
 def heldout_batches(
     groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, max_pairs: int, max_tokens: int
 ) -> list[PackedBatch]:
-    """Pack up to ``max_pairs`` held-out pairs, a passed and a failed attempt of a task, with advantages 1 and -1.
-
-    Attempts over ``max_tokens`` (prompt and attempt) are left out.
-    """
+    """Pack up to ``max_pairs`` held-out pairs, a passed and a failed attempt of a task that fit ``max_tokens``, with advantages
+    1 and -1."""
     encoded: list[EncodedGroup] = []
     pairs = 0
     for group in groups:
@@ -237,12 +224,8 @@ class Run:
             self.stop_if_asked()
 
     def record(self, row: dict[str, float]) -> None:
-        """Log a step, evaluate and check for collapse, and save best weights and checkpoint when due. Collective.
-
-        Raises:
-            CollapseError: the policy collapsed.
-            KeyboardInterrupt: a signal was received; the checkpoint is of this step.
-        """
+        """Log a step, evaluate, check for collapse, and save best weights and checkpoint when due; stop if a signal was
+        received. Collective."""
         progress, monitor, now = self.progress, self.monitor, self.now
         assert now is not None, "a step of a round"
         done, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
@@ -278,11 +261,7 @@ class Run:
             self.learner.save_checkpoint(self.folder, progress)
 
     def stop_if_asked(self) -> None:
-        """Write a checkpoint and stop if a rank has received a signal. Collective.
-
-        Raises:
-            KeyboardInterrupt: a rank has.
-        """
+        """Write a checkpoint and raise KeyboardInterrupt if a rank has received a signal. Collective."""
         if not any(self.learner.processes.gather([self.signals.received])):
             return
         self.learner.save_checkpoint(self.folder, self.progress)
@@ -314,9 +293,7 @@ class Run:
     def finish(self, collapsed: str, *, usable: bool) -> Trained:
         """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
 
-        Args:
-            collapsed: why the run was stopped early; empty if it was not.
-            usable: True if the last weights are good.
+        ``collapsed`` is why the run was stopped early, ``usable`` whether its last weights are good.
 
         Raises:
             TrainingError: no step was done, or the run collapsed and no earlier weights were kept.
@@ -366,15 +343,7 @@ def start_run(
 ) -> Run:
     """Start training, or resume from the checkpoint in the folder. Collective.
 
-    Args:
-        recipe: all settings.
-        learner: the model before training.
-        folder: of the run.
-        heldout: judged groups for the monitors.
-        rounds: number of rounds.
-        ahead: all rounds, where they are prepared before the first step; otherwise empty.
-        signals: stop the run between two steps.
-        on_step: called after every step.
+    ``ahead``: all rounds, where they are prepared before the first step; otherwise empty.
 
     Raises:
         TrainingError: no group of an offline run has a gradient.

@@ -12,7 +12,7 @@ from torch._functorch import config as functorch_config
 from torch.fx.experimental import _config
 
 from upsolve.policy.attention.bundled import TREE
-from upsolve.policy.attention.varlen import VARLEN
+from upsolve.policy.attention.gpu import VARLEN
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.update.logprobs import Scorer, TokenScores, token_scores

@@ -111,14 +111,8 @@ def score_tokens(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities [T], with gradient, entropies [T], nats, and variances of the logits [T], all in float32.
 
-    Args:
-        hidden_TD: hidden states that predict the tokens.
-        weight_VD: weight of the head, in the dtype in which it is trained.
-        target_T: ids of the tokens.
-        dtype: dtype of the matrix products.
-        scale: factor of the logits (``Head.scale``).
-        cap: limit of the logits (``Head.cap``).
-        shared: takes the gradient of the weight in the backward pass, for an embedding with the same weight.
+    ``weight_VD`` has the dtype in which it is trained, the matrix products have ``dtype``. ``scale`` and ``cap`` are the
+    head's. ``shared`` takes the gradient of the weight in the backward pass, for an embedding with the same weight.
     """
     scores: Any = ScoreTokens.apply(hidden_TD, weight_VD, target_T, dtype, scale, cap, shared)
     return scores

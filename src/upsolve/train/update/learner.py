@@ -3,19 +3,22 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.serialization import config
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
+from upsolve.errors import TrainingError
+from upsolve.files import commit_file
 from upsolve.policy.machine import GrownMemory, in_bfloat16, keep_memory, precision_of
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.pack import PackedBatch
-from upsolve.train.run import checkpoint
+from upsolve.train.run.folder import CHECKPOINT
 from upsolve.train.run.monitor import held_out
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.compiled import CompiledScorer, compiled_or_plain, worth_compiling
@@ -25,7 +28,80 @@ from upsolve.train.update.reference import fingerprint, read_attempts, reference
 from upsolve.train.update.reference_scorer import known_or_chosen, padded_scores
 from upsolve.train.update.step import ByAttempt, FrozenScores, merged, statistic_of, step_metrics, sum_gradients
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "Progress", "restore_checkpoint", "save_checkpoint"]
+
+
+SAVING: Any = config
+"""PyTorch's settings of ``torch.save``."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Progress of a run."""
+
+    step: int = 0
+    """Optimizer steps done."""
+    best: float = -float("inf")
+    """Largest held-out margin so far, nats per token."""
+    best_step: int = 0
+    """Step of the largest held-out margin."""
+    start: dict[str, float] | None = None
+    """Held-out metrics before the first step."""
+    round: int = 0
+    """Rounds finished (offline: epochs)."""
+    in_round: int = 0
+    """Steps done of the current round."""
+    skipped: int = 0
+    """Steps skipped because the gradient was not finite."""
+    groups: int = 0
+    """Groups of the finished rounds."""
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    """Attempts and tasks of the finished rounds that were not trained on, by reason."""
+    flagged: dict[str, int] = field(default_factory=dict[str, int])
+    """Flagged attempts of the finished rounds, by what flagged them."""
+
+
+def save_checkpoint(folder: Path, placement: Replicated, progress: Progress, *, writes: bool = True) -> None:
+    """Write a checkpoint, replacing the last one. It holds full tensors, so any number of processes can resume from it.
+
+    Collective if the weights are sharded; one process writes.
+    """
+    weights, moments = placement.state(keep=writes)
+    if not writes:
+        return
+    state: dict[str, Any] = {
+        "weights": weights,
+        "moments": moments,
+        "progress": asdict(progress),
+        "rng": torch.get_rng_state(),
+        "device_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    temporary = folder / f"{CHECKPOINT}.tmp"
+    with SAVING.patch("save.compute_crc32", False):  # checksums take most of the time, and ``torch.load`` does not read them
+        torch.save(state, temporary)
+    commit_file(temporary, folder / CHECKPOINT)
+
+
+def restore_checkpoint(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
+    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0.
+
+    ``example`` is any batch that the policy can score; DeepSpeed needs one.
+
+    Raises:
+        TrainingError: the checkpoint is damaged or of another model; names the file.
+    """
+    file = folder / CHECKPOINT
+    if not file.exists():
+        return Progress()
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        placement.load(state["weights"], state["moments"], example)
+        torch.set_rng_state(state["rng"])
+        if len(devices := state.get("device_rng", [])) == torch.cuda.device_count():  # else they keep that of their seed
+            torch.cuda.set_rng_state_all(devices)
+        return Progress(**state["progress"])
+    except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:
+        raise TrainingError(f"{file}: cannot resume from it ({error}); remove it to start over") from error
 
 
 class Learner:
@@ -44,14 +120,8 @@ class Learner:
     ) -> None:
         """Load the model on the device of this process.
 
-        Args:
-            model: name, adapters, precision and sharding.
-            objective: the loss.
-            optim: AdamW and its learning rate.
-            seed: seeds everything random in training, such as the initial weights of adapters.
-            values: train a value head, too.
-            processes: None: join the process group.
-            codec: the model's tokenizer; None: load it.
+        ``seed`` seeds everything random in training, such as the initial weights of adapters. ``values``: train a value head,
+        too. ``processes``: None joins the process group; ``codec``: None loads the tokenizer.
         """
         keep_memory()
         torch.manual_seed(seed)
@@ -88,13 +158,11 @@ class Learner:
         kind = self.processes.device.type
         return torch.autocast(kind, torch.bfloat16, cache_enabled=not self.config.gradient_checkpointing)
 
-    def start_training(self, folder: Path, *, keep_start: bool, tokens: float = 0) -> checkpoint.Progress:
+    def start_training(self, folder: Path, *, keep_start: bool, tokens: float = 0) -> Progress:
         """Add the value head, place the policy on the processes, make the optimizer, and resume from a folder's checkpoint.
 
-        Args:
-            folder: the run's folder.
-            keep_start: attempts of later rounds are scored under the frozen start: keep a copy, or with adapters switch these off.
-            tokens: expected number of tokens of the run, on which ``model.compile: auto`` depends.
+        ``keep_start``: later rounds are scored under the frozen start: keep a copy, or with adapters switch these off.
+        ``tokens``: expected number of tokens of the run, on which ``model.compile: auto`` depends.
         """
         if keep_start and not self.config.lora_rank:
             self.frozen = start_copy(self.model, bf16=self.bf16)
@@ -104,7 +172,7 @@ class Learner:
         if self.compiles(tokens):
             self.scorer = compiled_or_plain(self.model, self.scorer, self.example, self.precision)
         self.placed = self.place()
-        return checkpoint.restore(folder, self.placed, self.example)
+        return restore_checkpoint(folder, self.placed, self.example)
 
     def compiles(self, tokens: float) -> bool:
         """Return whether to compile the layers for a run over this number of tokens."""
@@ -220,6 +288,6 @@ class Learner:
         """Write the policy as ``full_policy`` returned it."""
         save_model(policy, self.codec, folder)
 
-    def save_checkpoint(self, folder: Path, progress: checkpoint.Progress) -> None:
+    def save_checkpoint(self, folder: Path, progress: Progress) -> None:
         """Write a checkpoint. Collective."""
-        checkpoint.save(folder, self.placement, progress, writes=self.processes.is_main)
+        save_checkpoint(folder, self.placement, progress, writes=self.processes.is_main)

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention.bundled import TREE, carrier_of, keep_layout, odd_layers
-from upsolve.policy.attention.flex import FLEX, block_mask
+from upsolve.policy.attention.gpu import FLEX, VARLEN, block_mask, sequences
 from upsolve.policy.attention.layout import group_spans, layout
-from upsolve.policy.attention.varlen import VARLEN, sequences
 from upsolve.policy.head import head_of
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.update.head_scores import score_tokens, tied_embedding
@@ -61,11 +60,8 @@ def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, *, pr
 
 
 def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
-    """Return the sliding window of a model, tokens; None if it has none, or if it exceeds the row.
-
-    Raises:
-        ModelError: it has recurrent or chunked-attention layers.
-    """
+    """Return the sliding window of a model, tokens; None if it has none, or if it exceeds the row; ModelError for other kinds
+    of layers."""
     if odd := odd_layers(config):
         raise ModelError(f"layers of the kind {', '.join(odd)} cannot share a prompt")
     window: int | None = getattr(config, "sliding_window", None)
@@ -142,11 +138,7 @@ def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
 def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, blocks: bool = True) -> TokenScores:
     """Score every attempt token of a packed batch; each prompt is processed once.
 
-    Args:
-        model: the policy.
-        batch: packed rows.
-        value_head: maps hidden states to values; None without one.
-        blocks: with our CPU attention, compute only blocks of tokens that see each other; False: whole rows with a mask.
+    ``blocks``: with our CPU attention, compute only blocks of tokens that see each other; False: whole rows with a mask.
 
     Raises:
         ModelError: the model's architecture does not support packing; use ``upsolve.train.update.reference_scorer.padded_scores``.

@@ -88,31 +88,23 @@ def random_bits(step: int, size: int, device: torch.device) -> Tensor:
 
 
 def rounded_at_random(values_N: Tensor, noise_N: Tensor) -> Tensor:
-    """Round float32 to bfloat16, up or down at random so that the mean is exact: add 16 random bits to the 16 lowest bits, and cut these.
+    """Round finite float32 to bfloat16, up or down at random so that the mean is exact: add 16 random bits to the 16 lowest
+    bits, and cut these.
 
-    Args:
-        values_N: finite numbers, float32 [N]; overwritten.
-        noise_N: integers in [0, 2^16), int32 [N].
-
-    Returns:
-        A view of the upper halves of ``values_N``.
+    ``noise_N`` are integers in [0, 2^16), int32. Overwrites ``values_N`` and returns a view of their upper halves.
     """
     values_N.view(torch.int32).add_(noise_N)
     return values_N.view(torch.bfloat16)[UPPER_HALF::2]
 
 
 def adamw(parts: Mapping[str, Sequence[nn.Parameter]], optim: OptimConfig, *, value_lr: float, fused: bool) -> Any:
-    """Return AdamW (1711.05101) over the parts of a policy, each with its ``factor`` of the learning rate.
+    """Return AdamW (1711.05101) over the parts of a policy (``policy`` and ``value``), each with its ``factor`` of the learning
+    rate.
 
-    With ``optim.moments: bfloat16`` both moments are stored in bfloat16 (``BFloat16AdamW``). With ``int8`` (torchao's ``AdamW8bit``, after
-    2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of 256, are stored as 8-bit codes with a float32 scale per
-    block of 256; a step computes in float32. Smaller tensors keep float32.
-
-    Args:
-        parts: trainable parameters of ``policy`` and, if there is one, of the ``value`` head.
-        optim: learning rate of the policy, weight decay, and the kind of moments.
-        value_lr: learning rate of the value head.
-        fused: with moments in float32, one pass over the memory instead of eight; not for sharded parameters.
+    With ``optim.moments: bfloat16`` both moments are stored in bfloat16 (``BFloat16AdamW``). With ``int8`` (torchao's
+    ``AdamW8bit``, after 2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of 256, are stored as
+    8-bit codes with a float32 scale per block of 256; a step computes in float32. Smaller tensors keep float32. ``fused``: with
+    moments in float32, one pass over the memory instead of eight; not for sharded parameters.
     """
     rates = {"policy": optim.lr, "value": value_lr}
     groups = [{"params": part, "factor": rates[name] / optim.lr} for name, part in parts.items()]

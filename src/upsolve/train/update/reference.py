@@ -93,13 +93,8 @@ def prune(folder: Path) -> None:
 def reference_logps(
     batches: Iterable[PackedBatch], *, score: Callable[[PackedBatch], TokenScores], model_id: str
 ) -> dict[str, Floats]:
-    """Return the log-probabilities [R] of every attempt of some batches under the frozen start; cached ones are not computed again.
-
-    Args:
-        batches: ``keys`` name the attempts.
-        score: scores a batch under the frozen start.
-        model_id: its ``fingerprint``.
-    """
+    """Return the log-probabilities [R] of every attempt of some batches under the frozen start; cached ones are not computed
+    again."""
     file = cache_folder() / "reference" / f"{model_id}.npz"
     cached: dict[str, Floats] = {}
     if file.exists():

@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention.bundled import TREE
-from upsolve.policy.attention.flex import FLEX
-from upsolve.policy.attention.varlen import VARLEN
+from upsolve.policy.attention.gpu import FLEX, VARLEN
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.model import trainable
 from upsolve.policy.tokens import Codec

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage.tokens import gae, subtract_kl, whiten
+from upsolve.advantage.group import gae, subtract_kl, whiten
 from upsolve.config import GaeConfig, KlConfig, OptimConfig
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihood
@@ -43,10 +43,7 @@ def score_start(learner: Learner, batches: Sequence[PackedBatch]) -> FrozenScore
 def score_now(learner: Learner, groups: Sequence[EncodedGroup], file: Path) -> FrozenScores:
     """Return the scores of the attempts of a round under the policy before its first step on them. Collective.
 
-    Args:
-        learner: the policy, in training; its objective and its value head say which scores are needed.
-        groups: encoded.
-        file: stores log-probabilities and values, since a run resumed within the round has other weights.
+    ``file`` stores log-probabilities and values, since a run resumed within the round has other weights.
     """
     if not groups:
         return FrozenScores()
@@ -76,16 +73,11 @@ def stored_scores(
 def with_gae(
     groups: Sequence[EncodedGroup], scores: FrozenScores, *, config: GaeConfig, kl: KlConfig
 ) -> tuple[list[EncodedGroup], ByAttempt]:
-    """Give every token its advantage by ``upsolve.advantage.tokens.gae``, whitened over the round if ``config.whiten``.
+    """Give every token its advantage by ``upsolve.advantage.group.gae``, whitened over the round if ``config.whiten``.
 
-    With ``kl.place: reward`` the KL term is subtracted from the rewards first. Masked tokens have advantage 0 and are
-    left out of mean and deviation; a merged attempt counts as often as it occurs.
-
-    Args:
-        groups: encoded with rewards for every token.
-        scores: ``old`` and ``values``, and ``reference`` for the KL term.
-        config: discount, lambda and whitening.
-        kl: the KL term.
+    With ``kl.place: reward`` the KL term is subtracted from the rewards first. Masked tokens have advantage 0 and are left out
+    of mean and deviation; a merged attempt counts as often as it occurs. ``scores`` has ``old`` and ``values``, and
+    ``reference`` for the KL term.
 
     Returns:
         The groups with advantages, and the returns [R] of every attempt: the regression targets of the value head.
@@ -147,18 +139,10 @@ Pair = tuple[tuple[int, ...], tuple[int, ...]]
 def start_likelihoods(
     learner: Learner, encoding: Encoding, optim: OptimConfig, rewarded: Sequence[Rewarded]
 ) -> list[list[Likelihood | None]]:
-    """Return the mean and the smallest log-probability of each attempt's tokens under the frozen start, nats.
+    """Return the mean and the smallest log-probability of each attempt's tokens under the frozen start, nats, by group.
 
-    Those that are computed before the first step are cached by content.
-
-    Args:
-        learner: the policy.
-        encoding: tokenizer, and the token limit of prompt and attempt together.
-        optim: token budget of a micro-batch.
-        rewarded: groups of attempts.
-
-    Returns:
-        One list per group with one entry per attempt; None for attempts that are empty or too long to be trained on.
+    Those that are computed before the first step are cached by content. None for attempts that are empty or too long to be
+    trained on.
     """
     codec, groups, ids = encoding.codec, list[EncodedGroup](), list[list[Pair]]()
     for item in rewarded:

@@ -226,13 +226,8 @@ def sum_gradients(
 ) -> Tally:
     """Accumulate the gradients of a step; the sum does not depend on the number of batches or processes.
 
-    Args:
-        score: how the policy scores a batch.
-        batches: all of the step.
-        config: the objective.
-        backward: called with each batch's share of the loss.
-        frozen: scores that the loss takes as constants.
-        share: rank of this process and the world size: it takes the batches rank, rank + size, ...
+    ``score`` scores a batch under the policy, ``backward`` gets each batch's share of the loss, ``frozen`` are constants in the
+    loss. ``share``: rank of this process and the world size; it takes the batches rank, rank + size, ...
     """
     sizes = denominators(batches)
     tally = Tally()

@@ -1,7 +1,8 @@
-"""Attention over packed rows by FlashAttention's variable-length kernel, on GPUs in half precision; needs neither compilation nor a mask.
+"""Attention over packed rows on GPUs: FlashAttention's variable-length kernel in half precision, and FlexAttention.
 
-Each prompt and each attempt is a sequence of queries. The keys of an attempt are the keys of its prompt followed by its own. Attention is
-causal, with the last query aligned to the last key; a sliding window may extend from the attempt into the prompt.
+FlashAttention needs neither compilation nor a mask. Each prompt and each attempt is a sequence of queries. The keys of an attempt are the
+keys of its prompt followed by its own. Attention is causal, with the last query aligned to the last key; a sliding window may extend from
+the attempt into the prompt. FlexAttention skips fully masked blocks and materialises no mask.
 
 Legend: B rows, L row length, H query heads, D head size; N sequences, S keys of all sequences.
 """
@@ -9,12 +10,14 @@ Legend: B rows, L row length, H query heads, D head size; N sequences, S keys of
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers.modeling_utils import AttentionInterface
 
 from upsolve.errors import ModelError
@@ -28,7 +31,7 @@ except ImportError:  # before PyTorch 2.10
 OPTIONS = frozenset(inspect.signature(varlen_attn).parameters) if varlen_attn else frozenset[str]()
 """Parameters of this PyTorch's kernel: ``scale`` and ``window_size`` came with 2.11, ``enable_gqa`` with 2.12."""
 
-__all__ = ["VARLEN", "Sequences", "sequences"]
+__all__ = ["FLEX", "VARLEN", "Sequences", "block_mask", "sequences"]
 
 Ints = NDArray[np.int64]
 
@@ -79,11 +82,8 @@ def sequences(rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.de
 def varlen_attention(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back.
-
-    Raises:
-        ModelError: the model caps its scores, or PyTorch is older than 2.11.
-    """
+    """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back; ModelError if
+    it cannot."""
     if "window_size" not in OPTIONS or options.get("softcap"):
         raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.11")
     laid, window = options["sequences"], options.get("sliding_window")
@@ -109,3 +109,61 @@ def varlen_attention(
 
 
 AttentionInterface.register(VARLEN, torch.compiler.disable(varlen_attention))  # compiled layers call it uncompiled
+
+
+FLEX = "upsolve_flex"
+"""Name under which the attention is registered with transformers."""
+
+
+@cache
+def compiled(what: Any) -> Any:
+    """Return a function compiled by torch.compile, once per process, with dynamic shapes."""
+    return torch.compile(what, dynamic=True)
+
+
+def block_mask(
+    group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, *, prefix_BL: Tensor, window: int | None
+) -> BlockMask:
+    """Return the block mask: a token sees its group's prompt with its prefix and its own attempt, causally, at most ``window`` tokens back.
+
+    See PackedBatch for the arrays [B, L].
+    """
+
+    def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        same_group = group_BL[row, query] == group_BL[row, key]
+        own = (attempt_BL[row, query] == attempt_BL[row, key]) | (attempt_BL[row, key] == 0)
+        seen = ((key <= query) & same_group & own) | (prefix_BL[row, query] == group_BL[row, key])
+        return seen if window is None else seen & (positions_BL[row, query] - positions_BL[row, key] < window)
+
+    rows, length = group_BL.shape
+    make = compiled(create_block_mask) if group_BL.is_cuda else create_block_mask
+    return make(sees, rows, None, length, length, device=str(group_BL.device))
+
+
+def flex(
+    _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: BlockMask, **options: Any
+) -> tuple[Tensor, None]:
+    """softmax(cap(q k^T scale)) v over the pairs of a block mask; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``).
+
+    Under autocast, rotary embeddings return queries and keys in float32 while values are in bfloat16: all are cast to the values' dtype.
+    """
+    cap = options.get("softcap")
+
+    def capped(score: Tensor, *_place: Tensor) -> Tensor:
+        return cap * torch.tanh(score / cap) if cap else score
+
+    attend = compiled(flex_attention) if query.is_cuda else flex_attention
+    grouped = query.shape[1] != key.shape[1]
+    out = attend(
+        query.to(value.dtype),
+        key.to(value.dtype),
+        value,
+        score_mod=capped if cap else None,
+        block_mask=attention_mask,
+        scale=options["scaling"],
+        enable_gqa=grouped,
+    )
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(FLEX, flex)
