@@ -11,7 +11,6 @@ from upsolve.objective.ratio import (
     k2,
     k3,
     mean_by_attempt,
-    second_moment,
     sequence_mean,
     sequence_sum,
     sum_by_attempt,
@@ -59,7 +58,6 @@ def test_ratio_statistics_by_hand():
     assert sum_by_attempt(LOGP, ATTEMPT, 2).tolist() == [-3.0, -0.5]
     assert sum_by_attempt(LOGP.double(), ATTEMPT, 2).dtype == torch.float64
     assert mean_by_attempt(LOGP, ATTEMPT, 3).tolist() == [-1.5, -0.5, 0.0]
-    assert float(second_moment(torch.tensor([1.0, -3.0]))) == 5.0
     assert float(effective_sample_size(torch.zeros(4))) == pytest.approx(1.0)
     # weights 1 and 3: 16 / (2 * 10)
     assert float(effective_sample_size(torch.tensor([0.0, math.log(3.0)]))) == pytest.approx(0.8)

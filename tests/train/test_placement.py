@@ -10,7 +10,7 @@ from torch import nn
 from upsolve.config import OptimConfig
 from upsolve.train.run.processes import deterministic
 from upsolve.train.update.learner import Progress, restore_checkpoint, save_checkpoint
-from upsolve.train.update.placement import GradientSum, Replicated, buckets
+from upsolve.train.update.placement import GradientSum, Replicated
 
 
 @pytest.fixture
@@ -38,10 +38,9 @@ def layers():
 
 @pytest.mark.usefixtures("sent")
 def test_buckets_are_in_order_and_a_large_parameter_stands_alone():
-    sizes = [3, 2, 9, 6, 1]
-    assert [[p.numel() for p in bucket] for bucket in buckets([nn.Parameter(torch.zeros(n)) for n in sizes])] == [
-        *([3, 2], [9], [6], [1]),
-    ]
+    parameters = [nn.Parameter(torch.zeros(n)) for n in (1, 6, 9, 2, 3)]
+    found = GradientSum(parameters).buckets  # the backward pass begins with the last parameter
+    assert [[p.numel() for p in bucket] for bucket in found] == [[3, 2], [9], [6], [1]]
 
 
 def test_a_bucket_is_sent_while_the_backward_pass_runs(sent):

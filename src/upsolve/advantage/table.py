@@ -56,29 +56,16 @@ class Advantage:
         only("failed", (self.failed,), ("negative", "zero", "any"))
 
 
-def exponential_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
-    """Apply ``exponential`` with a recipe's settings."""
-    return group.exponential(
-        inputs.rewards_G,
-        beta=config.beta,
-        clip=config.clip,
-        max_weight=config.max_weight,
-        ddof=config.ddof,
-        epsilon=config.epsilon,
-    )
-
-
-def unlikeliness_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
-    """Apply ``unlikeliness`` with a recipe's settings."""
-    beta = config.settings["beta"]
-    return passk.unlikeliness(inputs.rewards_G, inputs.logp_G, beta=beta, ddof=config.ddof, epsilon=config.epsilon)
-
-
 ADVANTAGES: Mapping[str, Advantage] = {
     "asymre": Advantage(lambda i, c: group.asymre(i.rewards_G, delta=c.delta)),
     "awr": Advantage(lambda i, c: group.awr(i.rewards_G, beta=c.beta, max_weight=c.max_weight), nonnegative=True),
     "centred": Advantage(lambda i, _: group.centred(i.rewards_G)),
-    "exponential": Advantage(exponential_of, nonnegative=True),
+    "exponential": Advantage(
+        lambda i, c: group.exponential(
+            i.rewards_G, beta=c.beta, clip=c.clip, max_weight=c.max_weight, ddof=c.ddof, epsilon=c.epsilon
+        ),
+        nonnegative=True,
+    ),
     "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
     "leave_one_out": Advantage(lambda i, _: group.leave_one_out(i.rewards_G)),
     "max_at_k": Advantage(lambda i, c: passk.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
@@ -87,7 +74,10 @@ ADVANTAGES: Mapping[str, Advantage] = {
     "passed": Advantage(lambda i, _: i.passed_G.astype(np.float64), nonnegative=True, selects=True, failed="zero"),
     "pkpo": Advantage(lambda i, c: passk.pkpo(i.passed_G, k=c.settings["k"]), options={"k": 4}),
     "standardised": Advantage(lambda i, c: group.standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
-    "unlikeliness": Advantage(unlikeliness_of, options={"beta": 0.25}),
+    "unlikeliness": Advantage(
+        lambda i, c: passk.unlikeliness(i.rewards_G, i.logp_G, beta=c.settings["beta"], ddof=c.ddof, epsilon=c.epsilon),
+        options={"beta": 0.25},
+    ),
 }
 """Built-in name -> estimator."""
 

@@ -47,18 +47,13 @@ def meant(model: type[BaseModel], path: Sequence[str]) -> str:
     any key with a similar name.
     """
     stage, last = ".".join(path[:-1]), path[-1]
-    keys = sorted(all_keys(model), key=depth)
+    keys = sorted(all_keys(model), key=lambda key: key.count("."))
     beside = {key.rpartition(".")[2]: key for key in keys if key.rpartition(".")[0] == stage}
     initials = "".join(word[:1] for word in last.split("_"))
     near = [*get_close_matches(last, beside, n=1, cutoff=0.7), *([initials] if "_" in last and initials in beside else [])]
     elsewhere = [key for key in keys if key.rpartition(".")[2] == last and not is_stage(model, key)]
     alike = get_close_matches(".".join(path), (key for key in keys if key != stage), n=1, cutoff=0.75)
     return next(iter([*(beside[name] for name in near), *elsewhere, *alike]), "")
-
-
-def depth(key: str) -> int:
-    """Return the nesting depth of a key."""
-    return key.count(".")
 
 
 def is_stage(model: type[BaseModel], key: str) -> bool:

@@ -80,3 +80,7 @@ class SourceConfig(Strict):
     """Share of the reference's lines shown in the prompt in the first round, falling to 0 in the last (after CCCS, 2402.01391)."""
     rollout: RolloutConfig = RolloutConfig()
     """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
+
+    def takes(self, kind: Kind) -> bool:
+        """Return whether a round can have groups from a source."""
+        return self.mix.get(kind, 0) > 0 or self.mix_end.get(kind, 0) > 0

@@ -27,11 +27,6 @@ def has_negatives(r: Any) -> bool:
     return compares_pairs(r) or not r.advantage.record.nonnegative
 
 
-def reads_archive(r: Any) -> bool:
-    """Return whether a round takes groups of stored attempts."""
-    return bool(r.source.mix.get("archive", 0) or r.source.mix_end.get("archive", 0))
-
-
 def sign_needed(r: Any) -> str:
     """Return what the objective needs the advantage of a failed attempt to be."""
     return "zero" if r.objective.record.keeps_zero else "negative"
@@ -199,7 +194,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("data.group_size", "source.mix"),
-        lambda r: r.data.group_size > 1 or not (r.advantage.needs_values and reads_archive(r)),
+        lambda r: r.data.group_size > 1 or not (r.advantage.needs_values and r.source.takes("archive")),
         f"{ALONE}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix",
     ),
     Rule(
@@ -297,7 +292,7 @@ def share(kind: str) -> Condition:
     """Return the condition that an online run takes groups from this source."""
     return Condition(
         f"source.rounds above 0 and a share of {kind} in source.mix or source.mix_end",
-        lambda r: r.source.rounds > 0 and (r.source.mix.get(kind, 0) > 0 or r.source.mix_end.get(kind, 0) > 0),
+        lambda r: r.source.rounds > 0 and r.source.takes(kind),
         "source.rounds",
     )
 

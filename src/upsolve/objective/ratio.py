@@ -58,11 +58,6 @@ KL: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
 """A recipe's name -> estimate."""
 
 
-def second_moment(logratio_T: Tensor) -> Tensor:
-    """Mean squared log-ratio over tokens (M2PO, 2510.01161): how far the policy is from the reference."""
-    return logratio_T.square().mean()
-
-
 def effective_sample_size(logratio_S: Tensor) -> Tensor:
     """(sum w)^2 / (S sum w^2) with w = exp(log-ratio of an attempt), in (0, 1]: 1 when all attempts weigh the same."""
     log_w = logratio_S.double()

@@ -1,6 +1,5 @@
 """The chat template of a tokenizer: its arguments, its date, how it ends a turn, and whether it opens a thought."""
 
-import datetime
 import json
 import re
 from collections.abc import Sequence
@@ -46,11 +45,6 @@ def open_thought(text: str) -> tuple[str, str]:
     return (found[1], f"{found[1][0]}/{found[1][1:]}") if found else ("", "")
 
 
-def dated(template: str, date: datetime.date) -> str:
-    """Return a template that writes this date instead of the date of the day."""
-    return TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), template)
-
-
 class ChatTemplate:
     """The chat template of a tokenizer with the arguments of ``model.prompt``."""
 
@@ -61,7 +55,8 @@ class ChatTemplate:
             ModelError: the template does not read an argument or the date, or opens a thought that was asked for where code is wanted.
         """
         self.tokenizer, self.answers, self.name = tokenizer, answers, tokenizer.name_or_path
-        self.arguments, self.source = {**style.template}, dated(tokenizer.get_chat_template(), style.date)
+        self.arguments, date = {**style.template}, style.date
+        self.source = TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), tokenizer.get_chat_template())
         if style.date != PromptConfig().date and self.source == tokenizer.get_chat_template():
             raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; leave it out")
         if DATE.search(self.source):

@@ -7,7 +7,6 @@ temporary folder and then renamed, so a reader never sees an incomplete one; one
 recently used conversions are kept, the others are removed.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Generator
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from upsolve.archive.places import locked
 from upsolve.errors import ModelError
 from upsolve.files import cache_folder, commit_folder
 from upsolve.policy.machine import choose_accelerator
@@ -57,14 +57,6 @@ def converted(file: Path) -> Path:
             f"model {file}: cannot be converted in {models}: {error}; set UPSOLVE_CACHE to another folder"
         ) from error
     return path
-
-
-@contextmanager
-def locked(file: Path) -> Generator[None]:
-    """Hold an exclusive lock on a file."""
-    with file.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def convert(file: Path, path: Path) -> None:

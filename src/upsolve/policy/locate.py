@@ -32,6 +32,13 @@ class Located:
     """True: use local files only."""
 
     @property
+    def folder(self) -> str:
+        """Folder of the model, or its name on the hub, as transformers reads it: a .gguf file is converted."""
+        from upsolve.policy.gguf import converted
+
+        return str(converted(self.gguf)) if self.gguf else self.where
+
+    @property
     def adapters(self) -> bool:
         """True for a folder of LoRA adapters."""
         return (Path(self.where) / ADAPTERS).is_file()

@@ -15,7 +15,6 @@ from transformers.utils import logging as hf_logging
 
 from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
-from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import choose_accelerator, in_bfloat16, release_memory, use_allowed_cores, watch_spinning
 from upsolve.policy.prompt import PLAIN
@@ -51,11 +50,10 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
     release_memory()
     location = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
-    where = str(converted(location.gguf)) if location.gguf else location.where
     try:
         if location.adapters:
-            return merged_adapters(where, dtype, offline=offline).to(device)
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, local_files_only=location.local)
+            return merged_adapters(location.where, dtype, offline=offline).to(device)
+        model: Any = AutoModelForCausalLM.from_pretrained(location.folder, dtype=dtype, local_files_only=location.local)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"model {name}: cannot be loaded: {one_line(error)}") from error
     model.name_or_path = name
@@ -97,9 +95,9 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
         base = str(PeftConfig.from_pretrained(location.where).base_model_name_or_path)
         return load_codec(base, offline=offline, answers=answers, style=style)
     hf_logging.disable_progress_bar()
-    where = str(converted(location.gguf)) if location.gguf else location.where
     try:
-        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=location.local), answers=answers, style=style)
+        tokenizer = AutoTokenizer.from_pretrained(location.folder, local_files_only=location.local)
+        return Codec(tokenizer, answers=answers, style=style)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"tokenizer of {name}: cannot be loaded: {one_line(error)}") from error
 

@@ -173,8 +173,10 @@ class TextEncoder:
     @cached_property
     def byte_tokens(self) -> dict[int, int]:
         """Byte -> its token, of the bytes that have one."""
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
         core = self.tokenizer.backend_tokenizer
-        names = byte_names() if is_byte_level(core) else {byte: f"<0x{byte:02X}>" for byte in range(256)}
+        names: dict[int, str] = bytes_to_unicode() if is_byte_level(core) else {byte: f"<0x{byte:02X}>" for byte in range(256)}
         return {byte: index for byte, name in names.items() if (index := core.token_to_id(name)) is not None}
 
     @cached_property
@@ -238,13 +240,6 @@ def parts_of(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Return the parts of a normalizer, a pre-tokenizer or a decoder of tokenizers."""
     inner = [rule[key] for key in ("normalizers", "pretokenizers", "decoders") if key in rule] if rule else []
     return [found for part in inner[0] for found in parts_of(part)] if inner else [rule] if rule else []
-
-
-def byte_names() -> dict[int, str]:
-    """Return the names of bytes in byte-level vocabularies."""
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    return bytes_to_unicode()
 
 
 def is_byte_level(core: Tokenizer) -> bool:

@@ -228,11 +228,9 @@ class Codec:
         """Tokens that end a completion: the end of a turn and every special token, except marks of a thought in whole answers."""
         ids = {index for index, token in self.tokenizer.added_tokens_decoder.items() if token.special}
         ends = {*ids, *self.tokenizer.all_special_ids, *([] if self.end is None else [self.end])}
-        return frozenset(index for index in ends if not (self.answers and self.is_thought(index)))
-
-    def is_thought(self, index: int) -> bool:
-        """Return whether a token begins or ends a thought."""
-        return is_thought_mark(self.tokenizer.convert_ids_to_tokens(index))
+        return frozenset(
+            index for index in ends if not (self.answers and is_thought_mark(self.tokenizer.convert_ids_to_tokens(index)))
+        )
 
     def ended(self, attempt: Attempt, ids: tuple[int, ...], text: str) -> tuple[int, ...]:
         """Return the ids of an attempt's text, with the end of the turn after a whole answer; none for a text without ids."""

@@ -10,7 +10,6 @@ import torch
 
 from upsolve.config import ModelConfig, SampleConfig, VllmConfig
 from upsolve.errors import ModelError
-from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import precision_of
 from upsolve.policy.model import codec_of, load_model, save_model
@@ -222,13 +221,7 @@ def whole_prefill() -> dict[str, bool]:
 def plain_folder(model: ModelConfig, dtype: torch.dtype, folder: str) -> str:
     """Return a name or folder that vLLM can load; a model with adapters is merged and written to ``folder``."""
     location = locate(model.name, offline=model.offline)
-    if location.gguf:
-        return str(converted(location.gguf))
     if not location.adapters:
-        return location.where
-    save_model(
-        load_model(model.name, dtype=dtype, offline=model.offline),
-        codec_of(model),
-        folder,
-    )
+        return location.folder
+    save_model(load_model(model.name, dtype=dtype, offline=model.offline), codec_of(model), folder)
     return folder

@@ -168,11 +168,6 @@ def penalty(verdict: Verdict, *, names: tuple[str, ...], kind: str, cost: Callab
     return 0.0 - min(1.0, math.fsum(cost(finding.rule) for finding in findings_of(verdict, kind)))
 
 
-def lint(verdict: Verdict, costs: Mapping[Severity, float]) -> float | None:
-    """Return the ``penalty`` of Ruff's findings by the severity of their rules, in [-1, 0] (the idea: 2605.30478)."""
-    return penalty(verdict, names=("lint",), kind="lint", cost=lambda rule: lint_cost(rule, costs))
-
-
 def syntax(code: str, verdict: Verdict) -> float | None:
     """Return 2 v / n - 1 in [-1, 1], where v of the n characters lie before the first syntax error; None if that analysis was not run.
 
@@ -260,27 +255,20 @@ def answer_format(attempt: Attempt, task: Task) -> float:
     return 0.0 if attempt.code.strip() and not attempt.truncated and not fenced and named else -1.0
 
 
-def of_python(value: Value) -> Value:
-    """Return a value function that is None for attempts in other languages than Python, which these tools do not analyse."""
-    return lambda judged, config: value(judged, config) if judged.attempt.language in PYTHON else None
+def penalised(kind: Severity, *names: str) -> Value:
+    """Return the value function of the ``penalty`` of a kind of findings that all cost the same (``reward.severity``)."""
+    return lambda judged, config: penalty(judged.verdict, names=names, kind=kind, cost=lambda _: config.severity.get(kind, 0.0))
 
 
-def security(judged: Judged, config: RewardConfig) -> float | None:
-    """Return the ``penalty`` of the security findings of Bandit or Ruff."""
-    cost = config.severity.get("security", 0.0)
-    return penalty(judged.verdict, names=("security", "lint"), kind="security", cost=lambda _: cost)
-
-
-def types(judged: Judged, config: RewardConfig) -> float | None:
-    """Return the ``penalty`` of type errors."""
-    cost = config.severity.get("types", 0.0)
-    return penalty(judged.verdict, names=("types",), kind="types", cost=lambda _: cost)
+def lint(judged: Judged, config: RewardConfig) -> float | None:
+    """Return the ``penalty`` of Ruff's findings by the severity of their rules, in [-1, 0] (the idea: 2605.30478)."""
+    return penalty(judged.verdict, names=("lint",), kind="lint", cost=lambda rule: lint_cost(rule, config.severity))
 
 
 def analysed_python(value: Value, low: float, high: float, analysis: str, *, credit: Credit = FINDINGS) -> Component:
-    """Return a component that needs an analysis of Python code."""
+    """Return a component that needs an analysis of Python code; attempts in other languages have no value."""
     missing = f"{{name}}: no Python analysis (upsolve verify --analysis {analysis})"
-    return Component(of_python(value), low, high, missing, analysis, credit)
+    return Component(lambda j, c: value(j, c) if j.attempt.language in PYTHON else None, low, high, missing, analysis, credit)
 
 
 UNCOUNTED = "tests were not counted (upsolve verify)"
@@ -295,10 +283,10 @@ COMPONENTS: Mapping[str, Component] = {
     "simulator": Component(lambda j, _: functional(j.verdict, none_passed=-0.1), -0.1, 1, UNCOUNTED, credit=EACH),
     "execution": Component(lambda j, _: execution(j.verdict), -0.1, 1, UNCOUNTED, credit=EACH),
     "syntax": Component(lambda j, _: syntax(j.attempt.code, j.verdict), -1, 1, analysis="syntax", credit=PREFIX),
-    "lint": analysed_python(lambda j, c: lint(j.verdict, c.severity), -1, 0, "lint"),
+    "lint": analysed_python(lint, -1, 0, "lint"),
     "clean_lines": analysed_python(lambda j, _: clean_lines(j.attempt.code, j.verdict), -1, 1, "lint", credit=LINES),
-    "security": analysed_python(security, -1, 0, "security"),
-    "types": analysed_python(types, -1, 0, "types"),
+    "security": analysed_python(penalised("security", "security", "lint"), -1, 0, "security"),
+    "types": analysed_python(penalised("types", "types"), -1, 0, "types"),
     "complexity": Component(lambda j, c: complexity(j.verdict, c.complexity), -1, 0, analysis="complexity", credit=FINDINGS),
     "efficiency": Component(lambda j, _: efficiency(j.verdict, j.baseline_seconds), -1, 1, UNTIMED, credit=UNIFORM),
     "dataflow": Component(lambda j, c: dataflow(j.attempt, j.task, c.dataflow_threshold), 0, 1, NO_REFERENCE, credit=EACH),

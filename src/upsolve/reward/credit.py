@@ -152,11 +152,6 @@ def signed(bad_R: Bools, code_R: Bools) -> Floats:
     return np.where(bad_R, -1.0, 1.0) * code_R
 
 
-def by_last(inputs: CreditInput) -> Floats:
-    """Assign the value to the last token."""
-    return last(inputs.part.value, len(inputs.offsets))
-
-
 def by_uniform(inputs: CreditInput) -> Floats:
     """Distribute the value evenly over the code tokens."""
     return distribute(inputs.part.value, inputs.code_R, inputs.code_R)
@@ -189,11 +184,6 @@ def costs_of(inputs: CreditInput) -> list[tuple[Finding, float]]:
     return [(finding, 1.0) for finding in findings]
 
 
-def by_each(inputs: CreditInput) -> Floats:
-    """Assign the full value to every code token."""
-    return np.where(inputs.code_R, inputs.part.value, 0.0)
-
-
 def by_lines(inputs: CreditInput) -> Floats:
     """Assign -1 to the lines with a finding of lint, security or syntax, +1 to all other lines."""
     findings = findings_of(inputs.judged.verdict, "lint", "security", "syntax")
@@ -207,17 +197,16 @@ def by_prefix(inputs: CreditInput) -> Floats:
     return signed(tokens(code, bad_N, inputs.offsets), inputs.code_R)
 
 
-BLAME = Credit(by_blame)
-EACH = Credit(by_each, sums=False)
+EACH = Credit(lambda inputs: np.where(inputs.code_R, inputs.part.value, 0.0), sums=False)
 FINDINGS = Credit(by_findings)
-LAST = Credit(by_last)
+LAST = Credit(lambda inputs: last(inputs.part.value, len(inputs.offsets)))
 LINES = Credit(by_lines, sums=False)
 PREFIX = Credit(by_prefix, sums=False)
 UNIFORM = Credit(by_uniform)
 CREDITS: Mapping[str, Credit] = {
     "last": LAST,
     "uniform": UNIFORM,
-    "blame": BLAME,
+    "blame": Credit(by_blame),
     "findings": FINDINGS,
     "each": EACH,
     "lines": LINES,

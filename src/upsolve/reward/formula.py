@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +46,14 @@ def controlled(group: Group, config: RewardConfig) -> Group:
     """
     if config.verdicts == "as_judged":
         return group
-    scored = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and verdict.status is not Status.UNSCORED]
-    scored_verdicts = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
+    scored = [(i, v) for i, v in enumerate(group.verdicts) if v is not None and v.status is not Status.UNSCORED]
     if config.verdicts == "shuffled":
         seed = int(content_id(str(config.verdicts_seed), group.task.task_id), 16)
-        outcomes = [scored_verdicts[index] for index in np.random.default_rng(seed).permutation(len(scored_verdicts))]
+        outcomes = [scored[index][1] for index in np.random.default_rng(seed).permutation(len(scored))]
     else:
-        outcomes = [
-            outcome_of(config.verdicts, group.task, group.attempts[i], verdict)
-            for i, verdict in zip(scored, scored_verdicts, strict=True)
-        ]
+        outcomes = [outcome_of(config.verdicts, group.task, group.attempts[i], verdict) for i, verdict in scored]
     verdicts = [*group.verdicts]
-    for i, own, outcome in zip(scored, scored_verdicts, outcomes, strict=True):
+    for (i, own), outcome in zip(scored, outcomes, strict=True):
         verdicts[i] = with_outcome(own, outcome, config.verdicts)
     return replace(group, verdicts=tuple(verdicts))
 
@@ -75,19 +72,10 @@ def outcome_of(kind: str, task: Task, attempt: Attempt, verdict: Verdict) -> Ver
 
 def with_outcome(own: Verdict, outcome: Verdict, kind: str) -> Verdict:
     """Return a verdict with the outcome of another verdict."""
-    return replace(
-        own,
-        status=outcome.status,
-        passed=outcome.passed,
-        total=outcome.total,
-        outcomes=outcome.outcomes,
-        error_type=outcome.error_type,
-        error_message=outcome.error_message,
-        error_line=None,
-        executed_lines=None,
-        findings=tuple(finding for finding in own.findings if finding.kind not in OF_OUTCOME),
-        judge=f"{kind}:{own.judge}",
-    )
+    taken = ("status", "passed", "total", "outcomes", "error_type", "error_message")
+    changes: dict[str, Any] = {name: getattr(outcome, name) for name in taken}
+    findings = tuple(finding for finding in own.findings if finding.kind not in OF_OUTCOME)
+    return replace(own, **changes, error_line=None, executed_lines=None, findings=findings, judge=f"{kind}:{own.judge}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +147,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         if config.in_process == "drop" and IN_PROCESS in judged.verdict.isolation.split(","):
             left_out["tests ran in the attempt's own process"] += 1
             continue
-        flags = flags_of(judged, config)
+        flags = ((TRUNCATED,) if judged.attempt.truncated else ()) + hacks(judged.attempt, judged.task, config.detectors)
         flagged.update(flags)
         terms_or_reason = rule_parts(flags, config) or component_parts(judged, terms, config)
         if isinstance(terms_or_reason, str):
@@ -221,12 +209,6 @@ def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapp
         reasons = "; ".join(f"{reason}: {count} attempts" for reason, count in left_out.most_common(3))
         fix = "; judge them first: `upsolve verify ARCHIVE`" if "not judged" in left_out else ""
         raise ConfigError(f"reward: no passed attempt of the archive has a reward. {reasons}{fix}")
-
-
-def flags_of(judged: Judged, config: RewardConfig) -> tuple[str, ...]:
-    """Return the flags of an attempt: ``truncated``, and the names of the detectors that flag it."""
-    truncated = (TRUNCATED,) if judged.attempt.truncated else ()
-    return truncated + hacks(judged.attempt, judged.task, config.detectors)
 
 
 def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | str:

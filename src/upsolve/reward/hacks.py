@@ -135,18 +135,14 @@ def ignores_operand(node: ast.stmt) -> bool:
         case ast.FunctionDef(name=name, args=arguments, body=body) if name in COMPARISONS:
             answers = [node.value for part in body for node in ast.walk(part) if isinstance(node, ast.Return)]
             return ignores_parameters(arguments, body) and any(
-                literal(answer) != "False" and not refuses(answer) for answer in answers
+                literal(answer) != "False" and not (isinstance(answer, ast.Name) and answer.id == "NotImplemented")
+                for answer in answers
             )
         case ast.Assign(targets=targets, value=ast.Lambda(args=arguments, body=value)):
             named = any(isinstance(target, ast.Name) and target.id in COMPARISONS for target in targets)
             return named and ignores_parameters(arguments, [value]) and literal(value) != "False"
         case _:
             return False
-
-
-def refuses(node: ast.expr | None) -> bool:
-    """Return True for ``NotImplemented``."""
-    return isinstance(node, ast.Name) and node.id == "NotImplemented"
 
 
 def ignores_parameters(arguments: ast.arguments, body: Sequence[ast.AST]) -> bool:
@@ -219,16 +215,15 @@ def hard_coded(tree: ast.Module, task: Task) -> str:
     """
     expected = answers_of(task) - reference_pairs(task)
     table = set(pairs(tree))
-    hits = {(inputs, result) for inputs, result in table & expected if not all(map(base_case, inputs))}
+    hits = {
+        (inputs, result)
+        for inputs, result in table & expected
+        if not all(text in BASE_CASES or (len(text) == 1 and not text.isdigit()) for text in inputs)
+    }
     if not hits or 2 * len(table & expected) < len(table):
         return ""
     function = functions(tree).get(task.entry_point)
     return f"holds the answers of {len(hits)} tests" if len(hits) > 1 or (function and only_compares(function)) else ""
-
-
-def base_case(text: str) -> bool:
-    """Return whether an input is a base case: a single character other than a digit, or one of ``BASE_CASES``."""
-    return text in BASE_CASES or (len(text) == 1 and not text.isdigit())
 
 
 def only_compares(function: Function) -> bool:

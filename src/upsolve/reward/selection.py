@@ -153,11 +153,6 @@ def mean_logp(rewarded: Rewarded, i: int) -> float | None:
     return attempt.behavior_logp / attempt.tokens if attempt.behavior_logp is not None and attempt.tokens else None
 
 
-def label_right(rewarded: Rewarded, i: int) -> float | None:
-    """Return the probability that the label of an attempt is right; None: unknown."""
-    return rewarded.group.label_right[i] if rewarded.group.label_right else None
-
-
 GROUP: Mapping[str, OfGroup] = {
     "task_id": lambda rewarded: rewarded.group.task.task_id,
     "difficulty": lambda rewarded: rewarded.group.task.difficulty,
@@ -180,7 +175,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "language": lambda rewarded, i: rewarded.group.attempts[i].language,
     "extra": lambda rewarded, i: rewarded.group.attempts[i].extra or None,
     "logp": mean_logp,
-    "label_right": label_right,
+    "label_right": lambda rewarded, i: rewarded.group.label_right[i] if rewarded.group.label_right else None,
     "reward": lambda rewarded, i: float(rewarded.rewards_G[i]),
     "reward_rank": lambda rewarded, i: int((rewarded.rewards_G > float(rewarded.rewards_G[i])).sum()) + 1,
     "status": lambda rewarded, i: verdict_of(rewarded, i).status.value,

@@ -53,8 +53,7 @@ class Start:
     @property
     def is_stored(self) -> bool:
         """Whether the run trains on stored attempts."""
-        source = self.recipe.source
-        return not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
+        return not self.recipe.source.rounds or self.recipe.source.takes("archive")
 
     @property
     def is_grouped(self) -> bool:
@@ -137,12 +136,6 @@ def missing_outcomes(start: Start) -> str:
     return f"no group to train on: no training task of {archive} has {needed} ({found}); `upsolve plan` says what to do"
 
 
-def has_lines(start: Start) -> bool:
-    """Return whether a verdict has executed lines."""
-    verdicts = (verdict for group in start.selected for verdict in group.verdicts if verdict is not None)
-    return any(verdict.executed_lines is not None for verdict in verdicts)
-
-
 RULES: tuple[Rule, ...] = (
     Rule(("data.archive", "data.train"), lambda s: len(s.groups), no_task, TrainingError),
     Rule(
@@ -184,7 +177,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("reward.mask_unexecuted",),
-        lambda s: s.recipe.source.rounds or not s.recipe.reward.mask_unexecuted or has_lines(s),
+        lambda s: (
+            s.recipe.source.rounds
+            or not s.recipe.reward.mask_unexecuted
+            or any(verdict and verdict.executed_lines is not None for group in s.selected for verdict in group.verdicts)
+        ),
         "reward.mask_unexecuted: no verdict of {0.recipe.data.archive} has executed lines; record them by `upsolve verify --lines`",
     ),
 )

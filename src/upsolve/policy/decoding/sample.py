@@ -15,7 +15,7 @@ from transformers.generation.stopping_criteria import StoppingCriteria
 
 from upsolve.config import SampleConfig
 from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_decode
-from upsolve.policy.decoding.decoder import Decoder, Job, of_like_length
+from upsolve.policy.decoding.decoder import Decoder, of_like_length
 from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.decoding.sampling import DecodeState
 from upsolve.policy.known_checks import cache_check, cached_check, check_file

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,20 +45,8 @@ TRIES = 32
 """Rejected draws after which the counts are cumulated anew."""
 
 
-class WeightedSampler(Protocol):
-    """Draws attempts of a task in proportion to how often each occurs, without replacement."""
-
-    def remaining(self, passed: bool | None = None) -> int:
-        """Return the number of attempts that can still be drawn; with ``passed``, only of this outcome."""
-        ...
-
-    def draw(self, passed: bool | None = None) -> int:
-        """Draw the index of an attempt; with ``passed``, only of this outcome."""
-        ...
-
-
 class ListSampler:
-    """Draws from attempts in memory: each once or, with ``repeats``, as often as it occurs."""
+    """Draws from attempts in memory in proportion to how often each occurs: each once or, with ``repeats``, as often."""
 
     def __init__(self, counts: Sequence[int], passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
         self.weights, self.passed, self.repeats, self.random = [*counts], passed, repeats, random
@@ -68,12 +56,12 @@ class ListSampler:
         return [i for i, weight in enumerate(self.weights) if weight and passed in (None, self.passed[i])]
 
     def remaining(self, passed: bool | None = None) -> int:
-        """Return the number of attempts that can still be drawn."""
+        """Return the number of attempts that can still be drawn; with ``passed``, only of this outcome."""
         indices = self.indices(passed)
         return sum(self.weights[i] for i in indices) if self.repeats else len(indices)
 
     def draw(self, passed: bool | None = None) -> int:
-        """Draw an index."""
+        """Draw the index of an attempt; with ``passed``, only of this outcome."""
         indices = self.indices(passed)
         weights = np.array([self.weights[i] for i in indices], dtype=np.float64)
         index = int(self.random.choice(np.array(indices), p=weights / weights.sum()))
@@ -82,7 +70,7 @@ class ListSampler:
 
 
 class OutlineSampler:
-    """Draws from the scored attempts in an outline, each once. Counts are cumulated once; an attempt drawn before is rejected."""
+    """Draws from the scored attempts in an outline in proportion to their counts, each once. Counts are cumulated once; an attempt drawn before is rejected."""
 
     def __init__(self, outline: Outline, data: DataConfig, random: np.random.Generator) -> None:
         usable_N, self.good_N, self.random = outline.scored_N & outline.usable(data), outline.passed_N, random
@@ -92,11 +80,11 @@ class OutlineSampler:
         self.used = set[int]()
 
     def remaining(self, passed: bool | None = None) -> int:
-        """Return the number of attempts that can still be drawn."""
+        """Return the number of attempts that can still be drawn; with ``passed``, only of this outcome."""
         return self.rest[passed]
 
     def draw(self, passed: bool | None = None) -> int:
-        """Draw an index."""
+        """Draw the index of an attempt; with ``passed``, only of this outcome."""
         sums = self.sums[passed]
         tries = (int(np.searchsorted(sums, self.random.integers(sums[-1]), side="right")) for _ in range(TRIES))
         place = next((place for place in tries if place not in self.used), -1)
@@ -109,7 +97,9 @@ class OutlineSampler:
         return place
 
 
-def draw_mixed(sampler: WeightedSampler, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
+def draw_mixed(
+    sampler: ListSampler | OutlineSampler, size: int, max_groups: int, random: np.random.Generator
+) -> list[list[int]]:
     """Draw up to ``max_groups`` index lists, each with an attempt that passed and one that did not; fewer when either runs out."""
     drawn: list[list[int]] = []
     while (

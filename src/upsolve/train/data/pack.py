@@ -9,16 +9,16 @@ Legend: B rows, L row length, T attempt tokens of the batch one after the other,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import OptimConfig
 from upsolve.policy.tokens import common_prefix
-from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.data.encode import EncodedGroup
 
-__all__ = ["PackedBatch", "pack", "pack_round", "plan_scoring", "plan_steps"]
+__all__ = ["PackedBatch", "chunks", "pack", "pack_round", "plan_scoring", "plan_steps"]
 
 PREFIX = 48
 """Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
@@ -129,19 +129,10 @@ class PackedBatch:
     """Content key of every attempt (``EncodedGroup.attempt_keys``)."""
 
 
-class Sized(Protocol):
-    """Groups that are packed together."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in a packed row."""
-        ...
+T = TypeVar("T", EncodedGroup, PrefixGroups)
 
 
-T = TypeVar("T", bound=Sized)
-
-
-def tokens_of(group: Sized) -> int:
+def tokens_of(group: EncodedGroup | PrefixGroups) -> int:
     """Return the tokens of a group."""
     return group.tokens
 
@@ -322,14 +313,14 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         count_S=np.array([attempt.count for attempt in attempts], dtype=np.float32),
         values_S=np.array([attempt.value for attempt in attempts], dtype=np.float32),
         behavior_S=np.array([attempt.behavior for attempt in attempts], dtype=np.float32),
-        sampler_logp_T=np.concatenate([sampler_logps(attempt) for attempt in attempts]),
+        sampler_logp_T=np.concatenate(
+            [
+                np.full(len(attempt.ids_R), np.nan, np.float32) if attempt.sampler_logps_R is None else attempt.sampler_logps_R
+                for attempt in attempts
+            ]
+        ),
         zero_attempts=sum(group.zero_attempts for group in groups),
         zero_tokens=sum(group.zero_tokens for group in groups),
         malformed_S=np.array([attempt.malformed for attempt in attempts], dtype=np.bool_),
         keys=tuple(key for group in groups for key in group.attempt_keys()),
     )
-
-
-def sampler_logps(attempt: EncodedAttempt) -> Floats:
-    """Return the sampler's log-probabilities of an attempt's tokens [R], nan where they are unknown."""
-    return np.full(len(attempt.ids_R), np.nan, dtype=np.float32) if attempt.sampler_logps_R is None else attempt.sampler_logps_R

@@ -7,7 +7,6 @@ its verdict in ``rollouts``, an archive of the run, before it is trained on: a r
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -56,34 +55,6 @@ class RoundGroups:
     """Whether ``stored`` is the same in every round."""
 
 
-class Source(Protocol):
-    """A source of groups."""
-
-    @property
-    def rounds(self) -> int:
-        """Number of rounds (offline: epochs, or parts of epochs)."""
-        ...
-
-    @property
-    def stored(self) -> Sequence[Group]:
-        """All stored attempts that can be trained on."""
-        ...
-
-    @property
-    def is_online(self) -> bool:
-        """Whether the policy in training samples: pi_old is the policy at the start of a round, not the frozen start."""
-        ...
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether all rounds are prepared before the first step: none depends on the policy, and each is a whole epoch."""
-        ...
-
-    def groups(self, number: int) -> RoundGroups:
-        """Return the groups of a round, and the tasks to sample."""
-        ...
-
-
 def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
     """Return the number of rounds of an offline epoch, each of at most ``data.tasks_at_once`` tasks."""
     return -(-len(groups) // data.tasks_at_once)
@@ -93,12 +64,14 @@ class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
     is_online = False
+    """Whether the policy in training samples: pi_old is the policy at the start of a round, not the frozen start."""
 
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
         """Set the groups; ``drawn``: groups of large tasks are drawn before their programs are read (``drawn_first``)."""
         self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
         self.rounds, self.is_ahead = epochs * self.parts, self.parts == 1
+        """Number of rounds; whether all are prepared before the first step: none depends on the policy, each is a whole epoch."""
         self.stored = Lazy(groups, lambda group: select(group, data))
 
     def groups(self, number: int) -> RoundGroups:
@@ -213,6 +186,9 @@ class OnlineSource:
         fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
         order = np.random.default_rng([self.data.seed, number, 3]).permutation(len(fit))
         return [fit[i] for i in order[:count]]
+
+
+Source = StoredSource | OnlineSource
 
 
 def round_tag(number: int) -> str:

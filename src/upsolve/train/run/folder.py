@@ -16,7 +16,7 @@ from typing import Any
 
 from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError, one_line
-from upsolve.files import commit_folder, write_text
+from upsolve.files import commit_folder
 from upsolve.train.run.monitor import read_steps
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "load_trained",
     "remove_leftovers",
     "replace_folder",
-    "write_summary",
 ]
 
 SUMMARY = "summary.json"
@@ -131,11 +130,6 @@ def may_change(key: str, old: Any, new: Any) -> bool:
     return within(key, FREE) or makes_longer(key, old, new)
 
 
-def may_change_yet(key: str, old: Any, new: Any) -> bool:
-    """Return whether a started run that is not finished may continue with another value of this key."""
-    return key in LIMITS or may_change(key, old, new)
-
-
 def claim(
     folder: Path, recipe: Recipe, *, started: Sequence[str], allowed: Callable[[str, Any, Any], bool], fresh: bool
 ) -> Recipe:
@@ -189,7 +183,13 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
     """
     file = folder / "recipe.yaml"
     before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
-    recipe = claim(folder, recipe, started=STARTED, allowed=may_change if before else may_change_yet, fresh=fresh)
+    recipe = claim(
+        folder,
+        recipe,
+        started=STARTED,
+        allowed=may_change if before else lambda key, *values: key in LIMITS or may_change(key, *values),
+        fresh=fresh,
+    )
     done = load_trained(folder)
     if done is None or before is None or done.collapsed:
         return recipe, done
@@ -222,11 +222,6 @@ def load_trained(folder: Path) -> Trained | None:
         raise TrainingError(
             f"{file}: not the summary of a run ({one_line(error)}); restore it from a copy, or start fresh (--fresh removes this run)"
         ) from error
-
-
-def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Write ``summary.json``: every field of ``Trained`` except the folder and the metrics."""
-    write_text(folder / SUMMARY, json.dumps(summary, indent=1))
 
 
 def remove_leftovers(folder: Path) -> None:

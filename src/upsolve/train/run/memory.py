@@ -17,7 +17,6 @@ from upsolve.archive.outline import longest_attempts, longest_prompts
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
-from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import available_bytes, in_bfloat16
 from upsolve.policy.model import codec_of
@@ -124,9 +123,8 @@ def config_of(name: str) -> Any:
     """Return the configuration of a model without its weights; ModelError if it cannot be found or read."""
     from transformers.models.auto.configuration_auto import AutoConfig
 
-    location = locate(name)
     try:
-        return AutoConfig.from_pretrained(str(converted(location.gguf)) if location.gguf else location.where)
+        return AutoConfig.from_pretrained(locate(name).folder)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
 
@@ -234,11 +232,6 @@ def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
     return layer_bytes(shape, tokens, bf16=in_bfloat16(model)) + rounded
 
 
-def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
-    """Return the bytes of the frozen start: 4 per parameter; 2 per parameter of linear layers if ``rounded``."""
-    return 4 * shape.parameters - (2 * shape.linear if rounded else 0)
-
-
 def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool, gpu: bool = False) -> int:
     """Return the memory of the language-model head, bytes: its rounded weight, the logits of a block of the vocabulary
     (``HEAD_COPIES`` times), and the gradient of the weight in float32 where it is trained.
@@ -246,11 +239,6 @@ def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool, gpu: bool = False)
     weight = shape.vocabulary * shape.hidden
     gradient = 0 if shape.adapters else 4 * weight
     return HEAD_COPIES * 4 * block_elements(tokens, shape.vocabulary, gpu=gpu) + (2 * weight if bf16 else 0) + gradient
-
-
-def attention_bytes(shape: ModelShape, pairs: int, *, bf16: bool) -> int:
-    """Return the memory of the attention of one group, bytes: ``SCORES`` scores per pair of tokens and head."""
-    return SCORES * (2 if bf16 else 4) * shape.heads * pairs
 
 
 def plan_memory(
@@ -271,7 +259,8 @@ def plan_memory(
     once; None: ``rollout.batch``.
     """
     share = processes if model.shard != "none" else 1
-    copies, start = 2 if in_bfloat16(model) else 4, start_bytes(shape, rounded=in_bfloat16(model))
+    copies = 2 if in_bfloat16(model) else 4
+    start = 4 * shape.parameters - (2 * shape.linear if in_bfloat16(model) else 0)
     weights = start if shape.adapters else 4 * shape.parameters
     moments, less = MOMENTS[optim.moments]
     fixed = [
@@ -298,7 +287,8 @@ def plan_memory(
 def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
     """Return the memory of a forward and backward pass: activations of all layers, and the larger of the head and of one layer."""
     smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
-    layer = attention_bytes(shape, group.pairs, bf16=in_bfloat16(model)) + recomputed_bytes(shape, tokens, model)
+    scores = SCORES * (2 if in_bfloat16(model) else 4) * shape.heads * group.pairs
+    layer = scores + recomputed_bytes(shape, tokens, model)
     held = max(head_bytes(shape, tokens, bf16=in_bfloat16(model), gpu=torch.cuda.is_available()), layer)
     what = f"a block of logits, or a group of {group.tokens} tokens in attention"
     return (

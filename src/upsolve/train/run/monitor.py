@@ -239,11 +239,8 @@ class Tracker:
             with silent():
                 self.run: Any = self.module.init(project=project, name=run, config=config, resume="allow", **own)
         except Exception as error:  # the trackers have no common exception
-            raise ConfigError(
-                f"monitor.trackers: {name} does not start ({type(error).__name__}: {error}); WANDB_MODE=offline needs no account"
-                if name == "wandb"
-                else f"monitor.trackers: {name} does not start ({type(error).__name__}: {error})"
-            ) from error
+            hint = "; WANDB_MODE=offline needs no account" if name == "wandb" else ""
+            raise ConfigError(f"monitor.trackers: {name} does not start ({type(error).__name__}: {error}){hint}") from error
 
     def write(self, row: Mapping[str, float]) -> None:
         """Log the row of a step."""

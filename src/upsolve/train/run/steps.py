@@ -1,5 +1,6 @@
 """A training run in progress: rounds, learning-rate schedule, order of steps, checkpoints, clean stop on signals."""
 
+import json
 import logging
 import math
 import shutil
@@ -17,6 +18,7 @@ import numpy as np
 from upsolve.config import MonitorConfig, OptimConfig, Recipe, SourceConfig
 from upsolve.config.rules import few_steps
 from upsolve.errors import TrainingError
+from upsolve.files import write_text
 from upsolve.policy.tokens import Codec
 from upsolve.reward.judged import group_of
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, prompts_of
@@ -32,7 +34,6 @@ from upsolve.train.run.folder import (
     load_trained,
     remove_leftovers,
     replace_folder,
-    write_summary,
 )
 from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
 from upsolve.train.update.learner import Learner, Progress
@@ -134,10 +135,6 @@ EQUAL = (
 )
 """Advice for a run in which no round had a gradient."""
 LOGGER = logging.getLogger("upsolve.train")
-
-
-def no_report(_done: int, _total: int, _row: dict[str, float]) -> None:
-    """Report nothing."""
 
 
 class StopSignals:
@@ -317,8 +314,9 @@ class Run:
             groups, left_out, flagged = self.counts(self.now)
             kept_step = progress.best_step if keep_best else progress.step
             counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
-            summary = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
-            write_summary(self.folder, {**summary, "scoring": self.learner.scoring, "start": progress.start or {}})
+            summary: dict[str, Any] = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
+            summary |= {"scoring": self.learner.scoring, "start": progress.start or {}}
+            write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
             if not monitor.keep_checkpoints:
                 remove_leftovers(self.folder)
         processes.wait()
@@ -369,5 +367,5 @@ def start_run(
         monitor=monitor,
         heldout=batches,
         signals=signals,
-        on_step=on_step or no_report,
+        on_step=on_step or (lambda _done, _total, _row: None),
     )

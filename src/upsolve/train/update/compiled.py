@@ -45,7 +45,12 @@ class CompiledScorer:
 
     def __init__(self, model: Any, scorer: Scorer) -> None:
         """Prepare the layers of a model; they are compiled when they are first called."""
-        trust_vector_instructions()
+        from torch._inductor import config as inductor_config
+
+        if (
+            inductor_config.cpp.vec_isa_ok is None
+        ):  # unset $TORCHINDUCTOR_VEC_ISA_OK: trying each kind of AVX takes a compiler 5 s
+            inductor_config.cpp.vec_isa_ok = True
         kinds: set[str] = set(model._no_split_modules or ())
         layers: list[Any] = [module for module in model.modules() if type(module).__name__ in kinds]
         self.layers = [(layer, torch.compile(layer.forward, dynamic=True)) for layer in layers]
@@ -73,14 +78,6 @@ class CompiledScorer:
         finally:
             for layer, _ in self.layers:
                 del layer.forward
-
-
-def trust_vector_instructions() -> None:
-    """Tell PyTorch which AVX the processor has, unless $TORCHINDUCTOR_VEC_ISA_OK is set; trying each kind takes a compiler 5 s."""
-    from torch._inductor import config as inductor_config
-
-    if inductor_config.cpp.vec_isa_ok is None:
-        inductor_config.cpp.vec_isa_ok = True
 
 
 def worth_compiling(model: Any, tokens: float) -> bool:

@@ -62,11 +62,6 @@ def rows_of(weight_VD: Tensor, padding: int | None, shared: HeadGradient, ids_BL
     return rows
 
 
-def is_tied(embedding: Any, weight_VD: Tensor) -> bool:
-    """Return whether an embedding looks up rows of this weight, which is trained, and does nothing else."""
-    return type(embedding) is nn.Embedding and embedding.weight is weight_VD and weight_VD.requires_grad
-
-
 @contextmanager
 def tied_embedding(model: Any, head: Head) -> Generator[HeadGradient | None]:
     """Compute the model's embedding by ``TiedEmbedding`` within the context, if it has the trained weight of the head; else yield None.
@@ -74,7 +69,8 @@ def tied_embedding(model: Any, head: Head) -> Generator[HeadGradient | None]:
     On CPUs only: on GPUs ``index_add_`` adds in no fixed order.
     """
     embedding, weight_VD = model.get_input_embeddings(), head.weight_VD
-    if not is_tied(embedding, weight_VD) or weight_VD.device.type != "cpu":
+    tied = type(embedding) is nn.Embedding and embedding.weight is weight_VD and weight_VD.requires_grad
+    if not tied or weight_VD.device.type != "cpu":
         yield None
         return
     shared = HeadGradient()

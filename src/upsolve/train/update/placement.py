@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from upsolve.config import OptimConfig
 from upsolve.errors import TrainingError
 from upsolve.policy.model import trainable, with_weights
-from upsolve.train.data.pack import PackedBatch
+from upsolve.train.data.pack import PackedBatch, chunks
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.logprobs import Scorer, TokenScores
 from upsolve.train.update.optimizer import adamw, gradient_norm, set_learning_rate
@@ -42,7 +42,7 @@ class GradientSum:
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         """Watch trained parameters of one dtype, in the order of the forward pass."""
-        self.buckets = buckets(parameters[::-1])  # the backward pass begins with the last layer
+        self.buckets = chunks(parameters[::-1], BUCKET, nn.Parameter.numel)  # the backward pass begins with the last layer
         self.bucket_of = {id(parameter): number for number, bucket in enumerate(self.buckets) for parameter in bucket}
         self.flats: list[Tensor] = []
         self.works: list[Any] = []
@@ -81,19 +81,6 @@ class GradientSum:
         for work in self.works:
             work.wait()
         self.flats, self.works = [], []  # the gradients keep the memory, until they are set to None
-
-
-def buckets(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Split parameters, in order, into lists of at most ``BUCKET`` elements; a larger one stands alone."""
-    parts: list[list[nn.Parameter]] = []
-    used = BUCKET + 1
-    for parameter in parameters:
-        if used + parameter.numel() > BUCKET:
-            parts.append([])
-            used = 0
-        parts[-1].append(parameter)
-        used += parameter.numel()
-    return parts
 
 
 CLIP_EPS = 1e-6

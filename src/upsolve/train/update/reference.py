@@ -83,13 +83,6 @@ def newest(cached: Mapping[str, Floats], asked: Mapping[str, Floats]) -> dict[st
     return {**{key: cached[key] for key in reversed(others)}, **asked}
 
 
-def prune(folder: Path) -> None:
-    """Remove all but the ``MODELS`` most recently used files."""
-    files = sorted(folder.glob("*.npz"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for old in files[MODELS:]:
-        old.unlink(missing_ok=True)
-
-
 def reference_logps(
     batches: Iterable[PackedBatch], *, score: Callable[[PackedBatch], TokenScores], model_id: str
 ) -> dict[str, Floats]:
@@ -106,5 +99,7 @@ def reference_logps(
     asked = {key: logps[key] if key in logps else cached[key] for batch in batches for key in batch.keys}
     if asked.keys() - cached.keys():
         save_arrays(file, newest(cached, asked))
-        prune(file.parent)
+        files = sorted(file.parent.glob("*.npz"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in files[MODELS:]:
+            old.unlink(missing_ok=True)
     return asked

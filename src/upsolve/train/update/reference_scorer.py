@@ -89,7 +89,8 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
     inputs: dict[str, Any] = {"use_cache": False, "output_hidden_states": value_head is not None}
     inputs |= {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
     first = min(map(len, prompts)) - 1  # the first state that predicts a token of an attempt
-    if "logits_to_keep" in inspect.signature(plain_model(model).forward).parameters:
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # inside of its adapters
+    if "logits_to_keep" in inspect.signature(plain.forward).parameters:
         inputs["logits_to_keep"] = longest - first
     out = model(**inputs)
     source_T = torch.from_numpy(np.concatenate(source)).to(device)
@@ -106,11 +107,6 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
     if value_head is not None:
         values_T = values_of(out.hidden_states[-1].flatten(0, 1).index_select(0, source_T), value_head)
     return TokenScores(logp_T, entropy_T, variance_T, values_T)
-
-
-def plain_model(model: Any) -> Any:
-    """Return the model inside of its adapters, if it has any."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def sample_of(batch: PackedBatch) -> PackedBatch:
