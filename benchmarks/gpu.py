@@ -307,7 +307,7 @@ def sampler(options, *, batch, max_tokens):
 
 def sampling(options):
     """Return tokens per second by the number of sequences decoded at once, with and without CUDA graphs, and whether both give the same."""
-    from upsolve.policy.decoding import decoder as module
+    from upsolve.policy.decoding import sample as module
     from upsolve.policy.decoding.batched_decode import decode_step
 
     rates, usual = {}, module.decoder_of

@@ -102,7 +102,7 @@ def trainer_logps(attempts, job, *, bf16):
     learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
     of_task = {name: [attempt for attempt in attempts if attempt.task_id == name] for name in tasks}
     groups = {name: encoded(learner.codec.prompt(task).ids_P, of_task[name]) for name, task in tasks.items()}
-    logps = learner.start_logps(plan_scoring([*groups.values()], optim))
+    logps = learner.frozen_logps(plan_scoring([*groups.values()], optim))
     keys = {name: iter(group.attempt_keys()) for name, group in groups.items()}
     return [logps[next(keys[attempt.task_id])] for attempt in attempts]
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.decoding import batched_decode, decoder
+from upsolve.policy.decoding import batched_decode
+from upsolve.policy.decoding import sample as decoder
 from upsolve.policy.decoding.batched_decode import DecodeGraphs
 from upsolve.policy.decoding.sample import sample
 from upsolve.policy.model import load_codec, load_model

@@ -90,7 +90,7 @@ def test_a_record_is_passed_in_python():
 
 
 def test_built_in_engines():
-    assert {name: (one.follows_policy, one.every_rank) for name, one in ENGINES.items()} == {
+    assert {name: (one.follow is not None, one.every_rank) for name, one in ENGINES.items()} == {
         "server": (False, False),
         "transformers": (True, True),
         "vllm": (True, False),

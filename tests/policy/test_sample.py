@@ -8,11 +8,18 @@ import torch
 from pydantic import ValidationError
 
 from upsolve.config import SampleConfig
-from upsolve.policy.decoding import decoder
+from upsolve.policy.decoding import sample as decoder
 from upsolve.policy.decoding import sample as sample_module
-from upsolve.policy.decoding.decoder import of_like_length, prefill_runs
 from upsolve.policy.decoding.kv_cache import BatchedCache, attempts_that_fit
-from upsolve.policy.decoding.sample import decode_batched, generate_attempts, sample, sample_each, token_bytes_of
+from upsolve.policy.decoding.sample import (
+    decode_batched,
+    generate_attempts,
+    of_like_length,
+    prefill_runs,
+    sample,
+    sample_each,
+    token_bytes_of,
+)
 from upsolve.policy.decoding.sampling import Lookup, inverse_cdf, sample_tokens
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import by_prompt, requests

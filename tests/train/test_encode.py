@@ -28,7 +28,7 @@ from upsolve.train.data.groups import TrainGroup, behavior_logps, group_seed
 from upsolve.train.data.pack import pack
 from upsolve.train.data.sources import RoundGroups
 from upsolve.train.loop import form_groups
-from upsolve.train.run.monitor import warn_of_drift
+from upsolve.train.run.monitor import warn_of
 from upsolve.train.run.steps import heldout_batches
 from upsolve.train.update.step import Tally, denominators, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Turn, Verdict
@@ -173,11 +173,11 @@ def test_drift_is_a_mean_over_known_tokens_and_warned_of():
     assert row == pytest.approx({"drift": 0.4, "drift_k3": 0.05, "drift_max": 0.75, "sampler_known": 0.4, "corrected": 0.2})
     assert drift_metrics(Tally(tokens=10)) == {}
     with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats per token"):
-        warn_of_drift({"step": 3.0, **row}, MonitorConfig(max_drift=0.3))
+        warn_of({"step": 3.0, **row}, MonitorConfig(max_drift=0.3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_drift({"step": 3.0, **row}, MonitorConfig())
-        warn_of_drift({"step": 3.0}, MonitorConfig())
+        warn_of({"step": 3.0, **row}, MonitorConfig())
+        warn_of({"step": 3.0}, MonitorConfig())
 
 
 def test_groups_without_zeros_are_as_before():

@@ -16,7 +16,7 @@ import yaml
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import GaeConfig, KlConfig, Recipe, SourceConfig
+from upsolve.config import GaeConfig, KlConfig, MonitorConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import with_hint
@@ -28,7 +28,7 @@ from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.judging import Rollouts
 from upsolve.train.data.sources import OnlineSource, pass_rate, shares
 from upsolve.train.loop import form_groups, train
-from upsolve.train.run.monitor import read_steps, warn_of_clipping
+from upsolve.train.run.monitor import read_steps, warn_of
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.scores import with_gae
 from upsolve.train.update.step import FrozenScores
@@ -454,8 +454,8 @@ def test_two_processes_do_what_one_does(tiny_model, tmp_path):
 
 def test_a_step_that_is_clipped_nearly_everywhere_is_warned_of():
     with pytest.warns(UserWarning, match="step 7: 95% of the tokens are clipped"):
-        warn_of_clipping({"step": 7.0, "clipped": 0.95})
-    warn_of_clipping({"step": 7.0, "clipped": 0.5})
+        warn_of({"step": 7.0, "clipped": 0.95}, MonitorConfig())
+    warn_of({"step": 7.0, "clipped": 0.5}, MonitorConfig())
 
 
 def test_a_round_that_tells_nothing_is_in_the_log(tiny_model, tmp_path):

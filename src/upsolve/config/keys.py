@@ -41,10 +41,11 @@ def is_model(annotation: Any) -> bool:
 
 
 def meant(model: type[BaseModel], path: Sequence[str]) -> str:
-    """Return the key that an unknown one was probably meant to be, ``optim.lr`` for ``optim.learning_rate``; empty if none is close.
+    """Return the key that an unknown one was probably meant to be, ``optim.lr`` for ``optim.learning_rate``; empty if none is
+    close.
 
-    Tried in this order: a key of the same stage with a similar name, one that is the initials, the same last name in another stage,
-    any key with a similar name.
+    Tried in this order: a key of the stage with a similar name, one that is the initials, the same last name in another stage,
+    any similar key.
     """
     stage, last = ".".join(path[:-1]), path[-1]
     keys = sorted(all_keys(model), key=lambda key: key.count("."))
@@ -75,11 +76,8 @@ def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
 
 
 def describe(model: type[BaseModel], key: str) -> str:
-    """Return the type, range, default and documentation of a key; for a stage, one line for each of its keys.
-
-    Raises:
-        ConfigError: there is no such key.
-    """
+    """Return the type, range, default and documentation of a key; for a stage, one line for each of its keys. ConfigError: no
+    such key."""
     parent, name = owner(model, key)
     field = parent.model_fields[name]
     if is_model(field.annotation):

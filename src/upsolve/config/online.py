@@ -34,10 +34,10 @@ class SourceConfig(Strict):
     RULES = (
         Rule(
             ("rollout.engine", "rounds"),
-            lambda s: not s.rounds or s.rollout.record.follows_policy,
+            lambda s: not s.rounds or s.rollout.record.follow is not None,
             lambda s: (
                 f"rollout.engine: {s.rollout.engine} does not get the trained weights; use one of: "
-                f"{', '.join(name for name in names('engine') if find('engine', name).follows_policy)}"
+                f"{', '.join(name for name in names('engine') if find('engine', name).follow is not None)}"
             ),
         ),
         *(

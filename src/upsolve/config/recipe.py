@@ -51,12 +51,10 @@ class Recipe(Strict):
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do.
+    """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do. ConfigError has one line a problem,
+    with its keys.
 
     ``load_recipe`` also refuses settings of a user's recipe and overrides that have no effect (``config.rules.READ``).
-
-    Raises:
-        ConfigError: settings that contradict each other; one line each, which names the keys.
     """
     problems = [*broken(RULES, recipe)]
     if problems:
@@ -79,10 +77,7 @@ def recipe_names() -> dict[str, str]:
 
 def explain(key: str) -> str:
     """Return what a key of a recipe means, such as ``optim.lr``: type, range, default, documentation; of a stage, its keys.
-
-    Raises:
-        ConfigError: there is no such key; names the one that is closest.
-    """
+    ConfigError: no such key."""
     return describe(Recipe, key)
 
 

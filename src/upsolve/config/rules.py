@@ -371,10 +371,8 @@ READ: Mapping[str, Condition] = {
 def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
     """Yield the settings that a user gave and that have no effect, unless their value is the default.
 
-    Args:
-        recipe: all settings.
-        given: keys in the user's recipe and in overrides, without keys that come from other recipes by ``base``. A user who sets
-            ``source.rounds: 0`` has chosen offline training: the other keys of the stage may stay (``Condition.switch``).
+    ``given`` are keys in the user's recipe and in overrides, without keys that come from other recipes by ``base``. A user who
+    sets ``source.rounds: 0`` has chosen offline training: the other keys of the stage may stay (``Condition.switch``).
     """
     named, default = {*given} - {""}, type(recipe)()
     for setting, condition in READ.items():

@@ -138,11 +138,8 @@ class SelectConfig(Strict):
         return self
 
     def ask(self, table: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
-        """Return the rows that an expression gives over a table.
-
-        Raises:
-            ValueError: SQLite cannot read the expression; the message quotes SQLite's and similar column names.
-        """
+        """Return the rows that an expression gives over a table; ValueError, with similar column names, if SQLite cannot read
+        it."""
         expression: str = getattr(self, name)
         table.set_authorizer(read_only)
         try:

@@ -101,15 +101,11 @@ def booleans(value: Any) -> int:
 
 
 def check_options(record: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Check the options that a recipe gives to a record.
+    """Check the options that a recipe gives to a record against its options with their defaults; ``record`` names it in
+    messages.
 
-    Args:
-        record: name of the record, for the message.
-        defaults: the record's options with their defaults; a value has the type of its default, an int may stand for a float.
-        options: the options in the recipe.
-
-    Raises:
-        ValueError: an option that the record does not have, or a value of another type.
+    A value has the type of its default, an int may stand for a float; ValueError for another type, or an option that the record
+    does not have.
     """
     for name, value in options.items():
         if name not in defaults:

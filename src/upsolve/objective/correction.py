@@ -12,7 +12,7 @@ from torch import Tensor
 
 from upsolve.objective.ratio import bounded, k3
 
-__all__ = ["Drift", "correction_changes", "drift", "icepop", "tis", "unknown_as_equal"]
+__all__ = ["Drift", "drift", "icepop", "tis", "unknown_as_equal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,6 @@ def icepop(logratio_T: Tensor, *, low: float, high: float) -> Tensor:
     """w_t = k_t where low <= k_t <= high, else 0 (IcePop, 2510.18855): tokens on which the engines disagree are masked."""
     ratio_T = bounded(logratio_T).exp()
     return ratio_T * ((ratio_T >= low) & (ratio_T <= high))
-
-
-def correction_changes(logratio_T: Tensor, weights_T: Tensor) -> Tensor:
-    """Return bool [T]: tokens whose weight is not k_t, because it was truncated or masked."""
-    return weights_T != bounded(logratio_T).exp()
 
 
 def drift(old_T: Tensor, sampler_T: Tensor) -> Drift:

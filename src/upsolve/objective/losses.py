@@ -14,9 +14,9 @@ from torch import Tensor
 
 from upsolve.config import CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
-from upsolve.objective.correction import correction_changes, icepop, tis
+from upsolve.objective.correction import icepop, tis
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
+from upsolve.objective.ratio import KL, bounded, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import batch_kl, dft, dpo, dro, kto, nft, oapl, rank, reinforce, topr, weighted_sum
 from upsolve.plugins import RecordError, blame
 
@@ -28,12 +28,9 @@ Part = tuple[Tensor, LossInputs]
 def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Return [T]: loss_t = M_t w_t objective_t + coefficient KL_t.
 
-    M is the mask of OPSM (``clip.sequence_kl``), w the weight of ``correction``; each is 1 unless the recipe asks for it. Neither
-    applies to the KL term.
-
-    Raises:
-        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for.
-        RecordError: a plug-in raised an exception, or returned another shape than that of its tokens or a loss without a gradient.
+    M is the mask of OPSM (``clip.sequence_kl``), w the weight of ``correction``; each is 1 unless the recipe asks for it.
+    Neither applies to the KL term. ValueError: the batch lacks log-probabilities that the objective needs; RecordError: a
+    plug-in raised an exception, or returned another shape than that of its tokens or a loss without a gradient.
     """
     loss_T = per_token("loss", logp_T, with_statistic(logp_T, inputs, config), config)
     if logp_T.requires_grad and torch.is_grad_enabled() and not loss_T.requires_grad:
@@ -90,16 +87,12 @@ def corrected_tokens(inputs: LossInputs, config: CorrectionConfig) -> Tensor:
     """Return bool [T]: tokens whose importance weight is truncated or masked by the correction."""
     if config.kind == "none":
         return torch.zeros_like(inputs.advantages_T, dtype=torch.bool)
-    return correction_changes(inputs.sampler_logratio(), correction_weights(inputs, config))
+    return correction_weights(inputs, config) != bounded(inputs.sampler_logratio()).exp()
 
 
 def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
-    """Return the number that the objective computes over all attempts of an optimiser step, such as z of ``kto``.
-
-    Args:
-        parts: log-probabilities [T] without gradient, and the inputs, of each micro-batch of the step.
-        config: the objective; ``config.needs_statistic`` is true.
-    """
+    """Return the number that the objective computes over the micro-batches of a step, such as z of ``kto``; log-probabilities
+    have no gradient."""
     try:
         return torch.as_tensor(config.record.step_statistic(parts, config))
     except Exception as error:

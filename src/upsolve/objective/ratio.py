@@ -85,10 +85,8 @@ def sequence_mean(loss_T: Tensor, attempt_T: Tensor, *, attempts: int, tokens: i
 
 
 def constant_length(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int, length: int) -> Tensor:
-    """sum_t loss_t / (attempts length): every token has the same weight in every batch (Dr. GRPO, 2503.20783).
-
-    ``length`` is fixed for the run, such as the longest completion, in tokens. ``tokens`` is unused.
-    """
+    """sum_t loss_t / (attempts length), ``length`` fixed for the run: every token weighs the same in every batch (Dr. GRPO,
+    2503.20783)."""
     del tokens
     return loss_T.sum() / (attempts * length)
 

@@ -49,11 +49,7 @@ class ChatTemplate:
     """The chat template of a tokenizer with the arguments of ``model.prompt``."""
 
     def __init__(self, tokenizer: Any, style: PromptConfig, *, answers: bool) -> None:
-        """Check the arguments; unless completions are whole ``answers``, no thought stays open before the code.
-
-        Raises:
-            ModelError: the template does not read an argument or the date, or opens a thought that was asked for where code is wanted.
-        """
+        """Check the arguments (ModelError); unless completions are whole ``answers``, no thought stays open before the code."""
         self.tokenizer, self.answers, self.name = tokenizer, answers, tokenizer.name_or_path
         self.arguments, date = {**style.template}, style.date
         self.source = TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), tokenizer.get_chat_template())
@@ -92,11 +88,8 @@ class ChatTemplate:
         return text[text.rindex(begin) :] if begin else ""
 
     def render(self, chat: Sequence[Message], *, answer: bool = True) -> str:
-        """Return a conversation as text, with ``answer`` up to where the assistant begins.
-
-        Raises:
-            TemplateError: the template refuses the conversation.
-        """
+        """Return a conversation as text, with ``answer`` up to where the assistant begins; TemplateError if the template
+        refuses it."""
         given = {"chat_template": self.source, "tokenize": False, "add_generation_prompt": answer}
         return str(self.tokenizer.apply_chat_template([*chat], **given, **self.arguments))
 

@@ -32,11 +32,6 @@ class Engine:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
-    @property
-    def follows_policy(self) -> bool:
-        """True if this engine can sample the policy in training."""
-        return self.follow is not None
-
 
 def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
     """Load a model and its tokenizer into this process, on the GPU if the machine has one."""
@@ -92,12 +87,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Return a sampler of a model (``name``, ``bf16`` and ``offline`` are read) that uses the engine ``config.engine``.
-
-    Raises:
-        ModelError: the model or its tokenizer cannot be loaded, or vLLM is not installed.
-        ConfigError: the environment variable for the server's key is not set.
-    """
+    """Return a sampler of a model that uses the engine ``config.engine``; ModelError if that or the model cannot be loaded."""
     engine: Engine = find("engine", config.engine)
     return engine.make(config, model)
 

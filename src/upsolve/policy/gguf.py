@@ -36,11 +36,8 @@ FORMAT = "1"
 
 
 def converted(file: Path) -> Path:
-    """Return the folder with a GGUF file's model and tokenizer as transformers reads them.
-
-    Raises:
-        ModelError: the file is damaged or of an architecture that transformers does not know, or the cache cannot be written.
-    """
+    """Return the folder with a GGUF file's model and tokenizer as transformers reads them; ModelError if file or cache cannot
+    be used."""
     models = cache_folder() / "models"
     stat = file.resolve().stat()
     name = content_id(FORMAT, version("transformers"), str(file.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
@@ -80,7 +77,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
 
     where: dict[str, Any] = {"gguf_file": file.name}
     try:
-        with no_progress_bar(), quick_parsing():
+        with quick_parsing():
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **where)
             settings = GgufConfig(dequantize=True)
             model: Any = AutoModelForCausalLM.from_pretrained(
@@ -96,32 +93,21 @@ def loaded(file: Path) -> tuple[Any, Any]:
 
 
 @contextmanager
-def no_progress_bar() -> Generator[None]:
-    """Hide the progress bar of the conversion, which ignores transformers' setting for progress bars."""
-    conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
-    before = conversion.tqdm
-    conversion.tqdm = partial(before, disable=True)
-    try:
-        yield
-    finally:
-        conversion.tqdm = before
-
-
-@contextmanager
 def quick_parsing() -> Generator[None]:
-    """Parse a file once, as transformers parses the file three times, 0.7 s each and asks for names once a module.
+    """Parse a file once, as transformers parses three times, 0.7 s each, and asks for names once a module; show no progress bar.
 
-    Slices of numpy's memory maps take five times as long as those of plain arrays.
+    Slices of numpy's memory maps take five times as long as those of plain arrays. The bar ignores transformers' setting for bars.
     """
     library: Any = import_module("gguf")
-    reader, names = library.GGUFReader, library.get_tensor_name_map
-    plain = type("PlainReader", (reader,), {"data": property(lambda self: self.plain, keep_plain)})
-    library.GGUFReader = lru_cache(plain)
-    library.get_tensor_name_map = lru_cache(names)
+    conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    before = library.GGUFReader, library.get_tensor_name_map, conversion.tqdm
+    plain = type("PlainReader", (before[0],), {"data": property(lambda self: self.plain, keep_plain)})
+    library.GGUFReader, library.get_tensor_name_map = lru_cache(plain), lru_cache(before[1])
+    conversion.tqdm = partial(before[2], disable=True)
     try:
         yield
     finally:
-        library.GGUFReader, library.get_tensor_name_map = reader, names
+        library.GGUFReader, library.get_tensor_name_map, conversion.tqdm = before
 
 
 def keep_plain(reader: Any, data: Any) -> None:

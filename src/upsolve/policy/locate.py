@@ -45,11 +45,7 @@ class Located:
 
 
 def locate(name: str, *, offline: bool = False) -> Located:
-    """Find a model by its name (``smollm2-135m``, a folder, a .gguf file or a name on the model hub), first on this machine.
-
-    Raises:
-        ModelError: there is no such model; suggests similar names.
-    """
+    """Find a model by its name, first on this machine; a ModelError suggests similar names. ``offline``: the hub is not asked."""
     path = builtin() if name == BUILTIN else Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():

@@ -40,10 +40,7 @@ __all__ = [
 def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
     """Load a causal language model, after memory that an earlier one has freed was returned to the system.
 
-    LoRA adapters in a folder are merged into their base; ``offline``: the hub is not asked.
-
-    Raises:
-        ModelError: the model cannot be found or read; the message names the model and what was tried.
+    LoRA adapters in a folder are merged into their base. ModelError: the model cannot be found or read; says what was tried.
     """
     use_allowed_cores()
     watch_spinning()
@@ -73,11 +70,8 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
 
 
 def codec_of(model: ModelConfig, name: str = "") -> Codec:
-    """Load the tokenizer of a model (or of ``name``), with the model's form of prompts and completions.
-
-    Raises:
-        ModelError: as ``load_codec``.
-    """
+    """Load the tokenizer of a model (or of ``name``), with the model's form of prompts and completions; ModelError as
+    ``load_codec``."""
     return load_codec(name or model.name, offline=model.offline, answers=model.answers, style=model.prompt)
 
 
@@ -85,8 +79,7 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
     """Load the tokenizer of a model, for adapters without one that of their base model; ``answers`` and ``style``: as for
     ``Codec``.
 
-    Raises:
-        ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.
+    ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.
     """
     location = locate(name, offline=offline)
     if location.adapters and not (Path(location.where) / "tokenizer.json").is_file():
@@ -103,10 +96,10 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
-    """Return the model with LoRA adapters (2106.09685), W + (alpha / rank) B A, on ``lora_targets``; for rank 0 the model unchanged.
+    """Return the model with LoRA adapters (2106.09685), W + (alpha / rank) B A, on ``lora_targets``; for rank 0 the model
+    unchanged.
 
-    Raises:
-        ModelError: no linear layer has one of the names in ``lora_targets``; lists the names there are.
+    ModelError: no linear layer has one of the names in ``lora_targets``; lists the names there are.
     """
     if config.lora_rank == 0:
         return model
@@ -167,9 +160,6 @@ def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
     With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every
     forward pass, so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in
     float32.
-
-    Raises:
-        ModelError: the model cannot be found or read, or does not support activation checkpointing.
     """
     model = rounded(with_adapters(load_model(config.name, offline=config.offline), config, seed=seed), config)
     if config.gradient_checkpointing:

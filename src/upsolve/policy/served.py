@@ -55,12 +55,8 @@ class Server:
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None, *, style: PromptConfig = PLAIN) -> None:
-        """Configure the client; no request is made yet. ``model``: author of the attempts.
-
-        Raises:
-            ConfigError: the environment variable that should hold the server's key is not set, or ``model.prompt.date`` with ``chat``.
-            ValueError: a tokenizer is given with ``chat``, or missing without it.
-        """
+        """Configure the client; no request is made yet. ConfigError without the server's key, or for ``model.prompt.date`` with
+        ``chat``."""
         if (codec is None) != (server.prompt == "chat"):
             raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
         key = os.environ.get(server.key_variable, "")

@@ -38,10 +38,8 @@ NO_BLANK = {"prepend_scheme": "never", "add_prefix_space": False}
 
 
 def control_tokens(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens, with ids, that a text must not turn into: special tokens, and added tokens that the chat template writes.
-
-    A single character, which some tokenizers name as their padding, is text in any case.
-    """
+    """Return the tokens, with ids, that a text must not turn into: special ones, and added ones of the chat template; not
+    single characters."""
     template = tokenizer.get_chat_template() if tokenizer.chat_template else ""
     added = {
         token.content: index

@@ -67,9 +67,8 @@ class Codec:
     def __init__(self, tokenizer: Any, *, answers: bool = False, style: PromptConfig = PLAIN) -> None:
         """Wrap a fast tokenizer of transformers; ``answers`` and ``style`` are ``model.completion`` and ``model.prompt``.
 
-        Raises:
-            ValueError: the tokenizer is not a fast one, so it has no character offsets.
-            ModelError: the chat template leaves out, or refuses, the system message or the examples, or does not read an argument.
+        ValueError: the tokenizer is not a fast one. ModelError: the chat template leaves out, or refuses, the system message or
+        the examples.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")

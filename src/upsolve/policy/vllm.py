@@ -31,12 +31,8 @@ class Vllm:
     """Sample a model by vLLM (``upsolve.policy.request.Sampler``)."""
 
     def __init__(self, config: VllmConfig, model: ModelConfig, *, sleeps: bool = False) -> None:
-        """Load a model; a .gguf file is converted, and adapters are merged, for vLLM first. ``sleeps``: enable sleep mode, on
-        GPUs only.
-
-        Raises:
-            ModelError: vLLM is not installed, or the model cannot be loaded.
-        """
+        """Load a model, converted or merged for vLLM first; ``sleeps``: enable sleep mode, on GPUs only. ModelError without
+        vLLM or the model."""
         try:
             vllm: Any = import_module("vllm")
         except ImportError as error:
@@ -157,14 +153,7 @@ class VllmFollower:
         self.engine: Vllm | None = None
 
     def __call__(
-        self,
-        model: Any,
-        codec: Codec,
-        tasks: Sequence[Task],
-        *,
-        config: SampleConfig,
-        author: str = "",
-        on_done: Callable[[int], None] | None = None,
+        self, model: Any, codec: Codec, tasks: Sequence[Task], *, config: SampleConfig, **how: Any
     ) -> Iterator[Attempt]:
         """Yield attempts as ``sample`` does, but in the order of the tasks; without tasks nothing is loaded. ModelError without
         vLLM."""

@@ -97,7 +97,9 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
     rewards_R, gated_R, open_R = np.zeros(len(offsets)), np.zeros(len(offsets)), np.ones(len(offsets), dtype=np.bool_)
     for part in parts:
-        chosen, credit = config.credit.get(part.name), credit_of(part.name, config)
+        chosen = config.credit.get(part.name)
+        default = RULES.get(part.name)
+        credit: Credit = find("credit", chosen) if chosen else default or find("component", part.name).credit
         try:
             part_R = np.asarray(credit.assign(CreditInput(part, judged, offsets, config)), dtype=np.float64)
         except Exception as error:
@@ -112,13 +114,6 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
     rewards_R += gated_R * open_R
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
-
-
-def credit_of(name: str, config: RewardConfig) -> Credit:
-    """Return the credit of a part: the recipe's, else that of the rule that set the reward, else the component's default."""
-    if chosen := config.credit.get(name):
-        return find("credit", chosen)
-    return RULES[name] if name in RULES else find("component", name).credit
 
 
 def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:

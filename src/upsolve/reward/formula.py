@@ -36,13 +36,11 @@ OF_OUTCOME = frozenset({"traceback", "compile", "flaky"})
 def controlled(group: Group, config: RewardConfig) -> Group:
     """Return a group with its verdicts replaced according to ``reward.verdicts``; unjudged and unscored attempts stay so.
 
-    * ``shuffled``: the outcomes (status, tests passed, error) are permuted among the group's scored attempts; the permutation is determined
-      by ``reward.verdicts_seed`` and the task.
-    * ``inverted``: attempts that passed now fail all tests, all other attempts pass all tests.
-    * ``ignored``: all attempts pass.
-    * ``format``: attempts in the requested format (``answer_format``) that compile pass, all other attempts are compile errors.
-
-    Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times stay.
+    ``shuffled``: outcomes (status, tests passed, error) are permuted among the group's scored attempts, by
+    ``reward.verdicts_seed`` and the task. ``inverted``: attempts that passed now fail all tests, all others pass. ``ignored``:
+    all pass. ``format``: attempts in the requested format (``answer_format``) that compile pass, all others are compile errors.
+    Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times
+    stay.
     """
     if config.verdicts == "as_judged":
         return group
@@ -194,11 +192,7 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
 
 
 def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapping[str, float] | None = None) -> None:
-    """Check that stored attempts have the data that a recipe's components need: some passed attempt must have a reward.
-
-    Raises:
-        ConfigError: no passed attempt has a reward; the message says what is missing and which command adds it.
-    """
+    """Check that some passed attempt has a reward; otherwise ConfigError says which data is missing and which command adds it."""
     left_out: Counter[str] = Counter()
     for group in groups:
         scored = reward(group, config, baselines)

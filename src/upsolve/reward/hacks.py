@@ -154,33 +154,19 @@ def ignores_parameters(arguments: ast.arguments, body: Sequence[ast.AST]) -> boo
 def echo(tree: ast.Module, task: Task) -> str:
     """Detect a program that never reads its input and prints only lines that tests expect, unless all tests expect the same output."""
     expected = {test.expected for test in task.tests if test.kind is TestKind.STDIO}
-    if len(expected) < 2 or any(name in INPUTS for name in names_used(tree)):
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute | ast.alias)]
+    if len(expected) < 2 or any(getattr(node, field, "") in INPUTS for node in nodes for field in ("id", "attr", "name")):
         return ""
-    expected_lines = {line.strip() for text in expected for line in text.splitlines()} - {""}
-    printed = {line.strip() for text in printed_literals(tree) for line in text.splitlines()} - {""}
-    return "prints what tests expect and reads nothing" if printed and printed <= expected_lines else ""
-
-
-def names_used(tree: ast.AST) -> Iterator[str]:
-    """Yield all names and attributes."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
-                yield name
-            case _:
-                pass
-
-
-def printed_literals(tree: ast.AST) -> Iterator[str]:
-    """Yield the text of every literal that is an argument of ``print`` or ``write``."""
+    shown: list[str | None] = []
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="print") | ast.Attribute(attr="write"), args=arguments):
-                for argument in arguments:
-                    if (text := literal(argument)) is not None:
-                        yield text
+                shown += map(literal, arguments)
             case _:
                 pass
+    expected_lines = {line.strip() for text in expected for line in text.splitlines()} - {""}
+    printed = {line.strip() for text in shown for line in (text or "").splitlines()} - {""}
+    return "prints what tests expect and reads nothing" if printed and printed <= expected_lines else ""
 
 
 def stub(tree: ast.Module, task: Task) -> str:

@@ -84,14 +84,10 @@ class Start:
 
 def no_task(start: Start) -> str:
     """Return that the training split is empty, and offline how attempts come into it."""
-    data = start.recipe.data
-    nothing = (
-        ""
-        if start.recipe.source.rounds
-        else " has an attempt; sample some with `upsolve sample` and judge them with `upsolve verify`"
-    )
-    place = "is in the training split (data.train)" if start.recipe.source.rounds else "in the training split (data.train)"
-    return f"no group to train on: no task of {data.archive} {place}{nothing}"
+    archive, advice = start.recipe.data.archive, "sample some with `upsolve sample` and judge them with `upsolve verify`"
+    if start.recipe.source.rounds:
+        return f"no group to train on: no task of {archive} is in the training split (data.train)"
+    return f"no group to train on: no task of {archive} in the training split (data.train) has an attempt; {advice}"
 
 
 def no_attempt(start: Start) -> str:

@@ -148,10 +148,8 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 
 
 def own_rounding(model: Any, probe_1P: Tensor, half: int, own_NV: Tensor) -> float:
-    """Return the largest total variation between logits of one pass and logits of stepwise decoding, also with eager attention.
-
-    On GPUs, stepwise decoding with the attention of one pass rounds almost alike; eager attention rounds its scores, as batched decoding does.
-    """
+    """Return the largest total variation between logits of one pass and of stepwise decoding or eager attention, which rounds
+    its scores as we do."""
     stepwise = total_variation(stepwise_logits(model, probe_1P, half), own_NV)
     model.set_attn_implementation("eager")
     return max(stepwise, total_variation(model(probe_1P, use_cache=False).logits[0, half:].float(), own_NV))

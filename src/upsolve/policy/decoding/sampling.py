@@ -99,9 +99,11 @@ def running_sum(weights_BN: Tensor) -> Tensor:
 
 
 def inverse_cdf(weights_BN: Tensor, uniform_M: Tensor, row_M: Tensor | None = None) -> Tensor:
-    """Sample indices [M] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times slower on CPUs.
+    """Sample indices [M] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times
+    slower on CPUs.
 
-    The block of the index is searched first, and then the index in its block, because a running sum of all weights is the slowest part of a draw.
+    The index's block is searched first, then the index in it, because a running sum of all weights is the slowest part of a
+    draw.
     """
     rows_M = torch.arange(len(weights_BN), device=weights_BN.device) if row_M is None else row_M
     missing = -weights_BN.shape[-1] % BLOCK

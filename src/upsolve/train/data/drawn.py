@@ -7,7 +7,7 @@ archive; a row names its attempt by ``attempt_key`` and has about 20 bytes.
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import accumulate, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ class DrawnGroups:
         if number == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
-        recorded = within(groups, MOST_ROWS)
+        recorded = groups[: sum(end <= MOST_ROWS for end in accumulate(len(group.rewards_G) for group in groups))]
         file = self.folder / f"{number:08x}.parquet"
         temporary = file.with_suffix(".tmp")
         schema = ROW.with_metadata({"groups": str(len(groups)), "recorded": str(len(recorded))})
@@ -93,11 +93,3 @@ class DrawnGroups:
                     "reward": float(reward),
                     "advantage": None if self.by_token else float(advantage),
                 }
-
-
-def within(groups: Sequence[TrainGroup], most: int) -> Sequence[TrainGroup]:
-    """Return the first groups that have at most this many attempts together."""
-    ends, total = list[int](), 0
-    for group in groups:
-        ends.append(total := total + len(group.rewards_G))
-    return groups[: len([*takewhile(lambda end: end <= most, ends)])]

@@ -135,11 +135,8 @@ def claim(
 ) -> Recipe:
     """Write the resolved recipe into a folder, unless the folder has results of another recipe, and return it as written.
 
-    A folder without files that match ``started`` is free. ``allowed`` says whether a key may change despite results. ``fresh``:
-    remove an earlier run, with its whole folder, first.
-
-    Raises:
-        TrainingError: the folder has results of another recipe; names the keys that differ.
+    A folder without files that match ``started`` is free. ``allowed`` says whether a key may change despite results; a
+    TrainingError names keys that may not. ``fresh``: remove an earlier run, with its whole folder, first.
     """
     file = folder / "recipe.yaml"
     if fresh and file.exists():
@@ -175,11 +172,8 @@ def settled(model: ModelConfig, before: ModelConfig | None) -> ModelConfig:
 def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Recipe, Trained | None]:
     """Claim the folder of a training run; return the recipe as ``claim`` does, and the run if it is finished.
 
-    A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one needs its checkpoint for that
-    (``monitor.keep_checkpoints``).
-
-    Raises:
-        TrainingError: the folder holds another run, or a finished one that cannot continue.
+    A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one needs its checkpoint for
+    that (``monitor.keep_checkpoints``). TrainingError: the folder holds another run, or a finished one that cannot continue.
     """
     file = folder / "recipe.yaml"
     before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
@@ -207,11 +201,8 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
 
 
 def load_trained(folder: Path) -> Trained | None:
-    """Return the finished run in a folder; None if it is not finished.
-
-    Raises:
-        TrainingError: its summary is damaged, or of another version; names the file.
-    """
+    """Return the finished run in a folder, None if it is not finished; TrainingError if its summary is damaged, or of another
+    version."""
     file = folder / SUMMARY
     if not file.exists():
         return None

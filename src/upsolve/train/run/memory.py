@@ -90,7 +90,6 @@ def shape_of(name: str, model: ModelConfig) -> ModelShape:
 
 def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     """Return the sizes of a model with this configuration of transformers."""
-    import torch
     from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
     from upsolve.policy.model import linear_parameters, with_adapters
@@ -329,8 +328,6 @@ def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
     While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as
     well. ``RESERVE`` of the memory is left. ConfigError if too little is left.
     """
-    import torch
-
     if rollout.engine != "vllm" or rollout.vllm.memory is not None or not torch.cuda.is_available():
         return rollout
     total = torch.cuda.mem_get_info()[1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from upsolve.train.data.pack import PackedBatch
     from upsolve.train.update.logprobs import TokenScores
 
-__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_steps", "warn_of_clipping", "warn_of_drift"]
+__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_steps", "warn_of"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
@@ -136,18 +136,14 @@ def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[P
     return row
 
 
-def warn_of_clipping(row: Mapping[str, float]) -> None:
-    """Warn when more than ``CLIPPED`` of the tokens of a step have no gradient because their ratio pi/pi_old is clipped."""
-    if row["clipped"] > CLIPPED:
+def warn_of(row: Mapping[str, float], config: MonitorConfig) -> None:
+    """Warn of a step in which more than ``CLIPPED`` of the tokens have no gradient, or which drifts by more than ``monitor.max_drift``."""
+    if row.get("clipped", 0.0) > CLIPPED:
         warnings.warn(
             f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; use fewer passes "
             "(optim.epochs), a lower optim.lr, a wider objective.clip, or an objective without a ratio",
             stacklevel=2,
         )
-
-
-def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
-    """Warn when log-probabilities of sampler and trainer differ by more than ``monitor.max_drift``."""
     if row.get("drift", 0.0) > config.max_drift:
         warnings.warn(
             f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats per token, more than monitor.max_drift "
@@ -159,9 +155,8 @@ def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
     """Check the row of a step for a collapse, given the held-out metrics before the first step.
 
-    Raises:
-        CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
-        passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
+    CollapseError, with step and numbers: loss or gradient is not finite, the entropy is below ``min_entropy``, or the
+    log-probability of held-out passed attempts fell by more than ``max_likelihood_drop``.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):

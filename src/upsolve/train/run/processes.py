@@ -26,11 +26,7 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        """Join the group.
-
-        Raises:
-            TrainingError: started with ``accelerate launch --use_deepspeed``.
-        """
+        """Join the group; TrainingError if started with ``accelerate launch --use_deepspeed``."""
         if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
             raise TrainingError(
                 "started with --use_deepspeed: leave it out and set model.shard: deepspeed (see docs/recipes.md)"

@@ -35,7 +35,7 @@ from upsolve.train.run.folder import (
     remove_leftovers,
     replace_folder,
 )
-from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
+from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of
 from upsolve.train.update.learner import Learner, Progress
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
@@ -235,8 +235,7 @@ class Run:
         row = self.agreed({"step": float(progress.step), "round": float(now.number), **row, **first})
         progress.skipped += not math.isfinite(row["grad_norm"])
         self.log.write(row | {"skipped_steps": float(progress.skipped)} if progress.skipped else row)
-        warn_of_clipping(row)
-        warn_of_drift(row, monitor)
+        warn_of(row, monitor)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
         self.save_due(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
@@ -290,10 +289,8 @@ class Run:
     def finish(self, collapsed: str, *, usable: bool) -> Trained:
         """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
 
-        ``collapsed`` is why the run was stopped early, ``usable`` whether its last weights are good.
-
-        Raises:
-            TrainingError: no step was done, or the run collapsed and no earlier weights were kept.
+        ``collapsed`` is why the run was stopped early, ``usable`` whether its last weights are good. TrainingError: no step was
+        done, or the run collapsed and no earlier weights were kept.
         """
         if not self.progress.step:
             raise TrainingError(f"no group to train on; left out: {listed(self.counts(self.now)[1]) or 'nothing'}; {EQUAL}")
@@ -339,12 +336,10 @@ def start_run(
     signals: StopSignals,
     on_step: OnStep | None = None,
 ) -> Run:
-    """Start training, or resume from the checkpoint in the folder. Collective.
+    """Start training, or resume from the checkpoint in the folder; TrainingError if no group of an offline run has a gradient.
+    Collective.
 
     ``ahead``: all rounds, where they are prepared before the first step; otherwise empty.
-
-    Raises:
-        TrainingError: no group of an offline run has a gradient.
     """
     if ahead and not any(now.steps for now in ahead):
         raise TrainingError(f"no group to train on; left out: {listed(sum((now.left_out for now in ahead), Counter[str]()))}")

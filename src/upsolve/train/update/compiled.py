@@ -21,10 +21,10 @@ from upsolve.train.update.reference_scorer import (
     TOLERANCE,
     Precision,
     ScoresAndGradient,
-    checked_parameters,
     difference,
     in_float32,
     sample_of,
+    scores_and_gradient,
 )
 
 __all__ = ["CompiledScorer", "compiled_or_plain", "worth_compiling"]
@@ -38,6 +38,9 @@ WORTH = 8e12
 
 Compiling takes 10 to 15 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M with AMX, so that longer runs gain time. Without
 AMX, where matrix products take most of a step, it saves memory alone, and the 15 s, 3 with PyTorch's cache, are a small part of such a run."""
+
+
+gradient_of = partial(scores_and_gradient, alone=False)
 
 
 class CompiledScorer:
@@ -98,13 +101,6 @@ def has_compiler() -> bool:
     return True
 
 
-def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
-    """Return log-probabilities, and the gradient of their mean; every parameter keeps its ``requires_grad``, or others would be compiled."""
-    logp_T = scorer(model, batch).logp_T
-    gradients = torch.autograd.grad(logp_T.mean(), checked_parameters(model))
-    return logp_T.detach(), torch.cat([gradient.flatten().float() for gradient in gradients])
-
-
 def exact_scores(model: Any, sample: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
     """Return the log-probabilities of a sample and their gradient in float32; FlashAttention, which has no float32, is replaced."""
     attention = model.config._attn_implementation
@@ -112,7 +108,7 @@ def exact_scores(model: Any, sample: PackedBatch, scorer: Scorer) -> ScoresAndGr
         model.set_attn_implementation(TREE)
         scorer = partial(token_scores, blocks=False)
     with in_float32(model), torch.autocast(model.device.type, enabled=False):
-        exact = scores_and_gradient(model, sample, scorer)
+        exact = gradient_of(model, sample, scorer)
     model.set_attn_implementation(attention)
     return exact
 
@@ -128,9 +124,9 @@ def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision:
     known = cached_check(file) is not None
     exact = None if known else exact_scores(model, sample, scorer)
     with precision():
-        plain = None if known else scores_and_gradient(model, sample, scorer)
+        plain = None if known else gradient_of(model, sample, scorer)
         try:
-            scored = scores_and_gradient(model, sample, compiled)
+            scored = gradient_of(model, sample, compiled)
         except RuntimeError as error:  # all errors of torch.compile are
             LOGGER.warning("layers are not compiled: %s. Set model.compile: never to skip the attempt", error)
             return scorer

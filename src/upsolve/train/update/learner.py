@@ -83,12 +83,10 @@ def save_checkpoint(folder: Path, placement: Replicated, progress: Progress, *, 
 
 
 def restore_checkpoint(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
-    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0.
+    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0. TrainingError: it is
+    damaged.
 
     ``example`` is any batch that the policy can score; DeepSpeed needs one.
-
-    Raises:
-        TrainingError: the checkpoint is damaged or of another model; names the file.
     """
     file = folder / CHECKPOINT
     if not file.exists():
@@ -208,25 +206,18 @@ class Learner:
         copied.set_attn_implementation(self.attention)
         return copied
 
-    def score(self, batch: PackedBatch) -> TokenScores:
-        """Score a batch under the policy, in the run's precision."""
-        return self.score_under(self.model, batch)
-
-    def score_under(self, model: Any, batch: PackedBatch) -> TokenScores:
-        """Score a batch under a model, in the run's precision."""
+    def score(self, batch: PackedBatch, model: Any = None) -> TokenScores:
+        """Score a batch under the policy, or under another model, in the run's precision."""
         with self.precision():
-            if self.placed is not None and model is self.model:
+            if self.placed is not None and (model is None or model is self.model):
                 return self.placed.score(batch)
-            return self.scorer(model, batch)
+            return self.scorer(self.model if model is None else model, batch)
 
     def frozen_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
-        """Return the log-probabilities of attempts under the frozen start, before or during training. Collective."""
-        return self.start_logps(batches) if self.placed is None else self.read(batches, frozen=True)[0]
-
-    def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
-        """Return the log-probabilities of attempts under the frozen start, before ``start_training``; rank 0 computes, the others read."""
-        precision = "bf16" if self.bf16 else "fp32"
-        self.fingerprint = self.fingerprint or fingerprint(self.model, precision)
+        """Return the log-probabilities of attempts under the frozen start; before training rank 0 computes, the others read. Collective."""
+        if self.placed is not None:
+            return self.read(batches, frozen=True)[0]
+        self.fingerprint = self.fingerprint or fingerprint(self.model, "bf16" if self.bf16 else "fp32")
         self.model.eval()
         with self.processes.accelerator.main_process_first():
             return reference_logps(batches, score=self.score, model_id=self.fingerprint)
@@ -239,7 +230,7 @@ class Learner:
             own_batches.append(batches[0])  # another process scores the same attempts
         model.eval()
         with adapters_off(model) if frozen and model is self.model else nullcontext():
-            scores = read_attempts(own_batches, lambda batch: self.score_under(model, batch))
+            scores = read_attempts(own_batches, lambda batch: self.score(batch, model))
         self.model.train()
         gathered = self.processes.gather([scores])
         return {k: v for logps, _ in gathered for k, v in logps.items()}, {

@@ -136,12 +136,9 @@ def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
 
 
 def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, blocks: bool = True) -> TokenScores:
-    """Score every attempt token of a packed batch; each prompt is processed once.
+    """Score every attempt token of a packed batch, each prompt once; ModelError if the architecture does not support packing.
 
     ``blocks``: with our CPU attention, compute only blocks of tokens that see each other; False: whole rows with a mask.
-
-    Raises:
-        ModelError: the model's architecture does not support packing; use ``upsolve.train.update.reference_scorer.padded_scores``.
     """
     head = head_of(model)
     if head.bias_V is not None:

@@ -62,11 +62,7 @@ def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
 
 
 def load_arrays(file: Path) -> dict[str, Floats]:
-    """Return the arrays that ``save_arrays`` has written, in their order.
-
-    Raises:
-        TrainingError: the file is damaged.
-    """
+    """Return the arrays that ``save_arrays`` has written, in their order; TrainingError if the file is damaged."""
     try:
         with file.open("rb") as handle, np.load(handle) as stored:
             return {key: stored[key] for key in stored.files}

@@ -6,7 +6,7 @@ Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V v
 import inspect
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -195,10 +195,13 @@ def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Generator[None]
             parameter.requires_grad_(flag)
 
 
-def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
-    """Return the log-probabilities of a batch by a scorer, and the gradient of their mean in ``checked_parameters``."""
+def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer, *, alone: bool = True) -> ScoresAndGradient:
+    """Return the log-probabilities of a batch by a scorer, and the gradient of their mean in ``checked_parameters``.
+
+    ``alone``: no other gradients are computed; otherwise every parameter keeps its ``requires_grad``, as compiled layers need.
+    """
     chosen = checked_parameters(model)
-    with learning_only(model, chosen):
+    with learning_only(model, chosen) if alone else nullcontext():
         logp_T = scorer(model, batch).logp_T
         gradients: Any = torch.autograd.grad(logp_T.mean(), chosen, allow_unused=True)
     flat = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(chosen, gradients, strict=True)]
