@@ -28,8 +28,7 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConfig, load_recipe
 from upsolve.config.learning import CorrectionConfig
-from upsolve.objective.correction import icepop, tis
-from upsolve.objective.ratio import effective_sample_size, k1, k3
+from upsolve.objective.ratio import effective_sample_size, icepop, k1, k3, tis
 from upsolve.policy.decoding.sample import generate_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model

@@ -5,9 +5,9 @@ import torch
 from pydantic import ValidationError
 
 from upsolve.config import CorrectionConfig, ObjectiveConfig
-from upsolve.objective.correction import drift, icepop, tis, unknown_as_equal
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.losses import corrected_tokens, token_losses
+from upsolve.objective.ratio import drift, icepop, tis, unknown_as_equal
 
 RATIOS = torch.tensor([0.25, 0.5, 1.0, 4.0, 8.0])
 ATTEMPT = torch.tensor([0, 0, 1, 1, 1])

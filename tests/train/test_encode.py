@@ -166,7 +166,7 @@ def test_copies_take_the_log_probabilities_of_the_one_that_has_them():
 
 
 def test_drift_is_a_mean_over_known_tokens_and_warned_of():
-    from upsolve.objective.correction import Drift
+    from upsolve.objective.ratio import Drift
 
     tally = Tally(tokens=10, corrected=2, drifts=[Drift(2, 1.0, 0.2, 0.75), Drift(2, 0.6, 0.0, 0.5), Drift(0, 0.0, 0.0, 0.0)])
     row = drift_metrics(tally)

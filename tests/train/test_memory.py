@@ -19,7 +19,15 @@ from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
-from upsolve.train.run.memory import GroupShape, ModelShape, activation_bytes, plan_memory, recomputed_bytes, shape_of
+from upsolve.train.run.memory import (
+    GroupShape,
+    ModelShape,
+    activation_bytes,
+    config_of,
+    plan_memory,
+    recomputed_bytes,
+    sizes_of,
+)
 from upsolve.train.update import logprobs
 from upsolve.train.update.head_scores import block_elements
 from upsolve.train.update.logprobs import token_scores
@@ -202,11 +210,11 @@ def test_what_a_recipe_adds():
 
 
 def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
-    shape = shape_of(tiny_model, ModelConfig())
+    shape = sizes_of(config_of(tiny_model), ModelConfig())
     assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)
     assert shape.trained == shape.parameters
     assert shape.linear == shape.parameters - 258 * 32 - 5 * 32  # embedding, norms
-    adapted = shape_of(tiny_model, ModelConfig(lora_rank=2))
+    adapted = sizes_of(config_of(tiny_model), ModelConfig(lora_rank=2))
     linear = 2 * (2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (64 + 32))  # rank * (in + out): q, o, k, v, gate, up, down
     assert (adapted.parameters, adapted.trained) == (shape.parameters, 2 * linear)
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from upsolve.objective.clipped import sequence_logratio
-from upsolve.objective.correction import unknown_as_equal
-from upsolve.objective.ratio import sum_by_attempt
+from upsolve.objective.ratio import sum_by_attempt, unknown_as_equal
 
 __all__ = ["LossInputs"]
 

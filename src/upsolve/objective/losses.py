@@ -14,9 +14,8 @@ from torch import Tensor
 
 from upsolve.config import CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
-from upsolve.objective.correction import icepop, tis
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.ratio import KL, bounded, mean_by_attempt, sum_by_attempt
+from upsolve.objective.ratio import KL, bounded, icepop, mean_by_attempt, sum_by_attempt, tis
 from upsolve.objective.surrogate import batch_kl, dft, dpo, dro, kto, nft, oapl, rank, reinforce, topr, weighted_sum
 from upsolve.plugins import RecordError, blame
 

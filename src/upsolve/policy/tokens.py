@@ -55,12 +55,6 @@ def common_prefix(ids: Sequence[int], others: Sequence[int]) -> int:
     return next((at for at in range(most) if ids[at] != others[at]), most)
 
 
-def begin_ids(tokenizer: Any) -> tuple[int, ...]:
-    """Return the beginning-of-text token where a tokenizer adds one to each text, else nothing."""
-    first = tuple(tokenizer("a")["input_ids"][:1])
-    return first if first == (tokenizer.bos_token_id,) else ()
-
-
 class Codec:
     """A tokenizer with the project's format of prompts and completions."""
 
@@ -74,7 +68,8 @@ class Codec:
             raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
         self.tokenizer, self.answers, self.style = tokenizer, answers, style
         self.template = ChatTemplate(tokenizer, style, answers=answers) if tokenizer.chat_template else None
-        self.begin = () if self.template else begin_ids(tokenizer)
+        first = () if self.template else tuple(tokenizer("a")["input_ids"][:1])
+        self.begin = first if first == (tokenizer.bos_token_id,) else ()  # that of a tokenizer that adds it to each text
         self.text = TextEncoder(tokenizer)
         self.opened = self.template.opens() if self.template and answers else ""
         self.cached: dict[tuple[str, bool], tuple[int, ...]] = {}

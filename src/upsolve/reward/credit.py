@@ -160,23 +160,21 @@ def by_blame(inputs: CreditInput) -> Floats:
 
 def by_findings(inputs: CreditInput) -> Floats:
     """Distribute the value over the component's findings, in proportion to their costs; over the syntax errors if the code does not parse."""
-    costs = costs_of(inputs) or [(finding, 1.0) for finding in findings_of(inputs.judged.verdict, "syntax")]
-    total = sum(cost for _, cost in costs)
+    name, verdict, config = inputs.part.name, inputs.judged.verdict, inputs.config
+    costs: Mapping[str, Callable[[Finding], float]] = {
+        "lint": lambda found: lint_cost(found.rule, config.severity),
+        "complexity": lambda found: max(0.0, (found.value or 0.0) - config.complexity),
+    }
+    cost = costs.get(name, lambda _: 1.0)
+    priced = [(found, cost(found)) for found in findings_of(verdict, name)]
+    priced = priced or [(found, 1.0) for found in findings_of(verdict, "syntax")]
+    total = sum(price for _, price in priced)
     if not total:
         return by_uniform(inputs)
-    shares = [distribute(inputs.part.value * cost / total, inputs.tokens_at([found]), inputs.code_R) for found, cost in costs]
+    shares = [
+        distribute(inputs.part.value * price / total, inputs.tokens_at([found]), inputs.code_R) for found, price in priced
+    ]
     return np.sum(shares, axis=0)
-
-
-def costs_of(inputs: CreditInput) -> list[tuple[Finding, float]]:
-    """Return the findings that a component counts, each with its cost; findings of other components cost 1 each."""
-    name, config = inputs.part.name, inputs.config
-    findings = findings_of(inputs.judged.verdict, name)
-    if name == "lint":
-        return [(finding, lint_cost(finding.rule, config.severity)) for finding in findings]
-    if name == "complexity":
-        return [(finding, max(0.0, (finding.value or 0.0) - config.complexity)) for finding in findings]
-    return [(finding, 1.0) for finding in findings]
 
 
 def by_lines(inputs: CreditInput) -> Floats:

@@ -138,11 +138,11 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     terms = terms_of(config)
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in terms else None
     for index in range(len(group.attempts)):
-        judged = judged_of(group, index, baseline)
-        if isinstance(judged, str):
-            left_out[judged] += 1
+        if (verdict := group.verdicts[index]) is None or verdict.status is Status.UNSCORED:
+            left_out[f"no reward for {verdict.status}" if verdict else "not judged"] += 1
             continue
-        if config.in_process == "drop" and IN_PROCESS in judged.verdict.isolation.split(","):
+        judged = Judged(group.task, group.attempts[index], verdict, baseline)
+        if config.in_process == "drop" and IN_PROCESS in verdict.isolation.split(","):
             left_out["tests ran in the attempt's own process"] += 1
             continue
         flags = ((TRUNCATED,) if judged.attempt.truncated else ()) + hacks(judged.attempt, judged.task, config.detectors)
@@ -166,16 +166,6 @@ def terms_of(config: RewardConfig) -> Terms:
 def analyses_needed(config: RewardConfig) -> tuple[str, ...]:
     """Return the analyses that the components of a recipe read, sorted."""
     return tuple(sorted({component.analysis for component, _ in terms_of(config).values()} - {""}))
-
-
-def judged_of(group: Group, index: int, baseline: float | None = None) -> Judged | str:
-    """Return an attempt of a group with its verdict, or the reason why it cannot have a reward."""
-    verdict = group.verdicts[index]
-    if verdict is None:
-        return "not judged"
-    if verdict.status is Status.UNSCORED:
-        return f"no reward for {verdict.status}"
-    return Judged(group.task, group.attempts[index], verdict, baseline)
 
 
 def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float]) -> float | None:

@@ -94,7 +94,10 @@ def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
     defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | Function)}
     called = {task.entry_point, *(name for test in task.tests for name in NAME.findall(test.input))} & set(defined)
     waiting: list[ast.AST] = [
-        node for node in tree.body if not isinstance(node, ast.ClassDef | Function) and not is_main_guard(node)
+        node
+        for node in tree.body
+        if not isinstance(node, ast.ClassDef | Function)
+        and not (isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'")
     ]
     waiting += [defined[name] for name in called]
     while waiting:
@@ -103,15 +106,6 @@ def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
             if isinstance(node, ast.Name) and node.id in defined and node.id not in called:
                 called.add(node.id)
                 waiting.append(defined[node.id])
-
-
-def is_main_guard(node: ast.AST) -> bool:
-    """Return True for ``if __name__ == "__main__"``."""
-    match node:
-        case ast.If(test=ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")])):
-            return True
-        case _:
-            return False
 
 
 def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detectors have this signature

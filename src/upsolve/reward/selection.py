@@ -82,7 +82,9 @@ def choose(
             item = held[g] if g < len(held) else rewarded[g]
             indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
             # the weight of other attempts may be undefined
-            chosen.append(select_attempts(item, indices, [weight_of(weights.get((g, i), 1.0), config.weight) for i in indices]))
+            weights_G = np.array([weight_of(weights.get((g, i), 1.0), config.weight) for i in indices], dtype=np.float64)
+            left_out = item.left_out + Counter({"select.attempts": len(item.rewards_G) - len(indices)})
+            chosen.append(replace(item.part(indices), left_out=left_out, flagged=item.flagged, weights_G=weights_G))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
@@ -207,10 +209,3 @@ def weight_of(value: Any, expression: str) -> float:
             f"select.weight: {expression!r} is {value!r} for an attempt; it must be a finite number (such as ifnull(..., 0))"
         )
     return float(value)
-
-
-def select_attempts(rewarded: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
-    """Return a group of the attempts at these indices, with their weights; the others are counted in ``left_out``."""
-    left_out = rewarded.left_out + Counter({"select.attempts": len(rewarded.rewards_G) - len(indices)})
-    weights_G = np.array(weights, dtype=np.float64)
-    return replace(rewarded.part(indices), left_out=left_out, flagged=rewarded.flagged, weights_G=weights_G)

@@ -46,7 +46,8 @@ def slot_attention(
     cache = cast("BatchedCache | None", options.get("slot_cache"))
     if cache is None or cache.step is None:
         return prompt_attention(module, query, key, value, **options)
-    step, (prompt_key, prompt_value) = cache.step, cache.prompts_at(cast("int", module.layer_idx))
+    step, layer = cache.step, cast("int", module.layer_idx)
+    prompt_key, prompt_value = (stored[: step.shape[0]] for stored in cache.prompts[layer])
     slots, heads, new, size = query.shape
     grouped = query.reshape(slots, key.shape[1], heads // key.shape[1] * new, size) * options["scaling"]
     to_prompt = step.by_slot(torch.matmul(step.by_prompt(grouped), prompt_key.transpose(-1, -2)))

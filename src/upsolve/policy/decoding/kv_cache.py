@@ -119,12 +119,6 @@ class BatchedCache:
         values[slots, :, places_BQ] = value.transpose(1, 2)
         return keys[: len(key)], values[: len(key)]
 
-    def prompts_at(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values [T, H, P, D] of the prompts, in a decoding step."""
-        assert self.step is not None
-        keys, values = self.prompts[layer]
-        return keys[: self.step.shape[0]], values[: self.step.shape[0]]
-
     def add(self, prompt: PromptKV) -> int:
         """Store a prefilled prompt, in place of an unused prompt if there is one, and return its number."""
         number = next(n for n in range(len(self.prompt_tokens) + 1) if n not in self.prompt_of)

@@ -83,11 +83,6 @@ class GroupShape:
         return self.attempts * self.longest * (self.prompt + self.longest)
 
 
-def shape_of(name: str, model: ModelConfig) -> ModelShape:
-    """Return the sizes of a model from its configuration; no weights are loaded."""
-    return sizes_of(config_of(name), model)
-
-
 def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     """Return the sizes of a model with this configuration of transformers."""
     from transformers.models.auto.modeling_auto import AutoModelForCausalLM
@@ -126,13 +121,6 @@ def config_of(name: str) -> Any:
         return AutoConfig.from_pretrained(locate(name).folder)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
-
-
-def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tokens: int, longest: int = 0) -> GroupShape:
-    """Return the sizes of the largest group in training; ``longest``: limit of a sampled attempt, tokens, 0 offline."""
-    prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_prompts(groups, TOKENISED)), default=0)
-    stored = max((len(codec.ids_of(attempt)) for attempt in longest_attempts(groups, TOKENISED)), default=0)
-    return GroupShape(prompt, attempts, max(longest, min(stored, max(0, max_tokens - prompt))))
 
 
 GIB = 2**30
@@ -302,11 +290,14 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, co
     rollout = recipe.source.rollout if recipe.source.rounds else None
     model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
     codec = codec or codec_of(model)
+    prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_prompts(groups, TOKENISED)), default=0)
+    stored = max((len(codec.ids_of(attempt)) for attempt in longest_attempts(groups, TOKENISED)), default=0)
+    longest = max(longest, min(stored, max(0, data.max_tokens - prompt)))
     return plan_memory(
-        shape_of(model.name, model),
+        sizes_of(config_of(model.name), model),
         model=model,
         optim=recipe.optim,
-        group=group_shape(groups, codec, attempts=data.group_size, max_tokens=data.max_tokens, longest=longest),
+        group=GroupShape(prompt, data.group_size, longest),
         reference=recipe.objective.needs_reference and rollout is not None,
         rollout=rollout,
         processes=processes,

@@ -1,16 +1,14 @@
 """Placement of the policy, its gradients and its optimizer: replicated, or sharded by FSDP2 or DeepSpeed.
 
-Sharded, every rank holds 1/n of each tensor, split along its first axis. The weights of a layer are all-gathered for its forward and
-backward pass and freed afterwards; its gradients are reduce-scattered. These are collectives: every rank must run the same number of
-passes.
+Sharded, every rank holds 1/n of each tensor. The weights of a layer are all-gathered for its passes and freed afterwards; its gradients are
+reduce-scattered. These are collectives: every rank must run the same number of passes.
 
 Replicated, gradients are summed over all ranks in buckets while the backward pass still runs (as DDP does, 2006.15704). PyTorch's DDP
-averages where gradients are to be summed, every rank has to take part in every last backward pass, and parameters without a gradient
-(experts that no token was routed to) are errors or cost a search.
+averages instead, every rank has to take part in every last backward pass, and parameters without a gradient (experts that no token was
+routed to) are errors or cost a search.
 
-DeepSpeed's ZeRO stage 1 shards the optimizer state, 2 also the gradients, 3 also the weights; each can be offloaded to the CPU. DeepSpeed
-averages gradients where upsolve sums them, steps at its own gradient accumulation boundaries, and keeps flattened weights; ``DeepSpeed``
-hides these differences.
+DeepSpeed's ZeRO stage 1 shards the optimizer state, 2 also the gradients, 3 also the weights. DeepSpeed averages gradients where upsolve
+sums them, steps at its own gradient accumulation boundaries, and keeps flattened weights; ``DeepSpeed`` hides these differences.
 """
 
 import math
