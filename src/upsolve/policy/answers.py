@@ -347,20 +347,15 @@ def read_in(tree: ast.AST) -> set[str]:
 
 
 def unfenced(found: Answer, language: str, names: Sequence[str]) -> Sequence[Line]:
-    """Return the program in an answer without fences."""
+    """Return the program in an answer without fences; a query from SELECT or WITH to an empty line or a semicolon at the end of a line."""
     lines = found.between(found.start, found.end)
-    if is_query(language_in(language)):
-        return query_lines(found) or lines
-    return unfenced_part(lines, language, names)
-
-
-def query_lines(found: Answer) -> Sequence[Line]:
-    """Return the first query of an answer, from SELECT or WITH to an empty line or a semicolon at the end of a line."""
+    if not is_query(language_in(language)):
+        return unfenced_part(lines, language, names)
     begin = QUERY.search(found.text, found.start, found.end)
     if begin is None:
-        return ()
+        return lines
     end = QUERY_END.search(found.text, begin.start(1), found.end)
-    return found.between(begin.start(1), end.end() if end else found.end)
+    return found.between(begin.start(1), end.end() if end else found.end) or lines
 
 
 def unfenced_part(lines: Sequence[Line], language: str, names: Sequence[str]) -> Sequence[Line]:

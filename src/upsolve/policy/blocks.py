@@ -1,7 +1,7 @@
 """A model's answer -> its fenced blocks, without what the model thinks and without control tokens. Linear in the answer's length."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from upsolve.languages.names import language_in
@@ -264,18 +264,16 @@ def in_string(block: Open, text: str, end: int) -> bool:
 
 
 def lines_of(text: str, start: int, end: int, indent: str) -> tuple[Line, ...]:
-    """Return the lines of a part of a text, without an indentation and without empty lines around them."""
-    return trimmed([*split_lines(text, min(start, end), end, indent)])
-
-
-def split_lines(text: str, start: int, end: int, indent: str) -> Iterator[Line]:
-    """Yield the lines of a part of a text; ``indent`` is left out as far as a line has it."""
-    for line in text[start:end].split("\n"):
+    """Return the lines of a part of a text, without ``indent`` as far as a line has it, and without empty lines around them."""
+    lines: list[Line] = []
+    place = min(start, end)
+    for line in text[place:end].split("\n"):
         blank = 0
         while blank < len(indent) and line[blank : blank + 1] in (" ", "\t"):
             blank += 1
-        yield start + blank, line[blank:].removesuffix("\r")
-        start += len(line) + 1
+        lines.append((place + blank, line[blank:].removesuffix("\r")))
+        place += len(line) + 1
+    return trimmed(lines)
 
 
 def trimmed(lines: Sequence[Line]) -> tuple[Line, ...]:

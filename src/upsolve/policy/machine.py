@@ -221,7 +221,10 @@ def packed_weights(model: Any, steps: int) -> Generator[None]:
     Otherwise oneDNN rearranges all weights for every product: a quarter to a third of the time of a decoding step in bfloat16.
     Does nothing on GPUs, in float32, for few forward passes (``steps``), or if memory is short.
     """
-    layers = linear_layers(model) if steps >= WORTH and model.device.type == "cpu" else []
+    layers: list[Any] = []
+    if steps >= WORTH and model.device.type == "cpu" and ONEDNN._is_mkldnn_bf16_supported():
+        plain = (module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module))
+        layers = [layer for layer in plain if type(layer.weight.data) is Tensor and layer.weight.dtype == torch.bfloat16]
     if SPARE * sum(layer.weight.nbytes for layer in layers) > available_bytes():
         layers = []
     try:
@@ -232,14 +235,6 @@ def packed_weights(model: Any, steps: int) -> Generator[None]:
     finally:
         for layer in layers:
             layer.__dict__.pop("forward", None)
-
-
-def linear_layers(model: Any) -> list[Any]:
-    """Return the layers that oneDNN computes in bfloat16; subclasses and sharded layers compute differently."""
-    if not ONEDNN._is_mkldnn_bf16_supported():
-        return []
-    layers = (module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module))
-    return [layer for layer in layers if type(layer.weight.data) is Tensor and layer.weight.dtype == torch.bfloat16]
 
 
 def product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:

@@ -189,7 +189,9 @@ class Server:
             ids: tuple[int, ...] | None = None
             logps: tuple[float, ...] | None = None
             if self.codec is None:
-                text = chat_answer(choice["message"])
+                said: Json = choice["message"]
+                thinking, text = said.get("reasoning_content") or said.get("reasoning") or "", str(said["content"] or "")
+                text = f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else text  # returned separately by some servers
             else:
                 text, ids = str(choice["text"]), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
@@ -287,12 +289,6 @@ def run_concurrently(
     for _ in range(threads):
         Thread(target=run, daemon=True).start()  # daemons, so that a server that hangs does not keep the program from ending
     return ended
-
-
-def chat_answer(message: Json) -> str:
-    """Return the whole answer in a chat message; thinking that the server returns separately comes before it in ``<think>``."""
-    thinking, text = message.get("reasoning_content") or message.get("reasoning") or "", message["content"] or ""
-    return f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else str(text)
 
 
 def before_fence(text: str, *, truncated: bool) -> str:

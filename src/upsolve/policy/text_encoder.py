@@ -130,13 +130,8 @@ class TextEncoder:
         literal = [not self.faithful or self.is_literal(text) for text in texts]
         own = [text for text, changed in zip(texts, literal, strict=True) if not changed]
         encoded = iter(self.tokenizer(own, add_special_tokens=False)["input_ids"] if own else [])
-        pairs = zip(texts, literal, strict=True)
-        return [self.exact_ids(text) if changed else tuple(next(encoded)) for text, changed in pairs]
-
-    def exact_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a text; none if the tokenizer cannot express it."""
-        encoded = self.encoded(text)
-        return tuple(encoded.ids) if encoded.exact else ()
+        found = [self.encoded(text) if changed else None for text, changed in zip(texts, literal, strict=True)]
+        return [tuple(next(encoded)) if each is None else tuple(each.ids) if each.exact else () for each in found]
 
     def encoded(self, text: str) -> Encoded:
         """Encode a text by the copy of the tokenizer; characters that the tokenizer changes, by the tokens of bytes."""

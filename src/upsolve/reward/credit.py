@@ -16,7 +16,7 @@ from upsolve.languages import PYTHON
 from upsolve.plugins import RecordError, blame, find
 from upsolve.reward.code import Bools, Function, Offsets, characters, in_code, names_read, parse, tokens, valid_characters
 from upsolve.reward.judged import Judged, Part
-from upsolve.types import Finding, Status, Task, Verdict
+from upsolve.types import Finding, Status
 from upsolve.verify.analysis.findings import findings_of, lint_cost
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import unexecuted
@@ -226,7 +226,12 @@ def error_findings(judged: Judged) -> list[Finding]:
         return [Finding("traceback", verdict.error_type, verdict.error_message, line)]
     if tree is None:
         return []
-    return called(tree, [*asserts(tree, line)] if line else [*failed_test(judged.task, verdict)])
+    if line:
+        return called(tree, [*asserts(tree, line)])
+    outcomes = zip(judged.task.tests, verdict.outcomes, strict=False)
+    failed = next((test for test, outcome in outcomes if outcome is not Status.PASSED), None)
+    source = parse(failed.input) if failed else None
+    return called(tree, [source] if source else [])
 
 
 def asserts(tree: ast.Module, line: int) -> Iterator[ast.AST]:
@@ -234,15 +239,6 @@ def asserts(tree: ast.Module, line: int) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or line):
             yield node
-
-
-def failed_test(task: Task, verdict: Verdict) -> Iterator[ast.AST]:
-    """Yield the syntax tree of the first test that did not pass, if the verdict has outcomes and the test is Python."""
-    for test, outcome in zip(task.tests, verdict.outcomes, strict=False):
-        if outcome is not Status.PASSED:
-            if tree := parse(test.input):
-                yield tree
-            return
 
 
 def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:

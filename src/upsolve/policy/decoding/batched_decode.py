@@ -149,21 +149,15 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 
 
 def own_rounding(model: Any, probe_1P: Tensor, half: int, own_NV: Tensor) -> float:
-    """Return the largest total variation between logits of one pass and of stepwise decoding or eager attention, which rounds
-    its scores as we do."""
-    stepwise = total_variation(stepwise_logits(model, probe_1P, half), own_NV)
-    model.set_attn_implementation("eager")
-    return max(stepwise, total_variation(model(probe_1P, use_cache=False).logits[0, half:].float(), own_NV))
-
-
-def stepwise_logits(model: Any, probe_1P: Tensor, half: int) -> Tensor:
-    """Return the logits [P - half, V] of the model with transformers' cache, fed token by token from position ``half`` on."""
+    """Return the largest total variation between logits of one pass and of stepwise decoding or eager attention, which rounds its scores."""
     out: Any = model(probe_1P[:, : half + 1], use_cache=True)
     logits = [out.logits[0, -1:]]
-    for token in probe_1P[:, half + 1 :].split(1, dim=1):
+    for token in probe_1P[:, half + 1 :].split(1, dim=1):  # by transformers' cache
         out = model(token, past_key_values=out.past_key_values, use_cache=True)
         logits.append(out.logits[0])
-    return torch.cat(logits).float()
+    stepwise = total_variation(torch.cat(logits).float(), own_NV)
+    model.set_attn_implementation("eager")
+    return max(stepwise, total_variation(model(probe_1P, use_cache=False).logits[0, half:].float(), own_NV))
 
 
 def total_variation(logits_NV: Tensor, others_NV: Tensor) -> float:

@@ -140,16 +140,13 @@ class Decoder:
                 self.cache.begin(slot, self.last_number)
                 self.tokens[slot : slot + 1] = [prompt.ids_P[-1]]
             self.state.begin(slot, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
-        self.drop_free()
-
-    def drop_free(self) -> None:
-        """Drop the free slots if there are many; slots after them take their places."""
         slots, busy = self.state.slots, self.state.busy
-        if not busy or len(busy) > (USED_FIXED if self.cache.fixed else USED) * len(slots):
-            return
-        kept = closed_up(busy)
-        self.last_number = self.cache.keep(kept, self.last_number)
-        self.state.slots, self.tokens = [slots[index] for index in kept], [self.tokens[index] for index in kept]
+        if busy and len(busy) <= (USED_FIXED if self.cache.fixed else USED) * len(
+            slots
+        ):  # slots after free ones take their places
+            kept = closed_up(busy)
+            self.last_number = self.cache.keep(kept, self.last_number)
+            self.state.slots, self.tokens = [slots[index] for index in kept], [self.tokens[index] for index in kept]
 
     def step(self) -> list[Part]:
         """Decode a token per attempt, or more if proposed tokens are right, and return the attempts that ended."""

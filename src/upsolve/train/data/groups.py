@@ -48,8 +48,9 @@ TRIES = 32
 class ListSampler:
     """Draws from attempts in memory in proportion to how often each occurs: each once or, with ``repeats``, as often."""
 
-    def __init__(self, counts: Sequence[int], passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
-        self.weights, self.passed, self.repeats, self.random = [*counts], passed, repeats, random
+    def __init__(self, group: Group, passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
+        self.weights = [attempt.count for attempt in group.attempts]
+        self.passed, self.repeats, self.random = passed, repeats, random
 
     def indices(self, passed: bool | None) -> list[int]:
         """Return the indices that can still be drawn."""
@@ -292,8 +293,15 @@ def draw_groups(
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
         drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
         if not drawn and imitates and item.passed.any():
-            drawn = [sample_imitated(item, data.group_size, random)]
-        return drawn, "" if drawn else reason_left_out(item, data.group_size)
+            sampler = ListSampler(item.group, item.passed.tolist(), random, repeats=False)
+            drawn = [[sampler.draw(passed=True)]]
+            while len(drawn[0]) < data.group_size and sampler.remaining():
+                drawn[0].append(sampler.draw())
+        if drawn:
+            return drawn, ""
+        if item.group.occurrences < data.group_size:
+            return drawn, f"fewer than {data.group_size} attempts"
+        return drawn, "all passed" if passed(item.group.verdicts[0]) else "none passed"
 
     random = np.random.default_rng([data.seed, epoch])
     if most is not None:
@@ -331,22 +339,6 @@ def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epo
     return result
 
 
-def sampler_of(
-    scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False
-) -> ListSampler:
-    """Return a sampler of the attempts of a task; ``repeats``: each can be drawn as often as it occurs."""
-    return ListSampler([attempt.count for attempt in scored.group.attempts], outcomes, random, repeats=repeats)
-
-
-def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
-    """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
-    sampler = sampler_of(scored, scored.passed.tolist(), random)
-    drawn = [sampler.draw(passed=True)]
-    while len(drawn) < size and sampler.remaining():
-        drawn.append(sampler.draw())
-    return drawn
-
-
 def passed(verdict: Verdict | None) -> bool:
     """Return whether an attempt passed all tests."""
     return verdict is not None and verdict.status is Status.PASSED
@@ -357,17 +349,10 @@ def failed(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.status not in (Status.PASSED, Status.UNSCORED)
 
 
-def reason_left_out(scored: Rewarded, size: int) -> str:
-    """Return why no group can be sampled from a task."""
-    if scored.group.occurrences < size:
-        return f"fewer than {size} attempts"
-    return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
-
-
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
     """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
     outcomes, repeats = [*map(passed, scored.group.verdicts)], len(scored.group.attempts) < size
-    return draw_mixed(sampler_of(scored, outcomes, random, repeats=repeats), size, max_groups, random)
+    return draw_mixed(ListSampler(scored.group, outcomes, random, repeats=repeats), size, max_groups, random)
 
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:

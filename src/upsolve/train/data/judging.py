@@ -106,7 +106,8 @@ class Rollouts:
         while tried < len(groups.tasks) and short > 0:
             tasks = groups.tasks[tried : tried + short]
             sampled += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
-            short = groups.wanted - sum(map(self.is_useful, sampled))
+            rewards = [self.reward(group).rewards_G for group in sampled]
+            short = groups.wanted - sum(len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0 for rewards_G in rewards)
             tried += len(tasks)
         if self.processes.is_main:
             self.store(sampled, round_tag(groups.number))
@@ -143,11 +144,6 @@ class Rollouts:
         """Return which tasks this rank samples: every n-th if n ranks sample."""
         ranks = [rank for rank, does in enumerate(self.processes.gather([samples])) if does]
         return slice(ranks.index(self.processes.index), None, len(ranks)) if samples else slice(0, 0, 1)
-
-    def is_useful(self, group: Group) -> bool:
-        """Return whether the attempts of a group have different rewards."""
-        rewards_G = self.reward(group).rewards_G
-        return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
 
     def store(self, groups: Sequence[Group], tag: str) -> None:
         """Store the groups of a round in the archive of the run."""

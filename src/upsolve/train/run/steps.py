@@ -215,7 +215,10 @@ class Run:
             index, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
             yield now.steps[progress.in_round], learning_rate(index, total, self.schedule.optim)
         if progress.in_round >= len(now.steps):
-            self.end_round(now)
+            progress.groups, progress.left_out, progress.flagged = self.counts(now)
+            progress.round, progress.in_round, self.now = progress.round + 1, 0, None
+            if self.schedule.total_steps is None and not self.is_done:  # the next round can take long to prepare
+                self.learner.save_checkpoint(self.folder, progress)
         self.signals.deferred = False
         if not self.is_done:
             self.stop_if_asked()
@@ -263,14 +266,6 @@ class Run:
         self.learner.save_checkpoint(self.folder, self.progress)
         self.log.close()
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
-
-    def end_round(self, now: Round) -> None:
-        """Close a finished round; write a checkpoint before the next round is prepared, which can take long. Collective."""
-        progress = self.progress
-        progress.groups, progress.left_out, progress.flagged = self.counts(now)
-        progress.round, progress.in_round, self.now = progress.round + 1, 0, None
-        if self.schedule.total_steps is None and not self.is_done:
-            self.learner.save_checkpoint(self.folder, progress)
 
     def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
         """Return the counts (groups, left out, flagged) of the finished rounds and of ``now``."""

@@ -96,12 +96,6 @@ def padded_tokens(batch: PackedBatch, device: torch.device) -> tuple[Tensor, Ten
     return torch.from_numpy(source).to(device), torch.from_numpy(target).to(device)
 
 
-def compute_dtype(model: Any) -> torch.dtype:
-    """Return the dtype in which the model computes attention: that of autocast, without it the dtype of its weights."""
-    kind = next(model.parameters()).device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
-
-
 def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     """Return the last hidden states [B, L, D] of packed rows."""
     device, length = next(model.parameters()).device, batch.ids_BL.shape[1]
@@ -116,7 +110,9 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
         if attention == VARLEN:
             inputs["sequences"] = sequences(rows, ids.shape[1], device)
         else:
-            laid = layout(rows, ids.shape[1], device, compute_dtype(model))
+            autocast = torch.is_autocast_enabled(device.type)
+            dtype = torch.get_autocast_dtype(device.type) if autocast else model.dtype
+            laid = layout(rows, ids.shape[1], device, dtype)
             inputs["layout"] = carrier_of(laid)
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
