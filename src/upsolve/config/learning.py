@@ -107,7 +107,6 @@ class CorrectionConfig(Strict):
 
     RULES = (
         Rule(
-            ("low", "high"),
             lambda c: c.low <= 1 <= c.high,
             "low and high: the range must contain 1, where sampler and trainer agree; got [{0.low}, {0.high}]",
         ),

@@ -33,7 +33,6 @@ class SourceConfig(Strict):
 
     RULES = (
         Rule(
-            ("rollout.engine", "rounds"),
             lambda s: not s.rounds or s.rollout.record.follow is not None,
             lambda s: (
                 f"rollout.engine: {s.rollout.engine} does not get the trained weights; use one of: "
@@ -42,7 +41,6 @@ class SourceConfig(Strict):
         ),
         *(
             Rule(
-                (name,),
                 lambda s, name=name: are_shares(getattr(s, name), empty=name == "mix_end"),
                 f"{name}: shares must be >= 0 and not all 0; got {{0.{name}}}",
             )
@@ -50,7 +48,6 @@ class SourceConfig(Strict):
         ),
         *(
             Rule(
-                (name,),
                 lambda s, name=name: 0 <= getattr(s, name)[0] <= getattr(s, name)[1] <= 1,
                 f"{name}: must be two pass rates in rising order between 0 and 1; got {{0.{name}}}",
             )

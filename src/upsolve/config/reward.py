@@ -57,39 +57,29 @@ class RewardConfig(Strict):
     """Verdict -> reward: a weighted sum of components (docs/rewards.md)."""
 
     RULES = (
+        Rule(lambda r: 0 <= r.length[0] < r.length[1], "length: must be two rising numbers of characters, not {0.length}"),
         Rule(
-            ("length",),
-            lambda r: 0 <= r.length[0] < r.length[1],
-            "length: must be two rising numbers of characters, not {0.length}",
-        ),
-        Rule(
-            ("outcomes.unscored",),
             lambda r: r.outcomes.get(Status.UNSCORED) is None,
             "outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it",
         ),
         Rule(
-            ("verdicts_seed", "verdicts"),
             lambda r: not r.verdicts_seed or r.verdicts == "shuffled",
             "verdicts_seed has no effect with verdicts: {0.verdicts}; remove it, or set verdicts: shuffled",
         ),
-        Rule(("weights", "preset"), lambda r: r.components, "weights: every weight is 0, so there is no reward"),
+        Rule(lambda r: r.components, "weights: every weight is 0, so there is no reward"),
         Rule(
-            ("credit", "weights"),
             lambda r: not unweighted(r, r.credit),
             lambda r: f"credit: {unweighted(r, r.credit)} has no weight; set reward.weights or remove it",
         ),
         Rule(
-            ("dataflow_threshold", "weights"),
             lambda r: not r.dataflow_threshold or "dataflow" in r.components,
             "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
         ),
         Rule(
-            ("gated", "weights"),
             lambda r: not unweighted(r, r.gated),
             lambda r: f"gated: {unweighted(r, r.gated)} has no weight; set reward.weights or remove it",
         ),
         Rule(
-            ("gated",),
             lambda r: not r.gated or r.components.keys() - {*r.gated},
             "gated: names every component, so there is none whose negative rewards could close a token",
         ),

@@ -42,7 +42,6 @@ def options_rule(key: str) -> Rule:
         return 2 if r.advantage.kind == "max_at_k" else 1
 
     return Rule(
-        (f"advantage.{key}.k", "data.group_size"),
         lambda r: least(r) <= options(r).get("k", least(r)) < max(least(r) + 1, r.data.group_size),
         lambda r: (
             f"advantage.{key}.k: {options(r)['k']}: at least {least(r)}, and below the {r.data.group_size} attempts of a group (data.group_size)"
@@ -58,12 +57,10 @@ def limit_set(r: Any) -> str:
 ALONE = "data.group_size: 1 has nothing to compare"
 RULES: tuple[Rule, ...] = (
     Rule(
-        ("advantage.kind", "objective.kind"),
         lambda r: not r.advantage.needs_values or (reads_tokens(r) and not compares_pairs(r)),
         "advantage.kind {0.advantage.kind}: objective.kind {0.objective.kind} does not read an advantage for every token; choose another kind",
     ),
     Rule(
-        ("advantage.kind", "objective.kind"),
         lambda r: (
             r.advantage.needs_values or r.objective.record.advantages != "sign" or r.advantage.record.failed == sign_needed(r)
         ),
@@ -73,57 +70,47 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("advantage.blame", "objective.kind"),
         lambda r: not r.advantage.blame or reads_tokens(r),
         "advantage.blame: objective.kind {0.objective.kind} does not read advantages for every token, so blame has no effect",
     ),
     Rule(
-        ("advantage.blame", "advantage.kind"),
         lambda r: not (r.advantage.blame and reads_tokens(r)) or (has_negatives(r) and not r.advantage.needs_values),
         "advantage.blame: advantage.kind {0.advantage.kind} gives an attempt no negative advantage, so there is none to assign",
     ),
     Rule(
-        ("objective.clip.sequence_kl", "advantage.kind"),
         lambda r: r.objective.clip.sequence_kl is None or has_negatives(r),
         "objective.clip.sequence_kl masks negative advantages, and advantage.kind {0.advantage.kind} gives none",
     ),
     Rule(
-        ("objective.correction.kind", "objective.kind"),
         lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
         "objective.correction weighs token losses, and objective.kind {0.objective.kind} has a loss of whole attempts",
     ),
     Rule(
-        ("objective.kl.place", "advantage.kind"),
         lambda r: r.objective.kl.place != "reward" or r.advantage.needs_values,
         "objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {0.advantage.kind}; use place: loss",
     ),
     Rule(
-        ("objective.kl.estimator", "objective.kl.place"),
         lambda r: not (r.objective.kl.place == "reward" and r.advantage.needs_values) or r.objective.kl.estimator == "k3",
         "objective.kl.estimator: place reward always uses k3, not {0.objective.kl.estimator}",
     ),
     Rule(
-        ("reward.mask_unexecuted", "objective.kind"),
         lambda r: not r.reward.mask_unexecuted or reads_tokens(r),
         "reward.mask_unexecuted: objective.kind {0.objective.kind} sums over all tokens of an attempt, so a mask has no effect",
     ),
     *(
         Rule(
-            (f"reward.{name}", "advantage.kind"),
             lambda r, name=name: r.advantage.needs_values or not getattr(r.reward, name),
             f"reward.{name} needs rewards for every token (advantage.kind: gae), not {{0.advantage.kind}}",
         )
         for name in ("credit", "gated")
     ),
     Rule(
-        ("objective.preference.focal", "reward.mask_unexecuted", "advantage.blame"),
         lambda r: (
             not (compares_pairs(r) and r.objective.preference.focal) or not (r.reward.mask_unexecuted or r.advantage.blame)
         ),
         "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame",
     ),
     Rule(
-        ("select.weight", "advantage.kind", "objective.kind"),
         lambda r: (
             not r.select.weight
             or not (r.advantage.needs_values or compares_pairs(r) or r.objective.record.advantages in ("sign", "unread"))
@@ -134,76 +121,62 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_start),
         "select: start_logp and start_min_logp exist for stored attempts in offline training; online, read logp",
     ),
     Rule(
-        ("select", "source.rounds"),
         lambda r: not (r.source.rounds and r.select.reads_labels),
         "select: label_right exists for stored attempts in offline training; a sample has the verdict of a single judge",
     ),
     Rule(
-        ("select.order", "source.rounds", "objective.kind"),
         lambda r: not (r.select.order and (r.source.rounds or compares_pairs(r))),
         "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out",
     ),
     Rule(
-        ("data.folds", "data.fold"),
         lambda r: r.data.folds != 1 and r.data.fold < max(1, r.data.folds),
         "data.folds: at least 2, and data.fold below it; got folds {0.data.folds}, fold {0.data.fold}",
     ),
     Rule(
-        ("data.dev", "data.folds"),
         lambda r: not r.data.folds or r.data.dev + 1 / r.data.folds < 1,
         lambda r: f"data.dev: {r.data.dev} and a fold of {1 / r.data.folds:.2f} leave nothing to train on",
     ),
     Rule(
-        ("data.train", "data.dev"),
         lambda r: r.data.folds > 0 or r.data.train + r.data.dev < 1,
         "data: train {0.data.train} and dev {0.data.dev} together must be below 1; the rest is the test split",
     ),
     Rule(
-        ("advantage.kind", "source.rounds"),
         lambda r: r.source.rounds > 0 or not r.advantage.needs_values,
         "advantage.kind {0.advantage.kind} is for online training: set source.rounds, or choose another kind",
     ),
     options_rule("options"),
     options_rule("options_end"),
     Rule(
-        ("monitor.max_logit_variance", "monitor.max_negative_gap", "monitor.heldout", "monitor.stop_on_collapse"),
         lambda r: not limit_set(r) or (r.monitor.heldout and r.monitor.stop_on_collapse),
         lambda r: (
             f"monitor.{limit_set(r)}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"
         ),
     ),
     Rule(
-        ("monitor.keep", "monitor.heldout"),
         lambda r: r.monitor.keep != "best" or r.monitor.heldout > 0,
         "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last",
     ),
     Rule(
-        ("data.group_size", "advantage.kind"),
         lambda r: r.data.group_size > 1 or r.advantage.needs_values or r.advantage.record.selects,
         f"{ALONE}, and advantage.kind {{0.advantage.kind}} compares the attempts of a group; use gae or passed, or larger groups",
     ),
     Rule(
-        ("data.group_size", "source.oversample"),
         lambda r: r.data.group_size > 1 or r.source.oversample == 1,
         f"{ALONE}: source.oversample looks for groups with unequal rewards; set it to 1",
     ),
     Rule(
-        ("data.group_size", "source.mix"),
         lambda r: r.data.group_size > 1 or not (r.advantage.needs_values and r.source.takes("archive")),
         f"{ALONE}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix",
     ),
     Rule(
-        ("data.group_size", "reward.verdicts"),
         lambda r: r.data.group_size > 1 or r.reward.verdicts != "shuffled",
         f"{ALONE}: reward.verdicts: shuffled permutes the verdicts of a group",
     ),
     Rule(
-        ("objective.correction.kind", "source.rollout.engine"),
         lambda r: (
             not r.source.rounds
             or r.objective.correction.kind == "none"
@@ -217,17 +190,14 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("data.turns", "objective.kind"),
         lambda r: not r.data.turns or r.objective.record.unit == "attempt",
         "data.turns: objective.kind {0.objective.kind} compares attempts at one prompt, and each attempt has its own conversation",
     ),
     Rule(
-        ("evaluate.archives", "data.folds"),
         lambda r: not (r.data.folds and r.evaluate.archives),
         "evaluate.archives: every fold would measure another model on the same tasks; leave it out, or data.folds (--folds)",
     ),
     Rule(
-        ("optim.moments", "model.shard"),
         lambda r: r.optim.moments == "float32" or r.model.shard == "none",
         (
             "optim.moments: {0.optim.moments} keeps whole moments on every rank, and model.shard: {0.model.shard} shards them; "

@@ -64,7 +64,6 @@ class ModelConfig(Strict):
     RULES = (
         *(
             Rule(
-                (name, "lora_rank"),
                 lambda m, name=name, default=default: m.lora_rank or getattr(m, name) == default,
                 lambda _, name=name: (
                     f"{name} has no effect with lora_rank: 0, which trains every weight; set lora_rank, such as 16"
@@ -72,23 +71,16 @@ class ModelConfig(Strict):
             )
             for name, default in (("lora_dropout", 0), ("lora_targets", "all-linear"))
         ),
+        Rule(lambda m: m.lora_targets, "lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear"),
         Rule(
-            ("lora_targets",),
-            lambda m: m.lora_targets,
-            "lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear",
-        ),
-        Rule(
-            ("compile", "lora_dropout"),
             lambda m: m.compile != "always" or not m.lora_dropout,
             "compile: always does not go with lora_dropout, with which layers are not compiled; use auto",
         ),
         Rule(
-            ("deepspeed", "shard"),
             lambda m: m.shard == "deepspeed" or not m.deepspeed,
             "deepspeed is set, but shard is {0.shard}: set shard to deepspeed",
         ),
         Rule(
-            ("deepspeed.zero_optimization.stage",),
             lambda m: m.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") in (1, 2, 3),
             "deepspeed.zero_optimization.stage: must be 1, 2 or 3",
         ),
@@ -187,7 +179,6 @@ class OptimConfig(Strict):
 
     RULES = (
         Rule(
-            ("tokens_per_step", "attempts_per_step"),
             lambda o: not o.attempts_per_step or o.tokens_per_step == TOKENS_PER_STEP,
             "tokens_per_step: {0.tokens_per_step} has no effect with attempts_per_step: {0.attempts_per_step}; leave one of them out",
         ),
@@ -307,7 +298,6 @@ class SampleConfig(RecordConfig):
     NAMED_BY = ("engine", "engine")
     RULES = (
         Rule(
-            ("lookup", "engine"),
             lambda s: not s.lookup or s.engine == "transformers",
             "lookup: {0.lookup}: only the engine transformers looks up tokens, not {0.engine}; set it to 0",
         ),
@@ -381,7 +371,7 @@ class VerifyConfig(Strict):
 class EvalConfig(Strict):
     """Evaluation before and after training, at several temperatures."""
 
-    RULES = (Rule(("temperatures",), lambda e: e.temperatures, "temperatures: must have at least one, such as [0]"),)
+    RULES = (Rule(lambda e: e.temperatures, "temperatures: must have at least one, such as [0]"),)
 
     split: Literal["dev", "test"] = "test"
     """Tasks to measure on; with ``dev`` the temperatures are chosen on other samples of the same tasks."""

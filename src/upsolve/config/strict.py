@@ -16,10 +16,8 @@ __all__ = ["RecordConfig", "Rule", "Strict", "broken", "check_options"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule across several keys."""
+    """A rule across several keys, which its message names."""
 
-    keys: tuple[str, ...]
-    """The keys that the rule is about; the message names at least one of them."""
     holds: Callable[[Any], object]
     """Takes a recipe, or the stage that has the rule; true if the rule holds."""
     message: str | Callable[[Any], str]

@@ -133,9 +133,8 @@ def missing_outcomes(start: Start) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(("data.archive", "data.train"), lambda s: len(s.groups), no_task, TrainingError),
+    Rule(lambda s: len(s.groups), no_task, TrainingError),
     Rule(
-        ("advantage.options_end", "source.rounds", "optim.epochs"),
         lambda s: not s.recipe.advantage.options_end or s.rounds > 1,
         lambda s: (
             "advantage.options_end is reached in the last round, and this run has a single one: "
@@ -143,20 +142,14 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("source.solved",),
         lambda s: not s.requested or s.tasks,
         lambda s: (
             f"source.solved {[*s.recipe.source.solved]}: none of the {len(s.groups)} training tasks has such a pass rate in the archive"
         ),
     ),
+    Rule(lambda s: not s.is_stored or any(group.attempts for group in s.selected), no_attempt),
+    Rule(lambda s: not s.is_stored or not missing_rewards(s), missing_rewards),
     Rule(
-        ("data.authors", "data.language"),
-        lambda s: not s.is_stored or any(group.attempts for group in s.selected),
-        no_attempt,
-    ),
-    Rule(("reward.weights", "reward.efficiency"), lambda s: not s.is_stored or not missing_rewards(s), missing_rewards),
-    Rule(
-        ("data.group_size",),
         lambda s: not s.is_grouped or s.largest >= s.recipe.data.group_size,
         (
             "data.group_size: {0.recipe.data.group_size} attempts requested, but no task of {0.recipe.data.archive} has more than "
@@ -164,7 +157,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("data.archive",),
         lambda s: (
             not s.is_grouped or s.recipe.source.rounds or s.recipe.reward.verdicts != "as_judged" or not missing_outcomes(s)
         ),
@@ -172,7 +164,6 @@ RULES: tuple[Rule, ...] = (
         TrainingError,
     ),
     Rule(
-        ("reward.mask_unexecuted",),
         lambda s: (
             s.recipe.source.rounds
             or not s.recipe.reward.mask_unexecuted
@@ -184,7 +175,6 @@ RULES: tuple[Rule, ...] = (
 """Rules about the data of a run; the first that does not hold is raised, since the next ones assume it."""
 WARNINGS: tuple[Rule, ...] = (
     Rule(
-        ("objective.clip.high",),
         lambda s: s.recipe.objective.kind != "gspo" or s.recipe.objective.clip.high <= WIDE,
         (
             "objective.clip.high: {0.recipe.objective.clip.high:g}: ratios of gspo stay near 1, so this clips hardly any; its "
@@ -192,12 +182,10 @@ WARNINGS: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("reward.verdicts",),
         lambda s: s.recipe.reward.verdicts == "as_judged",
         "reward.verdicts: {0.recipe.reward.verdicts}: a control run, whose rewards are not the judge's",
     ),
     Rule(
-        ("objective.kind", "source.rounds"),
         lambda s: s.recipe.source.rounds or not s.recipe.objective.needs_old,
         (
             "objective.kind {0.recipe.objective.kind} uses pi / pi_old, and the policy that wrote stored attempts is unknown: the "
@@ -205,7 +193,6 @@ WARNINGS: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        ("source.groups",),
         lambda s: s.requested <= s.tasks,
         "source.groups: a round samples each task once, so it has {0.tasks} new groups instead of {0.requested}",
     ),
