@@ -165,7 +165,7 @@ def by_findings(inputs: CreditInput) -> Floats:
         "lint": lambda found: lint_cost(found.rule, config.severity),
         "complexity": lambda found: max(0.0, (found.value or 0.0) - config.complexity),
     }
-    cost = costs.get(name, lambda _: 1.0)
+    cost: Callable[[Finding], float] = costs.get(name) or (lambda _: 1.0)
     priced = [(found, cost(found)) for found in findings_of(verdict, name)]
     priced = priced or [(found, 1.0) for found in findings_of(verdict, "syntax")]
     total = sum(price for _, price in priced)

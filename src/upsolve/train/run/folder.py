@@ -181,7 +181,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
         folder,
         recipe,
         started=STARTED,
-        allowed=may_change if before else lambda key, *values: key in LIMITS or may_change(key, *values),
+        allowed=may_change if before else lambda key, old, new: key in LIMITS or may_change(key, old, new),
         fresh=fresh,
     )
     done = load_trained(folder)

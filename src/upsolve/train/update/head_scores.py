@@ -69,7 +69,8 @@ def tied_embedding(model: Any, head: Head) -> Generator[HeadGradient | None]:
     On CPUs only: on GPUs ``index_add_`` adds in no fixed order.
     """
     embedding, weight_VD = model.get_input_embeddings(), head.weight_VD
-    tied = type(embedding) is nn.Embedding and embedding.weight is weight_VD and weight_VD.requires_grad
+    kind = type(embedding)
+    tied = kind is nn.Embedding and embedding.weight is weight_VD and weight_VD.requires_grad
     if not tied or weight_VD.device.type != "cpu":
         yield None
         return
