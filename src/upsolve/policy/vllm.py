@@ -160,23 +160,16 @@ class VllmFollower:
         if not tasks:
             return iter(())
         engine = self.ready(model, codec, config)
-        return then_sleep(engine, engine(tasks, config=config, author=author, on_done=on_done))
+        return then_sleep(engine, engine(tasks, config=config, **how))
 
     def sample_requests(
-        self,
-        model: Any,
-        codec: Codec,
-        requests: Sequence[Request],
-        *,
-        config: SampleConfig,
-        author: str = "",
-        on_done: Callable[[int], None] | None = None,
+        self, model: Any, codec: Codec, requests: Sequence[Request], *, config: SampleConfig, **how: Any
     ) -> Iterator[Part]:
         """Yield attempts of requests, as a call does of tasks."""
         if not requests:
             return iter(())
         engine = self.ready(model, codec, config)
-        return then_sleep(engine, engine.sample_requests(requests, config=config, author=author, on_done=on_done))
+        return then_sleep(engine, engine.sample_requests(requests, config=config, **how))
 
     def ready(self, model: Any, codec: Codec, config: SampleConfig) -> Vllm:
         """Return vLLM with the policy's current weights."""

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,11 +27,12 @@ from upsolve.policy.head import head_of
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
 from upsolve.policy.machine import available_bytes, packed_weights
 from upsolve.policy.request import Part, Request, by_prompt, joint_requests
-from upsolve.policy.tokens import Codec, EncodedPrompt
+from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
 from upsolve.types import Attempt, Task
 
 __all__ = ["LocalModel", "PolicyModel", "generate_attempts", "sample", "sample_each", "sample_requests", "token_bytes_of"]
 
+T = TypeVar("T")
 PAD = 0
 """Token after the end of an attempt."""
 
@@ -45,19 +46,19 @@ PADDING, SPARE = 3, 384
 """A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
 
 
-def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[list[tuple[Task, EncodedPrompt]]]:
-    """Yield the prompts in parts that are decoded one after the other, the shortest prompts first.
+def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[tuple[T, EncodedPrompt]]]:
+    """Yield the prompts, each with what it is for, in parts that are decoded one after the other, the shortest prompts first.
 
     The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
     (``PADDING``) than those before it.
     """
-    part: list[tuple[Task, EncodedPrompt]] = []
+    part: list[tuple[T, EncodedPrompt]] = []
     tokens = 0
-    for task, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
+    for asked, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
         if part and len(prompt.ids_P) - SPARE > PADDING * tokens / len(part):
             yield part
             part, tokens = [], 0
-        part.append((task, prompt))
+        part.append((asked, prompt))
         tokens += len(prompt.ids_P)
     yield part
 
@@ -222,16 +223,8 @@ class StopEnded(StoppingCriteria):
 def generate_attempts(
     model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig
 ) -> Iterator[list[Part]]:
-    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` attempts with one prompt.
-
-    The model's ``generation_config`` (penalties, end-of-text tokens) is replaced during the call and restored afterwards.
-
-    Args:
-        model: as for ``sample``.
-        codec: as for ``sample``.
-        asked: requests by prompt.
-        config: top-p, length limit and batch size.
-    """
+    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` with one prompt; ``generation_config`` is replaced
+    meanwhile."""
     before = model.generation_config
     model.generation_config = GenerationConfig()
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=PAD, use_cache=True)
@@ -311,16 +304,7 @@ def sample_requests(
     author: str = "",
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Part]:
-    """Yield ``part`` and the attempt of each request, as ``sample`` does; each prompt is prefilled once for all its requests.
-
-    Args:
-        model: as for ``sample``.
-        codec: as for ``sample``.
-        requests: one for each attempt.
-        config: top-p, length limit and batch size.
-        author: as for ``sample``.
-        on_done: as for ``sample``.
-    """
+    """Yield ``part`` and the attempt of each request, as ``sample`` does; each prompt is prefilled once for all its requests."""
     return sample_asked(model, codec, by_prompt(requests), config=config, author=author, on_done=on_done)
 
 
@@ -382,16 +366,9 @@ class LocalModel:
         """Yield attempts of several settings as ``sample_each`` does."""
         return sample_each(self.model, self.codec, tasks, configs=configs, **how)
 
-    def sample_requests(
-        self,
-        requests: Sequence[Request],
-        *,
-        config: SampleConfig,
-        author: str = "",
-        on_done: Callable[[int], None] | None = None,
-    ) -> Iterator[Part]:
+    def sample_requests(self, requests: Sequence[Request], *, config: SampleConfig, **how: Any) -> Iterator[Part]:
         """Yield attempts of requests as the function ``sample_requests`` does."""
-        return sample_requests(self.model, self.codec, requests, config=config, author=author, on_done=on_done)
+        return sample_requests(self.model, self.codec, requests, config=config, **how)
 
 
 class PolicyModel:
@@ -402,10 +379,7 @@ class PolicyModel:
 
 
 def decode_batched(model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig) -> Iterator[list[Part]]:
-    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call.
-
-    Arguments as for ``generate_attempts``.
-    """
+    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, prompts = model.config._attn_implementation, codec.prompts([same[0].prompt_key for same in asked])
     model.set_attn_implementation(ATTENTION)
     try:
@@ -417,7 +391,8 @@ def decode_batched(model: Any, codec: Codec, asked: Sequence[Sequence[Request]],
                 most = min(config.batch, sum(counts), fit)
                 room = (min(len(part), -(-most // min(counts))), longest - 1, config.max_tokens)
                 decoder = Decoder(model, codec, config, most=most, room=room)
-                jobs = make_jobs(part)
+                alike = sorted(part, key=lambda job: job[1].ids_P)  # prompts that begin alike come one after the other
+                jobs = ((request, prompt) for same, prompt in alike for request in same)
                 decoder.refill(jobs)
                 while decoder.state.busy:
                     yield decoder.step()
@@ -432,10 +407,3 @@ def token_bytes_of(model: Any) -> int:
     heads = getattr(sizes, "num_key_value_heads", None) or sizes.num_attention_heads
     size = getattr(sizes, "head_dim", None) or sizes.hidden_size // sizes.num_attention_heads
     return token_bytes(sizes.num_hidden_layers, heads * size, model.dtype.itemsize)
-
-
-def make_jobs(prompts: Sequence[tuple[Sequence[Request], EncodedPrompt]]) -> Iterator[Job]:
-    """Yield one job per attempt, all of one prompt before the next; prompts that begin alike come one after the other."""
-    for same, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
-        for request in same:
-            yield request, prompt
