@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.advantage.group import leave_one_out, standardised
-from upsolve.advantage.passk import max_at_k, maxrl, pass_at_k, pkpo, rho, unlikeliness
+from upsolve.advantage.group import leave_one_out, max_at_k, maxrl, pass_at_k, pkpo, rho, standardised, unlikeliness
 from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig
 

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from upsolve.advantage import group, passk
-from upsolve.advantage.group import Floats, check
-from upsolve.advantage.passk import Bools
+from upsolve.advantage import group
+from upsolve.advantage.group import Bools, Floats, check
 from upsolve.config import AdvantageConfig
 from upsolve.plugins import RecordError, blame, only
 
@@ -68,14 +67,14 @@ ADVANTAGES: Mapping[str, Advantage] = {
     ),
     "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
     "leave_one_out": Advantage(lambda i, _: group.leave_one_out(i.rewards_G)),
-    "max_at_k": Advantage(lambda i, c: passk.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
-    "maxrl": Advantage(lambda i, _: passk.maxrl(i.passed_G), failed="negative"),
-    "pass_at_k": Advantage(lambda i, c: passk.pass_at_k(i.passed_G, k=c.settings["k"]), options={"k": 4}),
+    "max_at_k": Advantage(lambda i, c: group.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
+    "maxrl": Advantage(lambda i, _: group.maxrl(i.passed_G), failed="negative"),
+    "pass_at_k": Advantage(lambda i, c: group.pass_at_k(i.passed_G, k=c.settings["k"]), options={"k": 4}),
     "passed": Advantage(lambda i, _: i.passed_G.astype(np.float64), nonnegative=True, selects=True, failed="zero"),
-    "pkpo": Advantage(lambda i, c: passk.pkpo(i.passed_G, k=c.settings["k"]), options={"k": 4}),
+    "pkpo": Advantage(lambda i, c: group.pkpo(i.passed_G, k=c.settings["k"]), options={"k": 4}),
     "standardised": Advantage(lambda i, c: group.standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
     "unlikeliness": Advantage(
-        lambda i, c: passk.unlikeliness(i.rewards_G, i.logp_G, beta=c.settings["beta"], ddof=c.ddof, epsilon=c.epsilon),
+        lambda i, c: group.unlikeliness(i.rewards_G, i.logp_G, beta=c.settings["beta"], ddof=c.ddof, epsilon=c.epsilon),
         options={"beta": 0.25},
     ),
 }
@@ -85,14 +84,8 @@ ADVANTAGES: Mapping[str, Advantage] = {
 def advantage(
     rewards_G: Floats, config: AdvantageConfig, *, passed_G: Bools, logp_G: Floats | None = None, seed: int = 0
 ) -> Floats:
-    """Return the advantages of a group by the estimator that a recipe names.
-
-    Args:
-        rewards_G: [G].
-        config: names the estimator and holds its settings.
-        passed_G: [G], which attempts passed.
-        logp_G: see ``AdvantageInputs``; None: unknown.
-        seed: for estimators that are random.
+    """Return the advantages of a group by the estimator that a recipe names; ``logp_G``: see ``AdvantageInputs``, None:
+    unknown.
 
     Raises:
         ValueError: the estimator works on tokens (``gae``), or rewards and passes differ in shape.

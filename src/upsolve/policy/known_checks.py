@@ -52,18 +52,15 @@ def cache_check(file: Path, found: str = "") -> None:
 
 def code_of(model: Any) -> list[str]:
     """Return the classes of a model's modules, with the code of their forward passes and its files, and the files of this package's."""
-    forwards = {(type(module), instructions(module.forward)) for module in model.modules()}
+    found = [(type(module), module.forward, getattr(module.forward, "__code__", None)) for module in model.modules()]
+    forwards = {
+        (kind, code.co_code.hex() if code else str(type(forward))) for kind, forward, code in found
+    }  # builtins have no bytecode
     names = [f"{kind.__module__}.{kind.__qualname__} {code}" for kind, code in forwards]
     files = {getattr(sys.modules.get(kind.__module__), "__file__", None) for kind, _ in forwards}
     own = Path(__file__).parents[1]
     paths = [*(Path(file) for file in files if file), *(path for part in PARTS for path in (own / part).glob("*.py"))]
     return [*sorted(names), *sorted(map(state_of, paths))]
-
-
-def instructions(forward: Any) -> str:
-    """Return the bytecode of a function or method in hexadecimal; for a function that is not written in Python, its type."""
-    code = getattr(forward, "__code__", None)
-    return code.co_code.hex() if code else str(type(forward))
 
 
 def state_of(path: Path) -> str:

@@ -69,20 +69,9 @@ class Server:
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.lost = False  # true from a failed request to the next answer: one warning for each outage
 
-    def __call__(
-        self,
-        tasks: Sequence[Task],
-        *,
-        config: SampleConfig,
-        author: str = "",
-        on_done: Callable[[int], None] | None = None,
-    ) -> Iterator[Attempt]:
-        """Yield ``config.samples`` attempts per task, in the order in which they end.
-
-        Raises:
-            ModelError: the server refuses a request, or gives no answer after all retries.
-        """
-        for _, attempt in self.sample_requests([*requests(tasks, config)], config=config, author=author, on_done=on_done):
+    def __call__(self, tasks: Sequence[Task], *, config: SampleConfig, **how: Any) -> Iterator[Attempt]:
+        """Yield ``config.samples`` attempts per task, in the order in which they end; ModelError if the server refuses or never answers."""
+        for _, attempt in self.sample_requests([*requests(tasks, config)], config=config, **how):
             yield attempt
 
     def sample_requests(

@@ -55,21 +55,13 @@ class Vllm:
             except (OSError, RuntimeError, ValueError) as error:
                 raise ModelError(f"model {model.name}: vLLM cannot load it: {error}") from error
 
-    def __call__(
-        self,
-        tasks: Sequence[Task],
-        *,
-        config: SampleConfig,
-        author: str = "",
-        on_done: Callable[[int], None] | None = None,
-    ) -> Iterator[Attempt]:
+    def __call__(self, tasks: Sequence[Task], *, config: SampleConfig, **how: Any) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts per task, in the order of the tasks; vLLM is given up to ``CHUNK`` requests at a time.
 
         Log-probabilities are those of the untempered distribution (vLLM's ``raw_logprobs``), so ``token_logps``, which are of the distribution
         that is sampled, are None for other settings than temperature 1 and top-p 1. ``entropy`` is None.
         """
-        asked = [*requests(tasks, config)]
-        for _, attempt in self.sample_requests(asked, config=config, author=author, on_done=on_done):
+        for _, attempt in self.sample_requests([*requests(tasks, config)], config=config, **how):
             yield attempt
 
     def sample_requests(

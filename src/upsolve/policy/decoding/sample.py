@@ -258,21 +258,14 @@ def sample(
     author: str = "",
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Attempt]:
-    """Yield ``config.samples`` attempts per task, in the order in which they end.
+    """Yield ``config.samples`` attempts per task, in the order in which they end; ``on_done`` gets the number of finished
+    attempts.
 
-    ``token_logps`` are of the distribution that is sampled, ``behavior_logp`` and ``entropy`` of that at temperature 1 without a nucleus, in
-    nats. Each attempt has its own random
-    numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
-    number of threads give the same attempts. Before the first sample of a kind of model, batched decoding is compared with the model's own
-    forward pass; if they differ, a warning is logged and ``generate`` is used instead.
-
-    Args:
-        model: a causal language model of transformers, in the dtype to sample in.
-        codec: the model's tokenizer.
-        tasks: tasks to sample.
-        config: number of samples, temperature, top-p, length limit, seed and batch size.
-        author: author of the attempts; empty: the model's name.
-        on_done: called with the number of finished attempts.
+    ``token_logps`` are of the distribution that is sampled, ``behavior_logp`` and ``entropy`` of that at temperature 1 without
+    a nucleus, in nats. Each attempt has its own random numbers (``upsolve.policy.request``), so up to rounding it does not
+    depend on the rest of the batch; the same model, tasks, config and number of threads give the same attempts. Before the
+    first sample of a kind of model, batched decoding is compared with the model's own forward pass; if they differ, a warning
+    is logged and ``generate`` is used instead.
     """
     for _, attempt in sample_each(model, codec, tasks, configs=(config,), author=author, on_done=on_done):
         yield attempt

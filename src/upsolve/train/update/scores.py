@@ -86,7 +86,7 @@ def with_gae(
     advantages: list[NDArray[np.float64]] = []
     weights: list[NDArray[np.float64]] = []
     returns: dict[str, Floats] = {}
-    for key, encoded in keyed(groups):
+    for key, encoded in (pair for group in groups for pair in zip(group.attempt_keys(), group.attempts, strict=True)):
         assert encoded.rewards_R is not None, "encoded for gae"
         rewards_R = encoded.rewards_R.astype(np.float64)
         if kl.coefficient and kl.place == "reward" and scores.reference is not None:
@@ -109,11 +109,6 @@ def with_gae(
     return [
         replace(group, attempts=tuple(masked(attempt, next(parts)) for attempt in group.attempts)) for group in groups
     ], returns
-
-
-def keyed(groups: Sequence[EncodedGroup]) -> list[tuple[str, EncodedAttempt]]:
-    """Return every attempt with its content key."""
-    return [pair for group in groups for pair in zip(group.attempt_keys(), group.attempts, strict=True)]
 
 
 def masked(attempt: EncodedAttempt, advantages_R: NDArray[np.float64]) -> EncodedAttempt:
