@@ -267,9 +267,8 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
         return np.zeros(1)
     most = min(k, rewards.size)
     size = most - 1
-    chance = np.array(
-        [comb(t, size - 1) / comb(others, size) for t in range(others)]
-    )  # that the t-th smallest is the largest of S
+    # chance that the t-th smallest is the largest of S
+    chance = np.array([comb(t, size - 1) / comb(others, size) for t in range(others)])
     gains = [chance @ np.maximum(reward - np.sort(np.delete(rewards, i)), 0.0) for i, reward in enumerate(rewards)]
     return most * np.array(gains)
 

@@ -177,9 +177,8 @@ def rounded(model: Any, config: ModelConfig) -> Any:
 
 def checkpoint_layers(model: Any, name: str) -> None:
     """Enable activation checkpointing (1604.06174): the forward pass keeps each layer's input, the backward pass recomputes the rest."""
-    enable: Any = (
-        getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    )  # transformers < 5.20
+    # the latter in transformers < 5.20
+    enable: Any = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     try:
         enable({"use_reentrant": False})
     except ValueError as error:

@@ -142,9 +142,8 @@ class Decoder:
                 self.tokens[slot : slot + 1] = [prompt.ids_P[-1]]
             self.state.begin(slot, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
         slots, busy = self.state.slots, self.state.busy
-        if busy and len(busy) <= (USED_FIXED if self.cache.fixed else USED) * len(
-            slots
-        ):  # slots after free ones take their places
+        used = USED_FIXED if self.cache.fixed else USED
+        if busy and len(busy) <= used * len(slots):  # slots after free ones take their places
             kept = closed_up(busy)
             self.last_number = self.cache.keep(kept, self.last_number)
             self.state.slots, self.tokens = [slots[index] for index in kept], [self.tokens[index] for index in kept]

@@ -50,9 +50,7 @@ class CompiledScorer:
         """Prepare the layers of a model; they are compiled when they are first called."""
         from torch._inductor import config as inductor_config
 
-        if (
-            inductor_config.cpp.vec_isa_ok is None
-        ):  # unset $TORCHINDUCTOR_VEC_ISA_OK: trying each kind of AVX takes a compiler 5 s
+        if inductor_config.cpp.vec_isa_ok is None:  # by $TORCHINDUCTOR_VEC_ISA_OK; trying each kind of AVX takes a compiler 5 s
             inductor_config.cpp.vec_isa_ok = True
         kinds: set[str] = set(model._no_split_modules or ())
         layers: list[Any] = [module for module in model.modules() if type(module).__name__ in kinds]

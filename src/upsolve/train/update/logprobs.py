@@ -114,9 +114,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
             dtype = torch.get_autocast_dtype(device.type) if autocast else model.dtype
             laid = layout(rows, ids.shape[1], device, dtype)
             inputs["layout"] = carrier_of(laid)
-        inputs["attention_mask"] = torch.ones(
-            1, 1, 1, 1, dtype=torch.bool
-        )  # a 4D mask is passed through; our attention ignores it
+        inputs["attention_mask"] = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # passed through; our attention ignores it
     else:
         inputs["attention_mask"] = masks(model, batch, device)
     hidden = model.get_decoder()(**inputs).last_hidden_state[:, :length]

@@ -249,9 +249,7 @@ class Fsdp2(Distributed):
         for module in [*reversed(layers), self.scoring]:  # FSDP2 wants inner modules first
             policy = half if self.bf16 and module is not self.scoring else MixedPrecisionPolicy()
             part = fully_shard(module, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
-            part.set_gradient_divide_factor(
-                1.0
-            )  # the loss of a rank is its share of the step: gradients are summed, not averaged
+            part.set_gradient_divide_factor(1.0)  # a rank's loss is its share of the step: gradients are summed, not averaged
             part.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it sums
 
     def score(self, batch: PackedBatch) -> TokenScores:
