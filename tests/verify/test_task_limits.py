@@ -45,8 +45,8 @@ def test_limits_are_positive(limits):
 
 
 def test_each_task_of_a_batch_has_its_own_limits():
-    """Half a second of work: too long where the task allows 0.2 s, in time where it allows 2 s or where limits are ignored."""
-    code = BUSY.format(0.5)
+    """0.4 s of work: too long where the task allows 0.2 s, in time where it allows 2 s or where limits are ignored."""
+    code = BUSY.format(0.4)
     short, long, none = (Task(name, "", TESTS, limit_seconds=seconds) for name, seconds in (("s", 0.1), ("l", 1), ("n", None)))
     pairs = [(task, Attempt(task.task_id, code)) for task in (short, long, none, short)]
     verdicts = judge_all(pairs, JudgeSettings(Limits(wall_seconds=30, cpu_seconds=20)))
@@ -111,9 +111,9 @@ def test_many_calls_do_not_time_out_together(kind):
     texts = (f"f({n})" if kind is TestKind.CALL else f"assert f({n}) == {n}" for n in range(40))
     tests = tuple(TestCase(kind, text, str(n)) for n, text in enumerate(texts))
     task, settings = Task("a", "", tests, "f"), JudgeSettings(Limits(wall_seconds=2, cpu_seconds=1))
-    busy = "import time\ndef f(n):\n    end = time.process_time() + 0.05\n    while time.process_time() < end: pass\n    return n\n"
+    busy = "import time\ndef f(n):\n    end = time.process_time() + 0.03\n    while time.process_time() < end: pass\n    return n\n"
     honest = judge(task, Attempt("a", busy), settings)
-    assert (honest.status, honest.passed) == (Status.PASSED, 40) and honest.cpu_seconds > 1.9, honest
+    assert (honest.status, honest.passed) == (Status.PASSED, 40) and honest.cpu_seconds > 1.1, honest
     loads, calls = "while True: pass\n", "def f(n):\n    while n == 3: pass\n    return n\n"
     for code, passed in ((loads, 0), (calls, 3)):
         found = judge(task, Attempt("a", code), settings)
@@ -142,6 +142,13 @@ def test_a_timeout_lasts_if_the_late_test_used_the_processor(code, test_seconds,
     found = judge(Task("a", "", calls if "def f" in code else numbered(10), "f"), Attempt("a", code), settings)
     assert found.outcomes[9] is Status.TIMEOUT and found.cpu_seconds > 0.27, found
     assert lasting(found) is lasts, found
+
+
+def test_a_timer_of_processor_time_that_rings_early_ends_no_test():
+    """The timer counts ticks. Eleven tests have a limit of processor time each."""
+    tests = tuple(TestCase(TestKind.CALL, f"f({n})", str(n)) for n in range(11))
+    rings = "import os, signal\ndef f(n):\n    os.kill(os.getpid(), signal.SIGPROF)\n    return n\n"
+    assert judge(Task("a", "", tests, "f"), Attempt("a", rings)).status is Status.PASSED
 
 
 @pytest.mark.parametrize(("busy", "lasts"), [([True], True), ([True, False], False), ([True, True], True)])

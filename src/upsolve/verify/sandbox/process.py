@@ -34,7 +34,7 @@ SLOTS = 8
 """Maximum number of jobs in one request: the process switches of a request cost a third of a small attempt's time."""
 ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
 """Profile -> mount options of a temporary folder."""
-STARTING = 20.0
+STARTING = 60.0
 """Time a server may take to start, or to answer after the deadlines of its jobs, seconds."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """One thread per library: a server that forks must not have threads, and an attempt has one core."""
@@ -182,14 +182,14 @@ class Server:
             Per job that was run, the five numbers of ``server.run_one`` and the seconds for which it waited for a core (0 if it
             did not reach its deadline); and whether this server can be used again.
         """
-        runs: list[tuple[float, int, int, bool]] = []
+        runs: list[tuple[tuple[float, float], int, int, bool]] = []
         for number, job in enumerate(jobs):
             # format 2 has no references: arguments that tests share here are separate objects in the sandbox
             work, test = marshal.dumps(self.limited(job.attempt), 2), marshal.dumps(job.tester, 2) if job.tester else b""
             *_, own, testers = self.slot(number)
             put(own, work)
             put(testers, test)
-            runs.append((job.wall_seconds, len(work), len(test), job.continues))
+            runs.append(((job.wall_seconds, job.attempt.get("seconds", cpu_seconds)), len(work), len(test), job.continues))
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
         if self.core_waits:
             self.core_waits.begin()

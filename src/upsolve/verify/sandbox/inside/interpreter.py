@@ -111,6 +111,12 @@ def flush() -> None:
             pass
 
 
+def cpu_limits(seconds: float) -> tuple[int, int]:
+    """Return soft and hard RLIMIT_CPU, whole seconds: a quarter more than the limit that the server enforces (``server.cpu_left``)."""
+    soft = max(1, -int(-1.25 * seconds // 1))
+    return soft, soft + 1
+
+
 def stack_limits(soft: int, hard: int) -> tuple[int, int]:
     """Return soft and hard limit of the main thread's stack, bytes, -1: unlimited; at most the present hard limit."""
     import resource

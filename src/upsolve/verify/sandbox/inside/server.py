@@ -39,6 +39,10 @@ __all__ = ["main"]
 CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 PR_SET_DUMPABLE = 4
+CPU_CLOCK = 2
+"""With ~pid << 3 the clock of the CPU time of a process."""
+STEP_SECONDS = 0.01
+"""Minimum time between two looks at the CPU time of an attempt, seconds."""
 FRAMES = 11
 """Maximum number of the judge's own frames below those of an attempt, so that attempts recurse as deep as in a new interpreter."""
 ENDS = (signals.SIGCHLD,)
@@ -55,8 +59,7 @@ class Limits:
 
     def __init__(self, message: bytes) -> None:
         said = marshal.loads(message)
-        cpu = max(1, -int(-said["cpu_seconds"] // 1))
-        self.cpu = (cpu, cpu + 1)
+        self.cpu = interpreter.cpu_limits(said["cpu_seconds"])
         self.said, self.processes = said, said["processes"] + 1
 
     def inherit(self, uid: int) -> bool:
@@ -140,16 +143,35 @@ def wait_until(pid: int, deadline: float) -> Any:
         signals.sigtimedwait(ENDS, left)
 
 
-def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: float) -> tuple[bool, Any]:
-    """Wait for an attempt to its end or deadline; return whether it timed out, and ``os.wait4``'s result if the attempt has ended.
+def cpu_left(pids: tuple[int, ...], seconds: float) -> float:
+    """Return how much of a limit of CPU time is left to the process that has used most of it, seconds.
+
+    RLIMIT_CPU counts ticks: on a busy machine it ended processes that had used four fifths of their time.
+    """
+    used = 0.0
+    for pid in pids:
+        try:
+            used = max(used, time.clock_gettime(~pid << 3 | CPU_CLOCK))
+        except OSError:  # the process has ended, or the kernel is gVisor's
+            pass
+    return seconds - used
+
+
+def wait_for(pids: tuple[int, ...], slot: int, limits: tuple[float, float], started: float) -> tuple[bool, Any]:
+    """Wait for an attempt to its end or limits; return whether it timed out, and ``os.wait4``'s result if the attempt has ended.
 
     ``pids``: the attempt and, if there is one, the tester: then wait for the tester, and for the attempt if the tester exited because of it.
     A tester that used up its CPU time, in functions that the attempt called, counts as timed out.
+    ``limits``: seconds of elapsed time, and of CPU time of each process.
     """
-    pid, deadline = pids[-1], started + wall_seconds
+    pid, deadline = pids[-1], started + limits[0]
     while True:
-        ended = wait_until(pid, deadline)
+        ended = wait_until(pid, min(deadline, time.monotonic() + max(cpu_left(pids, limits[1]), STEP_SECONDS)))
         if ended is None:
+            if cpu_left(pids, limits[1]) <= 0:
+                return True, None
+            if time.monotonic() < deadline:
+                continue
             os.write(CONTROL, b"late %d %f" % (slot, time.monotonic() - started))
             if (extension := float(os.read(CONTROL, 64) or 0)) <= 0:  # seconds: the attempt waited for a core
                 return True, None
@@ -162,12 +184,12 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
             pid = pids[0]
 
 
-def run_one(slot: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]) -> tuple[float, ...]:
+def run_one(slot: int, limits: Limits, uid: int, seconds: tuple[float, float], sizes: tuple[int, int]) -> tuple[float, ...]:
     """Run one attempt (``sizes``: bytes of its job and of the tester's); return wait status, timed out, CPU seconds, peak memory, wall seconds."""
     started, files = time.monotonic(), FIRST + FILES * slot
     alone = () if sizes[1] else (fork_process(files, (JOB, sizes[0]), child.run, limits, uid),)
     pids = alone or fork_pair(files, sizes, limits, uid)
-    timed_out, ended = wait_for(pids, slot, wall_seconds, started)
+    timed_out, ended = wait_for(pids, slot, seconds, started)
     if ended is None:
         sweep(pids)
         _, status, usage = os.wait4(pids[0], 0)
@@ -298,12 +320,12 @@ def main(said: str) -> None:
                 os.write(CONTROL, b"renew")
                 continue
         answer, clean = b"", True
-        for slot, (wall_seconds, size, tester_size, continues) in enumerate(runs):
+        for slot, (seconds, size, tester_size, continues) in enumerate(runs):
             clean = not private or continues or tidy(setup["own"], not uid)
             if not clean:
                 break
             if setup["gvisor"]:
                 rewind(FIRST + FILES * slot)
-            answer += b"%d %d %f %d %f\n" % run_one(slot, limits, uid, wall_seconds, (size, tester_size))
+            answer += b"%d %d %f %d %f\n" % run_one(slot, limits, uid, seconds, (size, tester_size))
         os.write(CONTROL, answer if clean else answer + b"spent")
     os._exit(0)
