@@ -3,14 +3,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("calm", deadline=None)  # a busy machine is no failure
-settings.load_profile("calm")
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["UPSOLVE_CHECK"] = "always"  # checks of models find what is wrong now, not what was right before
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two cores, and the same sums everywhere
+
+
+def pytest_configure(config):
+    """Hypothesis: a busy machine is no failure; new examples in each run only beside the slow tests."""
+    checks = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    settings.register_profile(
+        "calm", deadline=None, suppress_health_check=checks, derandomize="not slow" in config.option.markexpr
+    )
+    settings.load_profile("calm")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsolve.archive.info import archive_info
@@ -72,7 +72,7 @@ attempts = st.builds(
 attempts = attempts | st.builds(with_tokens, attempts, sampled)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(st.lists(attempts, max_size=5, unique_by=lambda a: a.attempt_id))
 def test_any_attempt_survives(tmp_path_factory, some):
     archive = Archive.create(tmp_path_factory.mktemp("law"))

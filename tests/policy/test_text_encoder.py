@@ -114,7 +114,7 @@ def check_exact(encoder, text, ids):
 def test_every_text_is_encoded_as_itself(name):
     encoder = encoder_of(EXACT[name]())
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(TEXTS.map("".join))
     @example("".join(ODD + SCRIPTS))
     def check(text):
@@ -128,7 +128,7 @@ def test_every_text_is_encoded_as_itself(name):
 def test_a_text_that_cannot_be_expressed_has_no_ids(name):
     encoder = encoder_of(INEXACT[name]())
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(TEXTS.map("".join))
     def check(text):
         text = text.encode("utf-8", "ignore").decode()

@@ -1,7 +1,6 @@
 """Static analyses: positions, kinds and severities of findings, and their robustness against hostile code."""
 
 import subprocess
-import time
 from collections import Counter
 
 import pytest
@@ -227,15 +226,14 @@ def test_code_that_breaks_an_analysis_breaks_nothing_else(name):
 
 
 def test_an_analysis_that_hangs_or_dies_is_left_out_for_that_attempt(monkeypatch):
-    monkeypatch.setattr(analyst_module, "SECONDS", 1.0)
     one = Analyst()
     assert one.findings("lint", [source("x = 1\n")]) == [()]
     first = one.process
     subprocess.run(["kill", "-STOP", str(first.pid)], check=True)
-    started = time.monotonic()
-    assert one.ask("lint", [source("x = 1\n")]) == "no answer within 1 s"
-    assert time.monotonic() - started < 3 and first.poll() is not None
-    monkeypatch.setattr(analyst_module, "SECONDS", 30.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(analyst_module, "SECONDS", 0.5)
+        assert one.ask("lint", [source("x = 1\n")]) == "no answer within 0.5 s"
+    assert first.poll() is not None
     assert one.findings("lint", [source(UNUSED)])[0][0].rule == "F401"
     one.process.kill()
     assert one.findings("lint", [source(UNUSED)])[0][0].rule == "F401"

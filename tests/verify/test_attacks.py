@@ -5,10 +5,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from nobody import as_nobody
@@ -113,19 +111,17 @@ def test_the_same_in_a_cluster():
     assert "Traceback" not in done.stderr
 
 
-def test_the_doctor_says_which_attack_works_and_what_it_left():
-    """An honest program stands for an attack that works, a file for what one leaves."""
+def test_the_doctor_says_which_attack_works_and_what_it_left(tmp_path, monkeypatch):
+    """An honest program stands for an attack that works, a file in the current folder for what one leaves."""
+    monkeypatch.chdir(tmp_path)
     honest, bad = ("def f(n):\n    return {20: 6765, 7: 13}[n]\n", "def f(n):\n    return 0\n")
     todo = [Try(Attack(name, "escape", code, {"call": ["failed"]}), "call") for name, code in (("a", honest), ("b", bad))]
-    with tempfile.NamedTemporaryFile(prefix="upsolve-attack", dir="/tmp", delete=False) as file:
-        before = Path(file.name)
-    before.unlink()
-    found = [*run_attacks(todo, JudgeSettings(LIMITS, workers=1), lambda _done, _total: before.touch())]
-    before.unlink()
+    left = tmp_path / "upsolve-attack"
+    found = [*run_attacks(todo, JudgeSettings(LIMITS, workers=1), lambda _done, _total: left.touch())]
     assert found == [
         Check("escape", "a/call", ok=False, required=True, detail="passed"),
         Check("escape", "b/call", ok=True, required=True, detail="failed"),
-        Check("escape", "left behind", ok=False, required=True, detail=f"file {before}"),
+        Check("escape", "left behind", ok=False, required=True, detail=f"file {left}"),
     ]
 
 

@@ -122,7 +122,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=9), values, max_size=6))
 def test_every_object_is_read_as_it_is(row):
     assert read_object(json.dumps(row).encode()) == row

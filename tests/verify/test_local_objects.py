@@ -184,12 +184,18 @@ def test_work_on_lent_objects_is_bounded(test, code, statuses):
 
 def test_threads_and_processes_that_stay_cannot_use_remote_objects():
     code = """
-import os, threading, time
+import os, sys, threading, time
 said = []
 def later(g):
-    time.sleep(0.2)
+    while in_f(): time.sleep(0.01)
+    time.sleep(0.1)
     try: said.append(g())
     except RuntimeError as error: said.append('refused')
+    open('/tmp/said', 'w').close()
+def in_f():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code is not f.__code__: frame = frame.f_back
+    return frame is not None
 def f(g):
     threading.Thread(target=later, args=(g,)).start()
     pid = os.fork()
@@ -201,7 +207,7 @@ def f(g):
 def result():
     return said
 """
-    test = "import time\ncalls = []\nassert f(lambda: calls.append(1)) == 7\ntime.sleep(0.6)\nassert result() == ['refused'] and calls == []"
+    test = "import os, time\ncalls = []\nassert f(lambda: calls.append(1)) == 7\nwhile not os.path.exists('/tmp/said'): time.sleep(0.01)\nassert result() == ['refused'] and calls == []"
     verdict = judged(test, code)
     assert verdict.status is Status.PASSED and "across" in verdict.isolation.split(","), verdict
 

@@ -21,6 +21,7 @@ from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.process import Server
 
 LIMITS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
+PATIENT = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=2))
 
 LITTER = """
 import builtins, ctypes, fcntl, locale, math, os, random, subprocess, sys
@@ -203,25 +204,25 @@ BURN = "import os, time\nif os.fork() == 0:\n    if os.fork() == 0:\n        whi
 
 @pytest.mark.parametrize("test", [TestCase(TestKind.CALL, "f()", "1"), TestCase(TestKind.CODE, "assert f() == 1")])
 def test_processor_time_of_orphans_is_counted(test):
-    wait = "def f():\n    for _ in range(300):\n        if not os.path.exists('/tmp/done'): time.sleep(0.01)\n    return 1\n"
-    verdict = judge(Task("t", "", (test,), "f"), Attempt("t", BURN.format(seconds=0.5) + wait), LIMITS)
-    assert verdict.status is Status.PASSED and verdict.cpu_seconds == pytest.approx(0.5, rel=0.3)
+    wait = "def f():\n    for _ in range(2000):\n        if not os.path.exists('/tmp/done'): time.sleep(0.01)\n    return 1\n"
+    verdict = judge(Task("t", "", (test,), "f"), Attempt("t", BURN.format(seconds=0.5) + wait), PATIENT)
+    assert verdict.status is Status.PASSED and 0.45 < verdict.cpu_seconds < 1
 
 
 def test_processor_time_of_orphans_counts():
     task = Task("t", "", (TestCase(TestKind.STDIO, "", ""),))
-    settings = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=0.4))
-    wait = "for _ in range(700):\n    if not os.path.exists('/tmp/done'): time.sleep(0.01)\n"
+    settings = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=0.4))
+    wait = "for _ in range(2000):\n    if not os.path.exists('/tmp/done'): time.sleep(0.01)\n"
     assert judge(task, Attempt("t", BURN.format(seconds=0.6) + wait), settings).status is Status.TIMEOUT
 
 
 @pytest.mark.skipif(not ControlGroup().active, reason="no control groups here")
 def test_an_attempt_without_memory_does_not_take_its_neighbours_along():
     """The kernel counts kills by group: a neighbour that killed itself is no memory hog."""
-    hog = "import os, time\ndef f():\n    if os.fork() == 0:\n        b = bytearray(200 << 20)\n        time.sleep(9)\n    time.sleep(0.5)\n    b = bytearray(350 << 20)\n    return 1\n"
+    hog = "import os, time\ndef f():\n    if os.fork() == 0:\n        b = bytearray(200 << 20)\n        open('/tmp/full', 'w').close()\n        time.sleep(99)\n    while not os.path.exists('/tmp/full'): time.sleep(0.01)\n    b = bytearray(350 << 20)\n    return 1\n"
     suicide = "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"
     codes = [suicide, hog, suicide + "# 2", "def f(): return 1"]
-    settings = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
+    settings = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=5, memory_bytes=400 << 20))
     verdicts = judge_all([(SUM, Attempt("t", code)) for code in codes], settings)
     assert [(v.status.value, v.error_type) for v in verdicts] == [
         ("runtime_error", "Signal9"),

@@ -98,7 +98,7 @@ def attempts(n, start=0):
 def test_verdicts_are_those_of_the_judge_here(server):
     pairs = [*attempts(20), (STDIO, Attempt("s", "print(int(input()) ** 2)")), (STDIO, Attempt("s", "print(1")), (TASK, LOOP)]
     pairs += [(replace(TASK, setup="y = 2"), Attempt("t", "def f(x):\n    return x * y")), (TASK, Attempt("t", "'\ud800'"))]
-    settings = replace(SETTINGS, lines=True, analyses=("lint",), limits=replace(SETTINGS.limits, wall_seconds=1))
+    settings = replace(SETTINGS, lines=True, analyses=("lint",), limits=Limits(wall_seconds=30, cpu_seconds=1))
     here = verify(pairs, settings)
     there = dict(remote(server.url, TOKEN).judged(pairs, settings))
     vague = {"wall_seconds": None, "cpu_seconds": None, "memory_bytes": None}
@@ -245,7 +245,7 @@ def opened(server, pairs, seconds, token=TOKEN):
     return line
 
 
-def wait_until(true, seconds=10):
+def wait_until(true, seconds=60):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -271,7 +271,7 @@ def test_what_a_client_that_left_has_asked_is_dropped(server):
     asker.close()
     started = time.monotonic()
     assert len(dict(remote(server.url, TOKEN).judged(attempts(10, 500), SETTINGS))) == 10
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 60
     assert server.ask("/health")[1]["waiting"] == 0
 
 
@@ -289,7 +289,7 @@ def test_a_client_that_takes_nothing_is_let_go(tmp_path):
         line.connect(("127.0.0.1", server.port))
         head = f"POST /verify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         line.sendall((head + body).encode())
-        wait_until(lambda: server.ask("/health")[1]["waiting"] > 0)
+        assert line.recv(12) == b"HTTP/1.1 200"
         wait_until(lambda: server.ask("/health")[1]["waiting"] == 0)
     assert server.stop() == 0 and "Traceback" not in server.log.read_text()
 
@@ -311,7 +311,7 @@ def test_a_program_is_run_as_sandbox_fusion_does(server):
         'Traceback (most recent call last):\n  File "/tmp/main.py", line 4, in <module>\n    f()\n'
     )
     assert result["stderr"].endswith("ZeroDivisionError: division by zero\n")
-    said = run(server, "import time\nprint(1, flush=True)\ntime.sleep(9)", run_timeout=0.3)
+    said = run(server, "import time\nprint(1, flush=True)\ntime.sleep(99)", run_timeout=1)
     result = said["run_result"]
     assert (said["status"], result["status"], result["return_code"], result["stdout"]) == (
         "Failed",
@@ -470,7 +470,7 @@ def test_a_stopped_server_leaves_nothing_behind(tmp_path, number):
     line = opened(server, [(TASK, replace(LOOP, code=f"{LOOP.code}#{k}")) for k in range(50)], 30)
     wait_until(lambda: len(all_below(server.process.pid)) >= 6)  # two workers, their sandboxes, what hangs in these
     left, started = all_below(server.process.pid), time.monotonic()
-    assert server.stop(number) == 0 and time.monotonic() - started < 5
+    assert server.stop(number) == 0 and time.monotonic() - started < 30
     line.close()
     wait_until(lambda: not [pid for pid in left if Path(f"/proc/{pid}").exists()])
     assert not server.log.read_text()
@@ -515,7 +515,7 @@ def test_connections_that_send_nothing_keep_nobody_out(server):
             with contextlib.suppress(OSError):
                 line.sendall(b"POST /verify HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
         assert server.ask("/health")[0] == 200
-        assert {v.status.value for _, v in remote(server.url, TOKEN, patience_seconds=5).judged(attempts(2))} == {
+        assert {v.status.value for _, v in remote(server.url, TOKEN, patience_seconds=30).judged(attempts(2))} == {
             "failed",
             "passed",
         }

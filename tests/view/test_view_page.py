@@ -120,10 +120,10 @@ def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
 def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served, theme):
     with open_page(chromium, viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):
         loaded(page, served(plain_archive(tmp_path / "a").path))
-        for key in ("", "Enter", "t"):
+        for key, shown in (("", "250 attempts"), ("Enter", "# number 0"), ("t", "2 tasks in all")):
             if key:
                 page.keyboard.press(key)
-                page.wait_for_timeout(500)
+            page.get_by_text(shown, exact=True).wait_for()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), key
         assert page.evaluate(CONTRAST) == []
         assert page.evaluate(NAMELESS) == []

@@ -43,7 +43,7 @@ class Viewer:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         self.process.stdout.close()
         return code
 

@@ -232,8 +232,8 @@ def test_executed_lines_are_known():
 
 
 def test_the_time_of_one_world_is_limited():
-    code = "import time\ndef run(robot):\n    if robot.get_current_location() == 'kitchen':\n        time.sleep(2)\n"
-    verdict = judged(code, settings=JudgeSettings(Limits(wall_seconds=3, test_seconds=0.3)))
+    code = "import time\ndef run(robot):\n    if robot.get_current_location() == 'kitchen':\n        time.sleep(99)\n"
+    verdict = judged(code, settings=JudgeSettings(Limits(wall_seconds=30, test_seconds=0.3)))
     assert verdict.outcomes == (Status.FAILED, Status.TIMEOUT, Status.UNSCORED, Status.UNSCORED)
 
 
