@@ -19,9 +19,8 @@ from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.clipped import outside, sequence_logratio
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import clipped_tokens, token_losses
+from upsolve.objective.losses import batch_kl, clipped_tokens, dpo, kto, token_losses
 from upsolve.objective.ratio import REDUCTIONS, sum_by_attempt
-from upsolve.objective.surrogate import batch_kl, dpo, kto
 
 LENGTHS = torch.tensor([7, 3, 5, 1, 6, 4])
 S, R = len(LENGTHS), 7

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import token_losses
+from upsolve.objective.losses import batch_kl, dpo, kto, rank, token_losses, weighted_sum
 from upsolve.objective.ratio import sequence_sum
-from upsolve.objective.surrogate import batch_kl, dpo, kto, rank, weighted_sum
 
 
 def test_dpo_by_hand():

@@ -7,8 +7,7 @@ import torch
 from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import token_losses
-from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
+from upsolve.objective.losses import dft, dro, oapl, reinforce, token_losses, topr
 from upsolve.objective.table import OBJECTIVES
 
 LOGP = torch.tensor([-1.0, -2.0, -0.5])

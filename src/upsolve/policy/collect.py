@@ -71,21 +71,13 @@ def sample_repairs(
     authors: Collection[str] = (),
     progress: OnProgress = no_progress,
 ) -> int:
-    """Sample one correction of every distinct failed program of an archive, with the feedback of its stored verdict in the prompt.
+    """Sample one correction of every distinct failed program (of ``authors``; () all) of an archive; return the number of
+    attempts added.
 
-    A correction names what it corrects (``Attempt.parent_id``); its author is the model with ``, repair``. Log-probabilities are those under the
-    conversation, which training shows with ``data.turns: 1``. An interrupted call resumes like ``sample_attempts``; after the corrections are
-    judged, the next call corrects those that failed.
-
-    Args:
-        archive: an archive whose attempts have verdicts; the new attempts are added to it.
-        config: engine, temperature, seed; ``samples`` is not read.
-        model: the model to sample.
-        authors: correct only programs of these authors; () all.
-        progress: called with the attempts sampled and wanted.
-
-    Returns:
-        The number of attempts added.
+    The feedback of the stored verdict is in the prompt. A correction names what it corrects (``Attempt.parent_id``); its author
+    is the model with ``, repair``. Log-probabilities are those under the conversation, which training shows with ``data.turns:
+    1``. An interrupted call resumes like ``sample_attempts``; after the corrections are judged, the next call corrects those
+    that failed.
 
     Raises:
         ConfigError: the engine cannot show earlier attempts.

@@ -165,12 +165,8 @@ class Server:
         }
 
     def read(self, request: Request, reply: Json, author: str, *, is_plain: bool) -> Attempt:
-        """Return the attempt in a server's answer; ``is_plain``: it was sampled at temperature 1 without a nucleus or penalties.
-
-        Raises:
-            ModelError: the answer does not follow OpenAI's protocol.
-            RetryError: the server reports that it aborted the request.
-        """
+        """Return the attempt in a server's answer; ``is_plain``: it was sampled at temperature 1 without a nucleus or
+        penalties."""
         try:
             choice = reply["choices"][0]
             truncated = choice["finish_reason"] == "length"

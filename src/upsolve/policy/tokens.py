@@ -100,8 +100,7 @@ class Codec:
     def marked_prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> tuple[str, Escaped]:
         """Return the prompt of a task with marks for the special tokens that its contents spell, and these contents.
 
-        Raises:
-            ModelError: the chat template leaves out an earlier attempt.
+        ModelError: the chat template leaves out an earlier attempt.
         """
         if self.template is None:
             contents = self.text.escaped([plain_prompt(task, self.style, turns, prefix=prefix, fence=not self.answers)])

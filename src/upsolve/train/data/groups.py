@@ -29,9 +29,8 @@ __all__ = [
     "Formed",
     "TrainGroup",
     "decided_by_outcome",
-    "draw_all",
     "draw_groups",
-    "draw_most",
+    "draw_tasks",
     "drawn_first",
     "failed",
     "passed",
@@ -303,6 +302,13 @@ def draw_groups(
             return drawn, f"fewer than {data.group_size} attempts"
         return drawn, "all passed" if passed(item.group.verdicts[0]) else "none passed"
 
+    return draw_tasks(rewarded, draw, data, epoch=epoch, most=most, in_order=in_order)
+
+
+def draw_tasks(
+    rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epoch: int, most: int | None = None, in_order: bool = False
+) -> Formed:
+    """Draw the groups of all tasks, in random order or ``in_order``, or ``most`` of them."""
     random = np.random.default_rng([data.seed, epoch])
     if most is not None:
         return draw_most(rewarded, draw, data, epoch=epoch, most=most)

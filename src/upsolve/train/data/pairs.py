@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.groups import Formed, draw_all, draw_most, failed, passed
+from upsolve.train.data.groups import Formed, draw_tasks, failed, passed
 from upsolve.types import Group
 
 __all__ = ["draw_pairs", "focal_weights"]
@@ -86,10 +86,7 @@ def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epo
         pairs = build_pairs(item.group, kind, random, max_pairs=data.groups_per_task)
         return pairs, "" if pairs else f"no pair by {kind}"
 
-    random = np.random.default_rng([data.seed, epoch])
-    if most is not None:
-        return draw_most(rewarded, draw, data, epoch=epoch, most=most)
-    return draw_all(rewarded, draw, random).shuffled(random)
+    return draw_tasks(rewarded, draw, data, epoch=epoch, most=most)
 
 
 def focal_weights(
