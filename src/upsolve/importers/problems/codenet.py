@@ -214,9 +214,7 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
     except (OSError, *ODD) as error:
         return [BadRow(str(file), number, f"{type(error).__name__}: {error}", text)]
     extra = extra_of({name: row.get(name) for name in ("submission_id", "original_language", "accuracy")})
-    old = row["language"] == "Python" and PYTHON_2.search(row.get("original_language") or "")
-    language = "python2" if old else language_in(row["language"])  # not judged as Python 3
-    attempt = Attempt(f"codenet/{row['problem_id']}", code, language, row["user_id"], when, extra=extra)
+    attempt = Attempt(f"codenet/{row['problem_id']}", code, language_of(row), row["user_id"], when, extra=extra)
     verdict = Verdict(
         attempt.attempt_id,
         status,
@@ -226,6 +224,12 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
         error_message=row["status"] if status is Status.UNSCORED else "",
     )
     return [attempt, verdict]
+
+
+def language_of(row: dict[str, str]) -> str:
+    """Return the language of a submission; Python 2 is ``python2``, so that it is not judged as Python 3."""
+    old = row["language"] == "Python" and PYTHON_2.search(row.get("original_language") or "")
+    return "python2" if old else language_in(row["language"])
 
 
 SOURCE = Source(
