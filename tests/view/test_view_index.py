@@ -7,8 +7,7 @@ from archives import TEST, judged, plain_archive
 
 from upsolve.archive.store import Archive, open_archive
 from upsolve.types import Attempt, Finding, Status, Task
-from upsolve.view.browse import PAGE_ROWS, Filters, count_attempts, facets, list_attempts, list_tasks
-from upsolve.view.details import read_attempt, read_groups
+from upsolve.view.browse import PAGE_ROWS, Filters, count_attempts, facets, list_attempts, list_tasks, read_attempt, read_groups
 from upsolve.view.index import Index
 
 NONE = Filters()

@@ -17,8 +17,7 @@ from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.worlds.composed.goal import Names
 from upsolve.worlds.composed.goals import HELD_OUT_GOALS, HELD_OUT_JOINS, JOINS, fetch, if_answer, relay, report
-from upsolve.worlds.composed.mutations import KINDS, mutated
-from upsolve.worlds.composed.programs import STYLES, plain, printed, restyled
+from upsolve.worlds.composed.programs import KINDS, STYLES, mutated, plain, printed, restyled
 from upsolve.worlds.composed.source import compositions, read
 from upsolve.worlds.composed.worlds import WORLDS, checks, rehearse, start, worlds
 from upsolve.worlds.contract import IDLE

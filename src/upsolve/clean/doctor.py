@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from upsolve.archive.store import Archive
-from upsolve.clean import balance, labels, language, overlap, secrets, tests
+from upsolve.clean import language, outcomes, overlap, secrets, tests
 from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
@@ -178,16 +178,16 @@ def convert(word: str, text: str, default: Any) -> Any:
 CHECKS: Mapping[str, Check] = {
     "secrets": secrets.SECRETS,
     "language": language.LANGUAGE,
-    "contradictions": labels.CONTRADICTIONS,
-    "flaky": labels.FLAKY,
+    "contradictions": outcomes.CONTRADICTIONS,
+    "flaky": outcomes.FLAKY,
     "licences": secrets.LICENCES,
     "provenance": secrets.PROVENANCE,
     "contamination": overlap.CONTAMINATION,
     "duplicate_tasks": overlap.TASKS,
     "duplicates": overlap.ATTEMPTS,
-    "balance": balance.BALANCE,
-    "signal": balance.SIGNAL,
-    "languages": balance.LANGUAGES,
+    "balance": outcomes.BALANCE,
+    "signal": outcomes.SIGNAL,
+    "languages": outcomes.LANGUAGES,
     "tests": tests.TESTS,
 }
 """Name -> check."""

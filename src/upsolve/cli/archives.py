@@ -91,22 +91,10 @@ def source_first(given: str) -> str:
 
 
 def options_of(option: list[str] | None, context: typer.Context) -> dict[str, str]:
-    """Return the options of a source or format, from ``--option key=value`` and ``--key value``."""
-    return {**pairs(option or []), **loose_options(context.args)}
-
-
-def pairs(words: list[str]) -> dict[str, str]:
-    """Return the values of ``key=value`` words by key."""
-    for text in words:
-        if "=" not in text:
-            raise typer.BadParameter(f"--option {text}: must be key=value")
-    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in words)}
-
-
-def loose_options(words: list[str]) -> dict[str, str]:
-    """Return the values of ``--key value`` and ``--key=value`` by key."""
-    found: list[str] = []
-    rest = iter(words)
+    """Return the options of a source or format, from ``--option key=value``, ``--key value`` and ``--key=value``."""
+    found, rest = [*(option or [])], iter(context.args)
+    if wrong := next((text for text in found if "=" not in text), ""):
+        raise typer.BadParameter(f"--option {wrong}: must be key=value")
     for word in rest:
         if not word.startswith("--"):
             raise typer.BadParameter(f"unexpected argument {word}")
@@ -114,7 +102,7 @@ def loose_options(words: list[str]) -> dict[str, str]:
         if value is None:
             raise typer.BadParameter(f"{word} needs a value")
         found.append(word[2:] if "=" in word else f"{word[2:]}={value}")
-    return pairs(found)
+    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in found)}
 
 
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:

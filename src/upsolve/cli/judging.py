@@ -229,7 +229,6 @@ def package_lacked(verdict: Verdict) -> list[str]:
 
 def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
     """Print the number of verdicts by outcome and, for unscored ones, by reason, with a remedy for each reason."""
-
     rows = [(status, f"{count:,}", f"{count / statuses.total():.1%}") for status, count in statuses.most_common()]
     show("outcomes", ("status", "attempts", "share"), rows)
     if reasons:

@@ -229,7 +229,9 @@ def sweep_model(
     dev_tasks = TaskSet(f"{archive}:dev", tasks.dev)
     on_dev = dict.fromkeys(temperatures, evaluate.dev_samples)
     dev = tuple(measured(dev_tasks, on_dev, dev=True).values()) if len(temperatures) > 1 else ()
-    best, many = best_temperatures(dev, evaluate) if dev else (temperatures[0], temperatures[0])
+    best = best_temperature(dev) if dev else temperatures[0]
+    drawn = [one for one in dev if one.temperature or not evaluate.many_samples]  # greedy decoding has one sample
+    many = best_temperature(drawn, evaluate.dev_samples) if dev else temperatures[0]
     each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
@@ -250,12 +252,6 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
         )
         return [lowest]
     return [lowest, *others]
-
-
-def best_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[float, float]:
-    """Return the temperatures that are best for pass@1 and for pass@k; the latter above 0 with ``many_samples``, as greedy decoding has one."""
-    sampled = [one for one in dev if one.temperature or not config.many_samples]
-    return best_temperature(dev), best_temperature(sampled, config.dev_samples)
 
 
 def labelled(progress: OnProgress, label: str) -> OnProgress:

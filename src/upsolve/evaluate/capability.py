@@ -75,10 +75,13 @@ class Capability:
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence, with the numbers that decide it."""
+        smallest = self.best.detectable
+        difference = f"show a difference of {100 * (smallest or 0):.1f} points in 80 % of cases"
+        could_show = "no task differs" if smallest is None else f"{tasks_of(self.best)} {difference}"
         return {
             "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}{self.beside}.",
             "sharper only": f"Sharper only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}{self.beside}.",
-            "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {detectable_clause(self.best)}.",
+            "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {could_show}.",
             "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
             "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {clause_of(self.best)}.",
@@ -203,13 +206,6 @@ def clause_of(comparison: Comparison, *, own: bool = False) -> str:
         )
     where = "greedily" if comparison.temperatures == (0, 0) else f"at {comparison.where}"
     return f"{where} pass@{comparison.k} goes from {first} to {second} %, {comparison.change} points"
-
-
-def detectable_clause(comparison: Comparison) -> str:
-    """Return a clause with the smallest difference that this number of tasks could have shown."""
-    if comparison.detectable is None:
-        return "no task differs"
-    return f"{tasks_of(comparison)} show a difference of {100 * comparison.detectable:.1f} points in 80 % of cases"
 
 
 def tasks_of(comparison: Comparison) -> str:

@@ -301,15 +301,15 @@ def unable(plan: Plan) -> str:
     )
 
 
-def is_unlike(plan: Plan) -> bool:
-    """Return whether passed attempts are much less likely under the model than the model's own samples."""
-    likelihood = plan.likelihood
-    return bool(likelihood and likelihood.passed and likelihood.own and likelihood.own.mean - likelihood.passed.mean > UNLIKE)
+def gap(plan: Plan) -> float:
+    """Return how much less likely passed attempts are than the model's own samples, nats per token; nan if unknown."""
+    found = plan.likelihood
+    return found.own.mean - found.passed.mean if found and found.passed and found.own else math.nan
 
 
 def sharper(plan: Plan) -> str:
     """Return the advice if attempts are like the model's own samples, and greedy decoding passes much more often than sampling."""
-    if not plan.base or is_unlike(plan) or plan.likelihood is None or plan.likelihood.passed is None:
+    if not plan.base or gap(plan) > UNLIKE or plan.likelihood is None or plan.likelihood.passed is None:
         return ""
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
     if not greedy.value - sampled.value >= GAP:
@@ -322,12 +322,12 @@ def sharper(plan: Plan) -> str:
 
 def unlike(plan: Plan) -> str:
     """Return the advice if attempts are unlike the model's own samples and the recipe does not imitate."""
-    if not is_unlike(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
+    found = plan.likelihood
+    if not gap(plan) > UNLIKE or plan.imitates or not (found and found.passed and found.own):
         return ""
-    own = plan.likelihood.own
     return (
-        f"Imitate first (`--recipe sft`): passed attempts have {plan.likelihood.passed.mean:.2f} nats per token under the model and its "
-        f"own samples {own.mean if own else 0:.2f}, so they differ from its samples and can teach it something new."
+        f"Imitate first (`--recipe sft`): passed attempts have {found.passed.mean:.2f} nats per token under the model and its "
+        f"own samples {found.own.mean:.2f}, so they differ from its samples and can teach it something new."
     )
 
 

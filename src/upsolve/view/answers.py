@@ -11,8 +11,18 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.view.browse import CHOICES, Filters, count_attempts, facets, list_attempts, list_tasks
-from upsolve.view.details import entry_at, read_attempt, read_groups, read_tasks
+from upsolve.view.browse import (
+    CHOICES,
+    Filters,
+    count_attempts,
+    entry_at,
+    facets,
+    list_attempts,
+    list_tasks,
+    read_attempt,
+    read_groups,
+    read_tasks,
+)
 from upsolve.view.index import Index, archive_state, parts_of
 from upsolve.view.scores import RunScores, TaskScores
 

@@ -14,8 +14,7 @@ from upsolve import __version__
 from upsolve.errors import UpsolveError
 from upsolve.files import write_text
 from upsolve.view.answers import Answers, read_metrics
-from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts
-from upsolve.view.details import describe, read_tasks, records_of
+from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts, describe, read_tasks, records_of
 from upsolve.view.scores import TaskScores
 from upsolve.view.server import WEB, to_json
 

@@ -17,8 +17,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, content_id
 from upsolve.verify.judge.domains import ENTRY_POINT, Domain, domain_of
 from upsolve.worlds.composed.goal import Goal, Names
 from upsolve.worlds.composed.goals import GOALS, HELD_OUT_GOALS, HELD_OUT_JOINS, JOINS, SEARCHES, capital
-from upsolve.worlds.composed.mutations import KINDS, mutated
-from upsolve.worlds.composed.programs import calls_of, plain, restyled
+from upsolve.worlds.composed.programs import KINDS, calls_of, mutated, plain, restyled
 from upsolve.worlds.composed.worlds import WORLDS, checks, rehearse, start
 from upsolve.worlds.composed.worlds import worlds as worlds_of
 
