@@ -220,7 +220,7 @@ WHOLE_RECIPE = {
         "train.loop.open_online",
         "train.run.steps.start_run",
     ),
-    *("exports.exporting.export_archive", "exports.exporting.stages_of"),
+    *("exports.exporting.export_archive", "exports.exporting.__init__"),
     "report.run.run_content",
     *("train.check.check_run", "train.check.checked_rewarder", "train.run.memory.memory_of"),
     *("plan.planning.plan_archive", "plan.planning.ask_model", "plan.probed.cost_of"),

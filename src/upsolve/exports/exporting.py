@@ -6,7 +6,7 @@ Every file is complete or absent.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,7 @@ from upsolve.archive.places import SHIPPED, local_place
 from upsolve.archive.schema import TABLES
 from upsolve.archive.split import report_languages, split_archive
 from upsolve.archive.store import Archive
-from upsolve.config import (
-    AdvantageConfig,
-    DataConfig,
-    PromptConfig,
-    Recipe,
-    RewardConfig,
-    SelectConfig,
-    VerifyConfig,
-    load_recipe,
-)
+from upsolve.config import DataConfig, PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
 from upsolve.files import commit_file, write_text
@@ -40,7 +31,6 @@ from upsolve.plugins import find, spelled
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import choose
 from upsolve.train.data.groups import (
-    Formed,
     TrainGroup,
     decided_by_outcome,
     draw_groups,
@@ -56,140 +46,6 @@ from upsolve.types import Group, Task
 __all__ = ["export_archive", "format_of"]
 
 SPLITS = ("train", "dev", "test")
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """The stages of a recipe that an export reads."""
-
-    name: str
-    """Name of the recipe."""
-    data: DataConfig
-    """Splits, authors, judge; size and number of groups, number of pairs."""
-    reward: RewardConfig
-    """Rewards."""
-    select: SelectConfig
-    """Groups and attempts to keep, weights, order."""
-    advantage: AdvantageConfig
-    """Estimator."""
-    pairs: str
-    """Kind of pairs (``objective.preference.pairs``)."""
-    verify: VerifyConfig
-    """Limits for references, if the rewards need their times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A split of an archive."""
-
-    split: str
-    """``train``, ``dev`` or ``test``."""
-    tasks: Sequence[Task]
-    """All tasks of the split."""
-    groups: Sequence[Group]
-    """The tasks with attempts, judged or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """Items from which the rows of a split are made."""
-
-    items: Iterable[Any]
-    """Items of the format's unit (``Export.unit``), in the order of the rows."""
-    left_out: Counter[str]
-    """Attempts and tasks that are in no item, by reason; complete once all items are read."""
-    flagged: Counter[str]
-    """Attempts that are truncated or that a detector flags, by name, and replaced verdicts of a control."""
-
-
-def stages_of(recipe: Recipe) -> Stages:
-    """Return the stages that an export reads."""
-    pairs = recipe.objective.preference.pairs
-    return Stages(recipe.name, recipe.data, recipe.reward, recipe.select, recipe.advantage, pairs, recipe.verify)
-
-
-def check_format(record: Export, stages: Stages, *, given: bool, split: str, epoch: int | None) -> None:
-    """Refuse settings that a format does not read: ConfigError names the setting and the fix."""
-    formed, values = record.unit in ("group", "pair"), stages.advantage
-    with_recipe = f"one of {', '.join(SPLITS)}, with a --recipe whose `data` section splits the archive"
-    turns = "a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
-    start = "start_logp and start_min_logp need the model that training starts from: leave them out of an export"
-    problems = (
-        (
-            record.unit == "record" and (given or split),
-            "--as: this format holds the whole archive: leave out --recipe, --set and --split",
-        ),
-        (split and (split not in SPLITS or not given), f"--split {split}: {with_recipe}"),
-        (epoch is not None and not formed, "--epoch samples groups or pairs, and this format has neither: leave it out"),
-        (record.unit == "pair" and stages.data.turns, f"data.turns: {turns}"),
-        (formed and stages.select.reads_start, f"select: {start}"),
-        (
-            record.unit == "group" and values.needs_values,
-            f"advantage.kind: {values.kind} computes advantages from a value head in training: choose another recipe",
-        ),
-    )
-    if problem := next((text for is_wrong, text in problems if is_wrong), ""):
-        raise ConfigError(problem)
-
-
-def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
-    """Return the splits of an archive, or one; ``formed``: for groups or pairs, in the language of the prompt."""
-    if data is None:
-        groups = archive.groups(labels=formed)
-        if formed:
-            report_languages(archive, "")
-            groups = Lazy(groups, lambda group: select(group, DataConfig()))
-        return [Part("train", archive.tasks(), groups)]
-    found, chosen = split_archive(archive, data, labels=formed), data
-    return [
-        Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, chosen)))
-        for name in SPLITS
-        if split in ("", name)
-    ]
-
-
-def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -> Items:
-    """Return the items of a split, as training forms them in an epoch; None: all attempts of a task in one group."""
-    if record.unit in ("task", "attempts"):
-        return Items(part.tasks if record.unit == "task" else part.groups, Counter(), Counter())
-    groups = part.groups
-    if record.unit == "group" and epoch is not None and decided_by_outcome(stages.reward, stages.select, stages.data):
-        groups = drawn_first(groups, stages.data, epoch=epoch)
-    rewarded = rewards_of(groups, stages.reward, stages.verify)
-    if record.unit == "group" and epoch is None and not stages.select.is_on:
-        left_out, flagged = Counter[str](), Counter[str]()
-        return Items(one_by_one(rewarded, stages, left_out, flagged), left_out, flagged)
-    pairs = record.unit == "pair"
-    formed = form_groups(rewarded, stages, epoch=epoch, pairs=pairs)
-    items = [with_advantages(item, stages.advantage, seed=stages.data.seed, pair=pairs) for item in formed.groups]
-    return Items(items, formed.left_out, formed.flagged)
-
-
-def one_by_one(
-    rewarded: Iterable[Rewarded], stages: Stages, left_out: Counter[str], flagged: Counter[str]
-) -> Iterator[TrainGroup]:
-    """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
-    for item in rewarded:
-        formed = whole_groups([item])
-        left_out.update(formed.left_out)
-        flagged.update(formed.flagged)
-        yield from (with_advantages(one, stages.advantage, seed=stages.data.seed) for one in formed.groups)
-
-
-def form_groups(rewarded: Sequence[Rewarded], stages: Stages, *, epoch: int | None, pairs: bool) -> Formed:
-    """Return selected groups, or pairs."""
-    data, number = stages.data, epoch or 0
-    chosen = choose(rewarded, stages.select, number=number, seed=data.seed)
-    if pairs:
-        formed = draw_pairs(chosen.rewarded, data, stages.pairs, epoch=number)
-    elif epoch is None:
-        formed = whole_groups(chosen.rewarded)
-    else:
-        imitates, ordered = stages.advantage.record.selects, bool(stages.select.order)
-        formed = draw_groups(chosen.rewarded, data, imitates=imitates, epoch=number, in_order=ordered)
-    return replace(formed, left_out=formed.left_out + chosen.left_out)
-
-
 BATCH = 1000
 """Rows in memory at once."""
 Row = Mapping[str, Any]
@@ -243,21 +99,20 @@ def export_archive(
     name, record, values = format_of(format, options or {})
     if recipe and COMPLETION in record.options:
         values = {COMPLETION.name: Content(recipe.model.completion), **values}
-    stages = stages_of(recipe or load_recipe(record.recipe))
-    check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
-    work = Work(local_place(out), name, record, options=values, prompt=recipe.model.prompt if recipe else PromptConfig())
+    used = recipe or load_recipe(record.recipe)
+    work = Work(local_place(out), name, record, options=values, recipe=used, given=recipe is not None)
+    work.check_settings(split, epoch)
+    work.check_path()
     if record.unit == "record":
         work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
         return Exported(work.path, work.rows, work.left_out)
-    parts = parts_of(archive, recipe and recipe.data, split, formed=record.unit in ("group", "pair"))
-    items = ((part.split, items_of(part, record, stages, epoch=epoch)) for part in parts)
+    parts = parts_of(archive, recipe and recipe.data, split, formed=work.formed)
     if record.output == "file":
-        work.write_file(chain.from_iterable(found.items for _, found in items))
+        work.write_file(chain.from_iterable(work.items_of(part, epoch, Counter(), Counter()) for part in parts))
     else:
-        work.write_folder(items)
+        work.write_folder(parts, epoch)
         shipped = (name for name, folder in SHIPPED.items() if folder == archive.path)
-        settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
-        card = card_text(work, parts, archive=next(shipped, archive.path.resolve().name), command=command, recipe=settings)
+        card = card_text(work, parts, archive=next(shipped, archive.path.resolve().name), command=command)
         write_text(work.path / "README.md", card)
     return Exported(work.path, work.rows, work.left_out)
 
@@ -272,32 +127,111 @@ def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Expo
         raise ConfigError(str(error)) from error
 
 
-def card_recipe(record: Export, stages: Stages, prompt: PromptConfig, *, given: bool) -> str:
-    """Return the part of a recipe that decided an export, as YAML; empty if none did."""
-    read = ["data"] if given else []
-    if record.unit in ("group", "pair"):
-        read += ["reward", "select", "advantage"]
-    settings: dict[str, Any] = {"name": stages.name, **{key: getattr(stages, key).model_dump(mode="json") for key in read}}
-    if record.unit == "pair":
-        settings["objective"] = {"preference": {"pairs": stages.pairs}}
-    if prompt != PromptConfig():
-        settings["model"] = {"prompt": prompt.model_dump(mode="json", exclude_defaults=True)}
-    return yaml.safe_dump(settings, sort_keys=False) if read else ""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A split of an archive."""
+
+    split: str
+    """``train``, ``dev`` or ``test``."""
+    tasks: Sequence[Task]
+    """All tasks of the split."""
+    groups: Sequence[Group]
+    """The tasks with attempts, judged or not."""
+
+
+def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
+    """Return the splits of an archive, or one; ``formed``: for groups or pairs, in the language of the prompt."""
+    if data is None:
+        groups = archive.groups(labels=formed)
+        if formed:
+            report_languages(archive, "")
+            groups = Lazy(groups, lambda group: select(group, DataConfig()))
+        return [Part("train", archive.tasks(), groups)]
+    found, chosen = split_archive(archive, data, labels=formed), data
+    return [
+        Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, chosen)))
+        for name in SPLITS
+        if split in ("", name)
+    ]
 
 
 class Work:
     """An export in progress: files, rows by split, and what was left out."""
 
-    def __init__(self, path: Path, name: str, record: Export, *, options: Mapping[str, Any], prompt: PromptConfig) -> None:
-        """Check the path: ArchiveError if the folder is not empty, or the file is a folder."""
-        self.path, self.name, self.record, self.options, self.prompt = path, name, record, options, prompt
+    def __init__(
+        self, path: Path, name: str, record: Export, *, options: Mapping[str, Any], recipe: Recipe, given: bool
+    ) -> None:
+        """Store the path, the format with its options, and the recipe, which the user may have given."""
+        self.path, self.name, self.record, self.options, self.recipe, self.given = path, name, record, options, recipe, given
+        self.prompt = recipe.model.prompt if given else PromptConfig()
+        self.formed = record.unit in ("group", "pair")
         self.rows, self.files = dict[str, int](), dict[str, str]()
         self.left_out, self.flagged = Counter[str](), Counter[str]()
         self.columns = record.columns(**options)
-        if record.output == "file" and path.is_dir():
-            raise ArchiveError(f"{path}: is a folder; the format {name} is one file, such as {path / 'out.jsonl'}")
-        if record.output != "file" and path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise ArchiveError(f"{path}: exists; the format {name} is a folder with a card: export into a new folder")
+
+    def check_settings(self, split: str, epoch: int | None) -> None:
+        """Refuse settings that a format does not read: ConfigError names the setting and the fix."""
+        unit, recipe, kind = self.record.unit, self.recipe, self.recipe.advantage.kind
+        with_recipe = f"one of {', '.join(SPLITS)}, with a --recipe whose `data` section splits the archive"
+        turns = "a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
+        start = "start_logp and start_min_logp need the model that training starts from: leave them out of an export"
+        values = f"{kind} computes advantages from a value head in training: choose another recipe"
+        whole = "this format holds the whole archive: leave out --recipe, --set and --split"
+        problems = (
+            (unit == "record" and (self.given or split), f"--as: {whole}"),
+            (split and (split not in SPLITS or not self.given), f"--split {split}: {with_recipe}"),
+            (
+                epoch is not None and not self.formed,
+                "--epoch samples groups or pairs, and this format has neither: leave it out",
+            ),
+            (unit == "pair" and recipe.data.turns, f"data.turns: {turns}"),
+            (self.formed and recipe.select.reads_start, f"select: {start}"),
+            (unit == "group" and recipe.advantage.needs_values, f"advantage.kind: {values}"),
+        )
+        if problem := next((text for is_wrong, text in problems if is_wrong), ""):
+            raise ConfigError(problem)
+
+    def check_path(self) -> None:
+        """Raise ArchiveError if the folder is not empty, or the file is a folder."""
+        path, is_file = self.path, self.record.output == "file"
+        if is_file and path.is_dir():
+            raise ArchiveError(f"{path}: is a folder; the format {self.name} is one file, such as {path / 'out.jsonl'}")
+        if not is_file and path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise ArchiveError(f"{path}: exists; the format {self.name} is a folder with a card: export into a new folder")
+
+    def items_of(self, part: Part, epoch: int | None, left_out: Counter[str], flagged: Counter[str]) -> Iterable[Any]:
+        """Return the items of a split, as training forms them in an epoch; None: all attempts of a task in one group.
+
+        What is in no item is counted by reason, also while the items are read.
+        """
+        recipe, unit = self.recipe, self.record.unit
+        if not self.formed:
+            return part.tasks if unit == "task" else part.groups
+        groups, data = part.groups, recipe.data
+        if unit == "group" and epoch is not None and decided_by_outcome(recipe.reward, recipe.select, data):
+            groups = drawn_first(groups, data, epoch=epoch)
+        rewarded = rewards_of(groups, recipe.reward, recipe.verify)
+        if unit == "group" and epoch is None and not recipe.select.is_on:
+            return self.one_by_one(rewarded, left_out, flagged)
+        chosen = choose(rewarded, recipe.select, number=epoch or 0, seed=data.seed)
+        if unit == "pair":
+            formed = draw_pairs(chosen.rewarded, data, recipe.objective.preference.pairs, epoch=epoch or 0)
+        elif epoch is None:
+            formed = whole_groups(chosen.rewarded)
+        else:
+            imitates, ordered = recipe.advantage.record.selects, bool(recipe.select.order)
+            formed = draw_groups(chosen.rewarded, data, imitates=imitates, epoch=epoch, in_order=ordered)
+        left_out.update(formed.left_out + chosen.left_out)
+        flagged.update(formed.flagged)
+        return [with_advantages(item, recipe.advantage, seed=data.seed, pair=unit == "pair") for item in formed.groups]
+
+    def one_by_one(self, rewarded: Iterable[Rewarded], left_out: Counter[str], flagged: Counter[str]) -> Iterator[TrainGroup]:
+        """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
+        for item in rewarded:
+            formed = whole_groups([item])
+            left_out.update(formed.left_out)
+            flagged.update(formed.flagged)
+            yield from (with_advantages(one, self.recipe.advantage, seed=self.recipe.data.seed) for one in formed.groups)
 
     def write_file(self, items: Iterable[Any]) -> None:
         """Write the only file."""
@@ -305,16 +239,16 @@ class Work:
         self.rows[""] = self.write(self.path, items, "")
         self.check_rows()
 
-    def write_folder(self, parts: Iterable[tuple[str, Items]]) -> None:
+    def write_folder(self, parts: Iterable[Part], epoch: int | None) -> None:
         """Write a file for each split that has rows."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for split, items in parts:
-            file = self.path / f"{split}.{self.record.output}"
-            self.rows[split] = self.write(file, items.items, split)
-            self.left_out += items.left_out
-            self.flagged += items.flagged
-            if self.rows[split]:
-                self.files[split] = file.name
+        for part in parts:
+            file, left_out, flagged = self.path / f"{part.split}.{self.record.output}", Counter[str](), Counter[str]()
+            self.rows[part.split] = self.write(file, self.items_of(part, epoch, left_out, flagged), part.split)
+            self.left_out += left_out
+            self.flagged += flagged
+            if self.rows[part.split]:
+                self.files[part.split] = file.name
             else:
                 file.unlink()
         self.check_rows()
@@ -354,6 +288,17 @@ class Work:
         reasons = "; ".join(f"{count} {reason}" for reason, count in self.left_out.most_common(3)) or "the archive has none"
         raise ConfigError(f"{self.path}: nothing to export in the format {self.name}: {reasons}")
 
+    def card_recipe(self) -> str:
+        """Return the part of the recipe that decided the export, as YAML; empty if none did."""
+        read = [*(["data"] if self.given else []), *(["reward", "select", "advantage"] if self.formed else [])]
+        settings: dict[str, Any] = {"name": self.recipe.name}
+        settings |= {key: getattr(self.recipe, key).model_dump(mode="json") for key in read}
+        if self.record.unit == "pair":
+            settings["objective"] = {"preference": {"pairs": self.recipe.objective.preference.pairs}}
+        if self.prompt != PromptConfig():
+            settings["model"] = {"prompt": self.prompt.model_dump(mode="json", exclude_defaults=True)}
+        return yaml.safe_dump(settings, sort_keys=False) if read else ""
+
 
 SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 """Names of the Hub's size categories, with the number of rows that each stays below."""
@@ -374,7 +319,7 @@ def judges_of(parts: Iterable[Part]) -> Counter[str]:
     return Counter("(not judged)" if verdict is None else verdict.judge or "(no name)" for verdict in verdicts)
 
 
-def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str, recipe: str) -> str:
+def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str) -> str:
     """Return the text of a card: README.md with the metadata that the Hugging Face Hub and ``datasets.load_dataset`` read."""
     total, tasks = sum(work.rows.values()), {part.split: len(part.tasks) for part in parts}
     of_tasks = work.record.unit == "task"
@@ -392,7 +337,7 @@ def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str, 
         *counted("## Flagged", "name", work.flagged),
         *("## How it was made", f"```\n{command}\n```" if command else "By `upsolve.export_archive` in Python."),
     ]
-    if recipe:
+    if recipe := work.card_recipe():
         sections.append(f"Splits, rewards, selection and advantages are those of this recipe:\n\n```yaml\n{recipe}```")
     metadata = {
         **({} if len(licences) != 1 or UNKNOWN in licences else {"license": next(iter(licences)).lower()}),
