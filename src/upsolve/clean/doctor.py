@@ -10,7 +10,7 @@ import yaml
 
 from upsolve.archive.store import Archive
 from upsolve.clean import language, outcomes, overlap, secrets, tests
-from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
+from upsolve.clean.check import Action, Check, Fault, open_contents
 from upsolve.errors import ConfigError
 from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
@@ -102,7 +102,8 @@ def examine(
                 continue
             counts = {table: contents.count(table) for table in done.changes}
             take(done, name, check, check.find(contents, options[name]), counts)
-            hide(done, name, contents)
+            for table, changes in done.changes.items():
+                contents.remove(table, [place for place, faults in changes.items() if removes(name, faults)])
     return done
 
 
@@ -138,15 +139,9 @@ def take(done: Examination, name: str, check: Check, faults: Iterable[Fault], co
     done.found += rows.values() or [Found(name, NOTHING, "", 0, check.cost)]
 
 
-def hide(done: Examination, name: str, contents: Contents) -> None:
-    """Hide what a check removes from the checks after it."""
-    for table, changes in done.changes.items():
-        removed = [
-            place
-            for place, faults in changes.items()
-            if any(check == name and fault.action is Action.REMOVE for check, fault in faults)
-        ]
-        contents.remove(table, removed)
+def removes(name: str, faults: Iterable[tuple[str, Fault]]) -> bool:
+    """Return whether a check removes the record of these faults, which hides it from the checks after it."""
+    return any(check == name and fault.action is Action.REMOVE for check, fault in faults)
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, dict[str, Any]]:

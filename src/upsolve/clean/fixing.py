@@ -1,7 +1,4 @@
-"""New archives: one without what checks found, and one with expected answers filled in.
-
-Every record that a fix removes or changes is written to a file with its reasons.
-"""
+"""New archives: one without what checks found, which is written to files with the reasons, and one with expected answers."""
 
 import json
 from collections import Counter

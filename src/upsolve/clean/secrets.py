@@ -217,16 +217,9 @@ class Text:
     """Language of code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
-    """Changes to a text with secrets."""
-
-    action: Action
-    """``REDACT`` where the placeholders leave the syntax intact, ``REMOVE`` where they do not, ``REPORT`` where nothing is done."""
-    placeholders: Mapping[str, str]
-    """Secret -> placeholder."""
-    rejudge: bool = False
-    """Whether the program may behave differently."""
+Redaction = tuple[Action, Mapping[str, str], bool]
+"""What is done about a text: ``REDACT`` if placeholders leave the syntax intact, ``REMOVE`` if they do not, or ``REPORT``; the placeholder of
+each secret; and whether the program may behave differently."""
 
 
 def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: dict[str, str]) -> Iterator[Fault]:
@@ -240,34 +233,35 @@ def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: d
     }
     redaction = redact(text, placeholders)
     for secret in secrets:
-        done = Redaction(Action.REPORT, {}) if secret in known else redaction
+        done = (Action.REPORT, {}, False) if secret in known else redaction
         yield from (fault_of(text, place, secret, done) for place in text.places)
 
 
 def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
     """Return what is done about the secrets of a text; the verdicts of a program stay if only comments and docstrings change."""
     if text.part != "code" or not placeholders:
-        return Redaction(Action.REDACT, placeholders)
+        return Action.REDACT, placeholders, False
     code, after = text.text, mask(text.text, placeholders)
     if not same_shape(code, after, text.language):
-        return Redaction(Action.REMOVE, placeholders)
+        return Action.REMOVE, placeholders, False
     before, now = (normalise(one, text.language, docstrings=False) for one in (code, after))
     moved = code.count("\n") != after.count("\n")
-    return Redaction(Action.REDACT, placeholders, rejudge=moved or before != now)
+    return Action.REDACT, placeholders, moved or before != now
 
 
 def fault_of(text: Text, place: int, secret: Secret, redaction: Redaction) -> Fault:
     """Return the fault of one secret; the reason names its line and placeholder, not the secret."""
+    action, placeholders, rejudge = redaction
     line = text.text[: text.text.index(secret.text)].count("\n") + 1
     said = {
         Action.REPORT: ", which the tests have, too",
         Action.REMOVE: ", where a placeholder would break the syntax",
-        Action.REDACT: f", now {redaction.placeholders.get(secret.text)}",
+        Action.REDACT: f", now {placeholders.get(secret.text)}",
     }
-    reason = f"{secret.kind} in line {line} of the {text.part}{said[redaction.action]}"
+    reason = f"{secret.kind} in line {line} of the {text.part}{said[action]}"
     kind = f"{secret.kind} of the {'programs' if text.part == 'code' else text.part + 's'}"
     table = "tasks" if text.part == "prompt" else "attempts"
-    return Fault(table, place, text.record, reason, kind, redaction.action, redaction.placeholders, redaction.rejudge)
+    return Fault(table, place, text.record, reason, kind, action, placeholders, rejudge)
 
 
 SECRETS = Check(

@@ -176,10 +176,14 @@ class Judged:
 
     def add(self, verdict: Verdict) -> None:
         """Count a verdict."""
+        from upsolve.verify.judge.outcomes import NO_MODULE
+
         self.statuses[verdict.status] += 1
         if verdict.status is Status.UNSCORED:
             self.reasons[(verdict.error_message.splitlines() or [""])[0]] += 1
-        self.lacking.update(package_lacked(verdict))
+        lacks = re.search(rf"No module named '(\w+)[\w.]*'{re.escape(NO_MODULE)}", verdict.error_message)
+        if lacks and verdict.error_type == "ModuleNotFoundError":
+            self.lacking[lacks[1]] += 1
 
     def counts(self, programs: "Programs") -> dict[str, Any]:
         """Return the counts of the JSON output."""
@@ -217,14 +221,6 @@ def judge_programs(store: "Archive", programs: "Programs", settings: JudgeSettin
         finally:
             store.append(verdicts=verdicts)
     return result
-
-
-def package_lacked(verdict: Verdict) -> list[str]:
-    """Return the package that an attempt imports, and that the sandbox lacks, in a list; else an empty list."""
-    from upsolve.verify.judge.outcomes import NO_MODULE
-
-    found = re.search(rf"No module named '(\w+)[\w.]*'{re.escape(NO_MODULE)}", verdict.error_message)
-    return [found[1]] if found and verdict.error_type == "ModuleNotFoundError" else []
 
 
 def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:

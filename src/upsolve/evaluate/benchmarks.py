@@ -1,7 +1,4 @@
-"""Evaluate a model on tasks: pass@k at one or several temperatures, and the likelihood of held-out passed programs.
-
-The best temperature is chosen on dev tasks. The likelihood does not depend on a temperature.
-"""
+"""Evaluate a model on tasks: pass@k at the best of several temperatures, and the likelihood of held-out passed programs."""
 
 import json
 import shutil
@@ -210,12 +207,9 @@ def sweep_model(
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
-        model: name or folder, and precision.
+        model, verify, name, keep: as for ``evaluate_model``.
         sample: engine, number of samples on test tasks, top-p, length limit and seed; its temperature is not read.
-        verify: limits of the judge.
         evaluate: temperatures, and samples on dev tasks.
-        name: label in tables.
-        keep: JSONL file for all judged samples, each with its task set and temperature. None: samples are not stored.
         progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)

@@ -88,7 +88,9 @@ class SampledModel:
             for number, run in runs.items():
                 complete = {name: some for name, some in sampled[number].items() if len(some) == run.config.samples}
                 found[number].update(complete)
-                keep_samples(run.unfinished, complete)
+                if run.unfinished and complete:  # into the next numbered file
+                    lines = [json.dumps(asdict(attempt)) + "\n" for attempts in complete.values() for attempt in attempts]
+                    write_text(run.unfinished / f"{len([*run.unfinished.glob('*.jsonl')]):08d}.jsonl", "".join(lines))
 
     def draw(
         self, tasks: Sequence[Task], runs: Mapping[int, SampleRun], on_done: Callable[[int], None]
@@ -138,13 +140,6 @@ def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
             attempt = Attempt(**json.loads(line))
             by_task.setdefault(attempt.task_id, []).append(attempt)
     return by_task
-
-
-def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:
-    """Write samples into the next numbered file of a folder; do nothing without a folder or without samples."""
-    if folder and samples:
-        rows = [json.dumps(asdict(attempt)) + "\n" for attempts in samples.values() for attempt in attempts]
-        write_text(folder / f"{len([*folder.glob('*.jsonl')]):08d}.jsonl", "".join(rows))
 
 
 def sample_rows(

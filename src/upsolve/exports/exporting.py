@@ -1,7 +1,4 @@
-"""Export an archive: its items by split with the rewards and advantages of a recipe, as a folder with a card, or a file.
-
-Every file is complete or absent.
-"""
+"""Export an archive: its items, as a recipe forms them, in a folder with a card or in a file, which is complete or absent."""
 
 import json
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Content of a report, and its parts in order: sentences, tables, costs, and example attempts of both models.
-
-``html`` and ``markdown`` render it.
-"""
+"""Content of a report in order: sentences, tables, costs, examples of both models; ``html`` and ``markdown`` render it."""
 
 import difflib
 import json

@@ -180,15 +180,13 @@ def seeds_table(runs: Sequence[RunResult]) -> Table | None:
     several = [method for method in methods_of(runs) if len(method.runs) > 1]
     if not several:
         return None
-    rows = tuple((method.name, interval_text(method.paired.difference), *seed_cells(method)) for method in several)
+    rows: list[tuple[str, ...]] = []
+    for method in several:
+        by_seed = [Method((run,)).paired.difference.mean for run in method.runs]
+        ends = points(min(by_seed)), points(max(by_seed))
+        rows.append((method.name, interval_text(method.paired.difference), *ends, f"{method.paired.p_value:.4f}"))
     title = "Gain over the base, mean over seeds: pass@1, each model at its best temperature"
-    return Table(title, ("runs", "gain, points", "smallest", "largest", "p"), rows)
-
-
-def seed_cells(method: Method) -> tuple[str, str, str]:
-    """Return the smallest and the largest gain of a seed, and the p-value of the mean over seeds, as text."""
-    by_seed = [Method((run,)).paired.difference.mean for run in method.runs]
-    return points(min(by_seed)), points(max(by_seed)), f"{method.paired.p_value:.4f}"
+    return Table(title, ("runs", "gain, points", "smallest", "largest", "p"), tuple(rows))
 
 
 def worth_table(runs: Sequence[RunResult]) -> Table:

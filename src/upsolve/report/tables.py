@@ -1,7 +1,7 @@
 """Evaluations, rewards and costs -> tables of text."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.capability import Capability, capability
@@ -250,38 +250,20 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
     """Return samples or steps, tokens and minutes of every evaluation and of training, and the sum of the times."""
     rows: list[tuple[str, str, str, float]] = []
     for sweep in sweeps:
-        parts = [*evaluations_of(sweep)]
-        samples = sum(sum(score.statuses.values()) for one in parts for score in one.scores)
-        rows.append(
-            (f"evaluation of {sweep.name}", f"{samples:,} samples", tokens_of(parts), sum(p.wall_seconds for p in parts))
-        )
+        test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one]
+        parts = {id(one): one for one in (*sweep.dev, *test)}.values()  # each once
+        counts = [(score.mean_tokens, sum(score.statuses.values())) for one in parts for score in one.scores]
+        known = [mean * count for mean, count in counts if mean is not None]
+        tokens = f"{sum(known):,.0f} sampled" if known else "–"
+        samples, seconds = sum(count for _, count in counts), sum(part.wall_seconds for part in parts)
+        rows.append((f"evaluation of {sweep.name}", f"{samples:,} samples", tokens, seconds))
     if training:
-        tokens = sum(row.get("attempt_tokens", 0.0) for row in training)
-        steps = sum("loss" in row for row in training)
-        rows.append(
-            (
-                "training",
-                f"{steps:,} steps",
-                f"{tokens:,.0f} trained",
-                sum(row.get(part, 0.0) for row in training for part in TIMES),
-            )
-        )
+        trained = sum(row.get("attempt_tokens", 0.0) for row in training)
+        steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
+        rows.append(("training", f"{steps:,} steps", f"{trained:,.0f} trained", seconds))
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
     total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))
-
-
-def evaluations_of(sweep: Sweep) -> Iterator[Evaluation]:
-    """Yield every evaluation of a sweep and of its further task sets once."""
-    test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one is not None]
-    yield from {id(one): one for one in (*sweep.dev, *test)}.values()
-
-
-def tokens_of(evaluations: Sequence[Evaluation]) -> str:
-    """Return the number of sampled tokens; a dash if it was not recorded."""
-    known = [score for one in evaluations for score in one.scores if score.mean_tokens is not None]
-    sampled = sum((score.mean_tokens or 0.0) * sum(score.statuses.values()) for score in known)
-    return f"{sampled:,.0f} sampled" if known else "–"
 
 
 def minutes(seconds: float) -> str:

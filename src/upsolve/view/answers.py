@@ -55,7 +55,12 @@ class Answers:
             "info": self.info,
             "attempts": lambda query: list_attempts(self.index, Filters.of(query), after=number(query, "after", -1)),
             "count": lambda query: {"attempts": count_attempts(self.index, Filters.of(query))} if self.index.ready else {},
-            "tasks": self.tasks,
+            "tasks": lambda query: list_tasks(
+                self.index,
+                after=number(query, "after", -1),
+                text=query.get("text", ""),
+                difficulty=query.get("difficulty", ""),
+            ),
             "attempt": lambda query: read_attempt(self.index, number(query, "place")),
             "task": self.task,
             "group": self.group,
@@ -102,15 +107,6 @@ class Answers:
             "filters": CHOICES,
             **(facets(index) if index.ready else {}),
         }
-
-    def tasks(self, query: Query) -> dict[str, Any]:
-        """Return a page of tasks."""
-        return list_tasks(
-            self.index,
-            after=number(query, "after", -1),
-            text=query.get("text", ""),
-            difficulty=query.get("difficulty", ""),
-        )
 
     def task(self, query: Query) -> dict[str, Any]:
         """Return a task; ArchiveError if the archive has no task with this id."""

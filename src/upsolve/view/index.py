@@ -1,8 +1,4 @@
-"""The index of an archive for the viewer: one small row for each attempt, without its code, in a database of DuckDB.
-
-The index of a large archive is built in the background, once for each state of the archive, and cached on disk. Until it is ready,
-``preview`` has the first attempts.
-"""
+"""The index of an archive for the viewer: a row for each attempt without its code; of a large one, built in the background."""
 
 import os
 import threading

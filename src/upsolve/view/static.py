@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,10 @@ from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts, descr
 from upsolve.view.scores import TaskScores
 from upsolve.view.server import WEB, to_json
 
-__all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "Heats", "first_entries", "heat_maps", "packed", "write_page"]
+__all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "first_entries", "heat_maps", "packed", "write_page"]
 
 DIGITS = {"rewards": 3, "advantages": 3, "logps": 2}
 """Numbers of each token, and the digits to which they are rounded."""
-
-
-@dataclass
-class Heats:
-    """The heat maps of the first attempts of a page."""
-
-    count: int = 0
-    """Attempts that have one."""
-    note: str = ""
-    """Text of the page for an attempt without a heat map."""
-    blocks: list[str] = field(default_factory=list[str])
-    """Compressed (``packed``), a list of attempts each."""
 
 
 def packed(part: Any) -> str:
@@ -43,9 +31,9 @@ def packed(part: Any) -> str:
 
 def heat_maps(
     answers: Answers, entries: Sequence[Mapping[str, Any]], scored: Mapping[str, TaskScores], *, chunk: int, room: int
-) -> Heats:
-    """Return the heat maps of the first attempts that fit into ``room`` bytes, in blocks of ``chunk`` attempts."""
-    heats = Heats()
+) -> tuple[list[str], int, str]:
+    """Return ``packed`` heat maps of the first attempts that fit into ``room`` bytes, by ``chunk``, their number, and a note."""
+    blocks, count = list[str](), 0
     maps = tokens_of(answers, entries, scored)
     try:
         while part := [*islice(maps, chunk)]:
@@ -53,13 +41,11 @@ def heat_maps(
             room -= len(block) + len('<script type="application/octet-stream" class="data"></script>\n')
             if room < 0:
                 break
-            heats.blocks.append(block)
-            heats.count += len(part)
+            blocks.append(block)
+            count += len(part)
     except UpsolveError as error:  # such as a missing model, which the rest of the page does not need
-        heats.note = f"heat maps are missing: {error}"
-        return heats
-    heats.note = f"heat maps are those of the first {heats.count:,} attempts: use `upsolve view RUN` for the others"
-    return heats
+        return blocks, count, f"heat maps are missing: {error}"
+    return blocks, count, f"heat maps are those of the first {count:,} attempts: use `upsolve view RUN` for the others"
 
 
 def tokens_of(
@@ -95,19 +81,18 @@ POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{s
 def write_page(answers: Answers, path: Path) -> str:
     """Write the page, atomically, once the index is built; return a sentence about it."""
     most = MOST_ATTEMPTS
-    text, heats, attempts, samples = page_of(answers, most)
+    text, lacks, attempts, samples = page_of(answers, most)
     while len(text) > MOST_BYTES and most > CHUNK:
         most = max(CHUNK, int(max(attempts, samples) * 0.95 * MOST_BYTES / len(text)))
-        text, heats, attempts, samples = page_of(answers, most)
+        text, lacks, attempts, samples = page_of(answers, most)
     write_text(path, text)
     shown = share_of(answers, attempts) or f"{attempts:,} attempts"
     also = f", {samples:,} samples of evaluations" if samples else ""
-    said = f"; {heats.note}" if answers.scores and heats.count < attempts else ""
-    return f"{path}: {shown}{also}, {len(text) / 1e6:.1f} MB{said}"
+    return f"{path}: {shown}{also}, {len(text) / 1e6:.1f} MB{lacks and f'; {lacks}'}"
 
 
-def page_of(answers: Answers, most: int) -> tuple[str, Heats, int, int]:
-    """Return the page with at most ``most`` attempts and samples of evaluations, its heat maps, and the numbers of both."""
+def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
+    """Return the page with at most ``most`` attempts and samples of evaluations, what it lacks, and the numbers of both."""
     entries = first_entries(answers, most)
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
     scored = answers.scored(names)
@@ -120,11 +105,11 @@ def page_of(answers: Answers, most: int) -> tuple[str, Heats, int, int]:
         also, more = part_of(samples, rows, first=2 + len(blocks))
         blocks, count = [*blocks, packed(also), *more], len(rows)
     plain = assemble([packed(overview), *blocks])
-    heats = heat_maps(answers, entries, scored, chunk=CHUNK, room=MOST_BYTES - len(plain) - SLACK)
+    heats, shown, note = heat_maps(answers, entries, scored, chunk=CHUNK, room=MOST_BYTES - len(plain) - SLACK)
     if answers.scores:
-        overview["heats"] = {"count": heats.count, "note": heats.note, "first": 1 + len(blocks)}
-        plain = assemble([packed(overview), *blocks, *heats.blocks])
-    return plain, heats, len(entries), count
+        overview["heats"] = {"count": shown, "note": note, "first": 1 + len(blocks)}
+        plain = assemble([packed(overview), *blocks, *heats])
+    return plain, note if answers.scores and shown < len(entries) else "", len(entries), count
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:

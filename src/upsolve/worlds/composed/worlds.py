@@ -1,7 +1,4 @@
-"""The worlds of a composed task, the checks of each, and runs of generated programs in them, in this process.
-
-Attempts of any other origin are judged in the sandbox.
-"""
+"""The worlds of a composed task, their checks, and runs of programs of this package in them, in this process."""
 
 import io
 import itertools
