@@ -247,15 +247,9 @@ class Scorer:
         self.turns = threading.BoundedSemaphore(worker_count(self.settings))
 
     def score(self, answers: Sequence[tuple[Task, str]], *, prompts: Sequence[str] = ()) -> list[Scored]:
-        """Judge answers in parallel and return them in order.
+        """Judge whole answers of a model to tasks in parallel, and return them in order; JudgeError, also IsolationError.
 
-        Args:
-            answers: tasks with whole answers of a model (``upsolve.policy.answers``).
-            prompts: the prompt of each as text, if known, whose end may open a fence or a thought; ``prompt_end`` follows it.
-
-        Raises:
-            IsolationError: a required layer of the sandbox is missing here.
-            JudgeError: the service cannot be reached.
+        The end of a prompt may open a fence or a thought; ``prompt_end`` follows it.
         """
         pairs = [
             (task, attempt_of(task, answer, prompt + self.prompt_end))

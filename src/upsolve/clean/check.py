@@ -1,11 +1,10 @@
 """Checks of an archive as records (``docs/extending.md``), and the views of the archive that a check reads."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -35,8 +34,13 @@ class Contents:
 
     def __init__(self, archive: Archive, connection: "duckdb.DuckDBPyConnection") -> None:
         self.archive, self.connection = archive, connection
-        for name in TABLES:
-            add_views(connection, name, archive.parts(name))
+        for name in TABLES:  # ``all_NAME`` has the places of the rows, NAME is without the removed ones
+            register_parts(connection, f"all_{name}", archive.parts(name), table=name, places=True)
+            connection.execute(f"create table removed_{name} (place bigint)")
+            left = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
+            if name != "verdicts":
+                left += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
+            connection.execute(f"create view {name} as {left}")
         connection.execute(LABELS)
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
@@ -62,16 +66,6 @@ class Contents:
         """Hide rows from later checks; a task with its attempts."""
         self.connection.register("hidden", pa.table({"place": pa.array([*places], pa.int64())}))
         self.connection.execute(f"insert into removed_{table} select place from hidden")  # noqa: S608  names of ours
-
-
-def add_views(connection: "duckdb.DuckDBPyConnection", name: str, parts: Sequence[Path]) -> None:
-    """Create ``all_NAME``, a view of a table with the places of its rows, and NAME, without the removed rows."""
-    register_parts(connection, f"all_{name}", parts, table=name, places=True)
-    connection.execute(f"create table removed_{name} (place bigint)")
-    left = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
-    if name != "verdicts":
-        left += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
-    connection.execute(f"create view {name} as {left}")
 
 
 @contextmanager

@@ -76,15 +76,13 @@ def examine(
 
     Args:
         archive: the archive, which is only read.
-        chosen: names of checks; if empty, all whose packages are installed, and the others are reported as not run. They run in the
-            order of the table.
+        chosen: names of checks; empty: all whose packages are installed, and the others are reported as not run.
         settings: check -> option -> value, as ``parse_settings`` returns them.
         complete: whether a missing package is an error, also without ``chosen``.
         progress: called with ``checks``, the number of checks done, and their number.
 
     Raises:
-        ConfigError: there is no such check or option.
-        MissingExtraError: a chosen check, or with ``complete`` any, needs a package that is not installed; names its extra.
+        ConfigError, MissingExtraError: there is no such check or option, or a package of one is missing.
     """
     checks = {name: check_named(name) for name in ordered(chosen)}
     options = {name: {**check.options, **(settings or {}).get(name, {})} for name, check in checks.items()}

@@ -71,7 +71,8 @@ def ingest(
         list_records("source", "path", source, as_json=as_json)
         return
     if not path or not archive:
-        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{source_first(source)}")
+        advice = f"; the source comes first, such as `table`: upsolve ingest table {source} ARCHIVE"
+        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{advice if source and Path(source).exists() else ''}")
     from upsolve.archive.store import archive_for_import
     from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
@@ -82,12 +83,6 @@ def ingest(
     answer(report.facts(), printable(report.text()), as_json=as_json)
     if report.too_many or report.orphaned:
         raise typer.Exit(1)
-
-
-def source_first(given: str) -> str:
-    """Return advice for a command whose first argument is a path instead of a source, or an empty text."""
-    is_path = given and Path(given).exists()
-    return f"; the source comes first, such as `table`: upsolve ingest table {given} ARCHIVE" if is_path else ""
 
 
 def options_of(option: list[str] | None, context: typer.Context) -> dict[str, str]:
@@ -107,9 +102,12 @@ def options_of(option: list[str] | None, context: typer.Context) -> dict[str, st
 
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:
     """Print the sources or export formats, or the options of one; ``label`` is the attribute that describes a record."""
-    from upsolve.plugins import names
+    from upsolve.plugins import find, names
 
-    records = {one: record_of(kind, one) for one in ([name] if name else names(kind))}
+    try:
+        records = {one: find(kind, one) for one in ([name] if name else names(kind))}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     if as_json:
         options = {one: {option.name: option.help for option in record.options} for one, record in records.items()}
         print_json(
@@ -120,16 +118,6 @@ def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False
         show(f"{name}: {getattr(records[name], label)}", ("option", "value"), rows)
     else:
         show(f"{kind}s", (kind, label), [(one, getattr(record, label)) for one, record in records.items()])
-
-
-def record_of(kind: str, name: str) -> Any:
-    """Return a source or export format by its name; an unknown name is a usage error."""
-    from upsolve.plugins import find
-
-    try:
-        return find(kind, name)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:

@@ -125,12 +125,13 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as
 def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None:
     """Judge the programs of an archive again whose verdicts a later fix of the judge concerns, and print fixes and outcomes."""
     from upsolve.archive.unjudged import stale
-    from upsolve.verify.changes import changes_since
+    from upsolve.verify.changes import CHANGES, changes_since
 
     store = to_judge(archive)
     with stale(store, changes_since) as programs:
-        if not as_json:
-            show_changes(programs.reasons)
+        if programs.reasons and not as_json:
+            rows = [(str(fix), CHANGES[fix - 1].summary, f"{count:,}") for fix, count in sorted(programs.reasons.items())]
+            show("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows)
         lines = settings.lines or (programs.lines and not settings.python)
         settings = replace(settings.with_analyses(programs.analyses), lines=lines)  # nothing stored is lost
         judged = judge_programs(store, programs, settings)
@@ -152,15 +153,6 @@ def to_judge(archive: str) -> "Archive":
 
     refuse_shipped(archive)
     return Archive(archive)
-
-
-def show_changes(reasons: Counter[int]) -> None:
-    """Print the number of stale verdicts by the change that concerns them."""
-    from upsolve.verify.changes import CHANGES
-
-    if reasons:
-        rows = [(str(number), CHANGES[number - 1].summary, f"{count:,}") for number, count in sorted(reasons.items())]
-        show("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows)
 
 
 @dataclass(frozen=True)
@@ -283,9 +275,14 @@ PREPARE = typer.Option(
 @app.command()
 def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotated[bool, PREPARE] = False) -> None:
     """Install packages that tasks name in ``requires``, for attempts alone; without a name, list what is installed and prepared."""
-    folder = packages_folder()
-    if prepared:
-        prepare_all()
+    folder, failed = packages_folder(), list[str]()
+    for language in preparable() if prepared else ():
+        try:
+            typer.echo(str(prepare(language)))
+        except ConfigError as error:  # the others are prepared, too
+            failed.append(str(error))
+    if failed:
+        raise ConfigError("\n".join(failed))
     if names and subprocess.run(install_command(names), check=False).returncode:
         raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; see its output above")
     if not names and not prepared:
@@ -294,18 +291,6 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
         for language in preparable():
             state = "prepared" if is_prepared(language) else "slow, run `upsolve packages --prepare`"
             typer.echo(f"language {language.name}: {state}")
-
-
-def prepare_all() -> None:
-    """Prepare every language that is installed here; ConfigError at the end if one failed."""
-    failed: list[str] = []
-    for language in preparable():
-        try:
-            typer.echo(str(prepare(language)))
-        except ConfigError as error:
-            failed.append(str(error))
-    if failed:
-        raise ConfigError("\n".join(failed))
 
 
 def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None, *, rewards: "RewardConfig") -> None:

@@ -30,14 +30,8 @@ def bars() -> "Generator[OnProgress, None, None]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(TextColumn("{task.description:<28}"), *columns, console=Console(stderr=True)) as progress:
         known: dict[str, object] = {}
 
         def report(stage: str, done: int, total: int) -> None:

@@ -158,19 +158,14 @@ OF_ATTEMPT = (
 def licence_of(task: Task, attempt: Attempt | None = None) -> str:
     """Return the licence that the source of an attempt, or else of its task, states in ``extra``; empty if it states none."""
     for record in (attempt, task):
-        fields = fields_of(record.extra) if record else {}
-        if stated := next((fields[name] for name in LICENCE if fields.get(name)), None):
+        try:
+            fields = json.loads(record.extra or "{}") if record else {}
+        except ValueError:
+            continue
+        named = (fields[name] for name in LICENCE if isinstance(fields, dict) and fields.get(name))
+        if stated := next(named, None):
             return ", ".join(map(str, stated)) if isinstance(stated, list) else str(stated)
     return ""
-
-
-def fields_of(extra: str) -> dict[str, Any]:
-    """Return the fields of ``extra``; {} if it is empty or no JSON object."""
-    try:
-        fields = json.loads(extra or "{}")
-    except ValueError:
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def task_values(task: Task) -> dict[str, Any]:

@@ -17,19 +17,15 @@ __all__ = ["write_page", "write_report"]
 def pictures_of(content: ReportContent) -> dict[str, str]:
     """Return the plots of a report as SVG text, by title."""
     sweeps, pictures = content.sweeps, dict[str, str]()
+    best = "each at its own best temperature"
     if any(sweep.dev for sweep in sweeps):
         pictures["pass@1 by temperature"] = pass_by_temperature(sweeps)
     if sweeps:
-        pictures["pass@1 by difficulty, each at its own best temperature"] = pass_by_difficulty(
-            [sweep.best for sweep in sweeps]
-        )
-        pictures[f"Outcomes of the samples, {temperature_name(sweeps[-1].hot.temperature)}"] = outcomes(
-            [sweep.hot for sweep in sweeps]
-        )
+        last = temperature_name(sweeps[-1].hot.temperature)
+        pictures[f"pass@1 by difficulty, {best}"] = pass_by_difficulty([sweep.best for sweep in sweeps])
+        pictures[f"Outcomes of the samples, {last}"] = outcomes([sweep.hot for sweep in sweeps])
     if len(sweeps) > 1:
-        pictures["Change in pass@1, task by task, each at its own best temperature"] = change_by_task(
-            sweeps[0].best, sweeps[-1].best
-        )
+        pictures[f"Change in pass@1, task by task, {best}"] = change_by_task(sweeps[0].best, sweeps[-1].best)
     if content.training:
         rows = [{"step": 0.0, **content.start}, *content.training] if content.start else content.training
         pictures[f"Training, {sum('loss' in row for row in content.training)} steps"] = training_curves(
@@ -49,11 +45,6 @@ def write_page(
     """Write a page with these sentences, tables and plots (SVG text by title), and the facts and examples of a report, atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    text = page.get_template("report.html.j2").render(
-        content=content,
-        changes=changes,
-        tables=tables,
-        pictures=pictures,
-        diff_lines=diff_lines,
-    )
+    parts = {"content": content, "changes": changes, "tables": tables, "pictures": pictures, "diff_lines": diff_lines}
+    text = page.get_template("report.html.j2").render(parts)
     write_text(Path(path), text)

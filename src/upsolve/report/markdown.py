@@ -1,7 +1,7 @@
 """A report as Markdown, for a pull request: the sentence and the first table open, everything else folded."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from upsolve.report.content import Change, Example, ReportContent, changes_of, diff_lines, tables_of
 from upsolve.report.tables import Table
@@ -60,13 +60,8 @@ def folded(title: str, text: str) -> str:
 
 def fenced(kind: str, text: str) -> str:
     """Return a code block; its fence is longer than any in the text, which models write."""
-    fence = "`" * max(3, 1 + max((len(run) for run in backticks(text)), default=0))
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
     return f"{fence}{kind}\n{text.rstrip(chr(10))}\n{fence}"
-
-
-def backticks(text: str) -> Iterator[str]:
-    """Yield the runs of backticks in a text."""
-    yield from re.findall(r"`+", text)
 
 
 def plain(text: str) -> str:

@@ -92,14 +92,16 @@ def capability_table(change: Capability) -> Table:
     changed = f"{both.gained} gained, {both.lost} lost; McNemar p {chance}"
     tries = "1 sample" if both.samples == 1 else f"{both.samples} samples"
     rows.append((f"tasks solved in {tries}", str(both.before), str(both.after), changed))
-    logps, entropies = (
-        (before.heldout_logp, after.heldout_logp),
-        [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)],
-    )
+    logps = (before.heldout_logp, after.heldout_logp)
+    entropies = [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)]
     if None not in logps:
         rows.append(number_row("log-probability of held-out passed programs, nats per token", *logps))
     rows.append(number_row(f"entropy of the samples, {temperature_name(after.hot.temperature)}, nats", *entropies))
-    rows += power_rows(change.best)
+    paired, smallest = change.best.paired, change.best.detectable
+    if paired and smallest is not None:  # else no task differs
+        label = f"smallest difference that {paired.difference.tasks} tasks show in 80 % of cases"
+        needed = f"{100 * FINE:.0f} points need {tasks_needed(FINE, paired.deviation):,} tasks"
+        rows.append((label, "", "", f"{100 * smallest:.1f}; {needed}"))
     header = ("measure", before.name, after.name, "difference, with 95 % interval over tasks")
     return Table("Capability and temperature, %", header, tuple(rows))
 
@@ -109,15 +111,6 @@ def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> 
     names = [f" ({temperature_name(temperature)})" if own else "" for temperature in comparison.temperatures]
     cells = [f"{percent(mean)}{name}" for mean, name in zip(comparison.means, names, strict=True)]
     return (label, *cells, comparison.change)
-
-
-def power_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row with the smallest difference that the tasks show, and the number of tasks that ``FINE`` needs; none where no task differs."""
-    if comparison.paired is None or comparison.detectable is None:
-        return []
-    label = f"smallest difference that {comparison.paired.difference.tasks} tasks show in 80 % of cases"
-    needed = tasks_needed(FINE, comparison.paired.deviation)
-    return [(label, "", "", f"{100 * comparison.detectable:.1f}; {100 * FINE:.0f} points need {needed:,} tasks")]
 
 
 def number_row(label: str, before: float | None, after: float | None) -> tuple[str, ...]:

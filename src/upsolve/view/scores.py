@@ -58,24 +58,24 @@ class Recorded:
                 self.dropped = sum(int(each[b"groups"]) - int(each[b"recorded"]) for each in whole)
             return self.rows
 
-    def tasks(self) -> list[str]:
-        """Return the ids of the tasks that have a recorded group, sorted."""
-        rows = self.read()
-        if rows is None:
-            return []
-        with rows.cursor() as cursor:
-            return [name for (name,) in cursor.execute("select distinct task_id from drawn order by task_id").fetchall()]
-
-    def of_task(self, task_id: str) -> list[Drawn] | None:
-        """Return the groups of a task in the order of training; None if the run recorded no groups."""
+    def ask(self, sql: str, *values: Any) -> list[Any] | None:
+        """Return the rows of a query of the table ``drawn``; None if the run recorded nothing."""
         rows = self.read()
         if rows is None:
             return None
+        with rows.cursor() as cursor:
+            return cursor.execute(sql, values).fetchall()
+
+    def tasks(self) -> list[str]:
+        """Return the ids of the tasks that have a recorded group, sorted."""
+        return [name for (name,) in self.ask("select distinct task_id from drawn order by task_id") or ()]
+
+    def of_task(self, task_id: str) -> list[Drawn] | None:
+        """Return the groups of a task in the order of training; None if the run recorded no groups."""
         columns = ", ".join(f"list({name} order by file_row_number)" for name in ("attempt", "reward", "advantage"))
         sql = f"select round, number, {columns} from drawn where task_id = ? group by all order by round, number"  # noqa: S608  ours
-        with rows.cursor() as cursor:
-            found = cursor.execute(sql, [task_id]).fetchall()
-        return [Drawn(number, place, *map(tuple, lists)) for number, place, *lists in found]
+        found = self.ask(sql, task_id)
+        return None if found is None else [Drawn(number, place, *map(tuple, lists)) for number, place, *lists in found]
 
 
 def load(files: Sequence[Path]) -> "duckdb.DuckDBPyConnection":

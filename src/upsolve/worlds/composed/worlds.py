@@ -70,17 +70,12 @@ def checks(outcome: Outcome, world: World) -> list[dict[str, Any]]:
     events = [event for stage in outcome.stages for event in stage]
     messages = [event for event in events if "say" in event]
     result: list[dict[str, Any]] = [{"count": [{"say": None}, len(messages)]} if messages else {"never": {"say": None}}]
-    result += [{"count": [event, times]} for event, times in counted(messages)]
+    times = Counter(map(str, messages))
+    result += [{"count": [event, times[str(event)]]} for event in unique(messages)]
     result += [{"exists": event} for event in events if "ask" in event]
     for early, late in itertools.pairwise(outcome.stages):
         result += [{"before": [first, second]} for first in unique(early) for second in unique(late) if first != second]
     return [*result, {"terminal": {"holding": "", "at": {**world.things, **outcome.moved}}}]
-
-
-def counted(events: Sequence[Event]) -> list[tuple[Event, int]]:
-    """Return each distinct event with its count."""
-    times = Counter(map(str, events))
-    return [(event, times[str(event)]) for event in unique(events)]
 
 
 def unique(events: Sequence[Event]) -> list[Event]:
