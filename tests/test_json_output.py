@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from upsolve.archive.store import Archive
 from upsolve.cli.main import main
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,25 @@ def test_figures_are_printed_as_one_object(command, key, tiny_model, tmp_path, m
         main()
     assert stop.value.code == 0
     assert key in json.loads(capsys.readouterr().out)
+
+
+def test_counts_by_reason_are_one_object(tmp_path, monkeypatch, capsys):
+    task, right, wrong = (
+        Task("a", "Print 1.", (TestCase(TestKind.STDIO, ""),)),
+        Attempt("a", "print(1)"),
+        Attempt("a", "print(2)"),
+    )
+    judged = [(right, Status.PASSED), (wrong, Status.FAILED)]
+    verdicts = [Verdict(attempt.attempt_id, status, judge="recorded:a") for attempt, status in judged]
+    Archive.create(tmp_path / "a").append(tasks=[task], attempts=[right, wrong], verdicts=verdicts)
+    for command, field, counts in (
+        (["export", tmp_path / "a", tmp_path / "out", "--as", "sft"], "left_out", {"attempts: not passed": 1}),
+        (["fill-expected", tmp_path / "a", tmp_path / "filled"], "left", {"no Python reference": 1}),
+    ):
+        monkeypatch.setattr("sys.argv", ["upsolve", "archive", *map(str, command), "--json"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 0 and json.loads(capsys.readouterr().out)[field] == counts
 
 
 def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp_path, monkeypatch, capsys):

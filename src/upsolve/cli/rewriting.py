@@ -66,7 +66,7 @@ def fill(
         )
     left = [f"left {count:,} tasks: {why}, such as {filled.examples[why]}" for why, count in filled.left.most_common()]
     text = "\n".join([f"filled in {filled.tests:,} tests of {filled.tasks:,} tasks: {out}", *left])
-    answer(asdict(filled), text, as_json=as_json)
+    answer(vars(filled), text, as_json=as_json)
 
 
 ExportFormat = Annotated[
@@ -113,7 +113,7 @@ def export(
     words += [word for key, value in given if value for word in (key, value)]
     store, command = open_archive(archive), shlex.join(words)
     done = export_archive(store, out, form, recipe=loaded, split=split, epoch=epoch, options=options, command=command)
-    answer(asdict(done), done.text(), as_json=as_json)
+    answer({"path": done.path, "rows": done.rows, "left_out": done.left_out}, done.text(), as_json=as_json)
 
 
 Checks = Annotated[
