@@ -74,7 +74,7 @@ def chromium():
     if binary is None:
         pytest.skip(f"no browser on this machine ({', '.join(BROWSERS)}); on Debian: apt-get install chromium")
     with sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=binary, args=[*QUIET])
+        browser = running.chromium.launch(executable_path=binary, args=[*QUIET], timeout=120_000)
         yield browser
         browser.close()
 

@@ -427,7 +427,7 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
         assert " of 60, " in process.stderr.readline()
         process.send_signal(number)
         try:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 130 and "the same command resumes" in said and "Traceback" not in said

@@ -16,5 +16,5 @@ def serving(folder, *words, **environment):
         yield int(process.stdout.readline().split(":")[2].split()[0])
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(300)
         process.stdout.close()

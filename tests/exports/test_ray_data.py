@@ -41,7 +41,7 @@ def test_two_raylets_read_the_groups_of_an_archive(tmp_path):
     verdicts = [Verdict(one.attempt_id, Status.PASSED, judge="recorded:a") for one in attempts[::2]]
     archive.append(tasks=tasks, attempts=attempts, verdicts=verdicts)
     words = [sys.executable, "-c", SCRIPT, str(tmp_path / "archive")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     groups = archive.groups()

@@ -99,7 +99,7 @@ def test_the_import_that_finishes_first_comes_first(tmp_path, path, in_turn, at,
     def finish(archive, job, *rest):  # the second import has stored all of its rows, and waits for the end of the first
         if threading.current_thread() is second and not done.is_set():
             waits.set()
-            assert done.wait(60)
+            assert done.wait(300)
         return whole(archive, job, *rest)
 
     monkeypatch.setattr(ingest_module, "finish", finish)
@@ -107,11 +107,11 @@ def test_the_import_that_finishes_first_comes_first(tmp_path, path, in_turn, at,
 
     def start():
         second.start()
-        assert waits.wait(60)
+        assert waits.wait(300)
 
     run(archive, path, Rows(ONE, {at: start}), "first")
     done.set()
-    second.join(60)
+    second.join(300)
     assert content(archive) == in_turn(ONE, TWO)[0]
 
 

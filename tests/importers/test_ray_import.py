@@ -50,7 +50,7 @@ def test_a_cluster_that_loses_a_node_imports_what_one_process_imports(tmp_path, 
         rows += [{"kind": "attempt", "task_id": f"t{number}", "code": f"print({k})", "status": "passed"} for k in range(300)]
         (tmp_path / "in" / f"{number:02d}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = [sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(tmp_path / "ray")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     monkeypatch.setattr(shares, "SHARE_BYTES", 1)

@@ -166,7 +166,7 @@ def test_a_server_stays_small_and_answers_whatever_is_sent(tmp_path):
         import http.client
 
         for shape, make in [*SHAPES.items(), *((name, in_attempts(make)) for name, make in IN_RECORDS.items())]:
-            line, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=60), time.monotonic()
+            line, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=300), time.monotonic()
             line.request("POST", "/verify", make(16_000_000).encode(), {"Content-Type": "application/json"})
             answer = line.getresponse()
             said = answer.read()

@@ -98,7 +98,7 @@ def test_a_stop_does_not_wait_for_what_hangs():
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         verify([*attempts(8), (TASK, LOOP)], slow, on_done=stop)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
     assert statuses(verify(attempts(3), FAST)) == EXPECTED[:3]
 
 

@@ -58,7 +58,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def ask(self, path, body=None, *, token=TOKEN, **headers):
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {}), **headers}
         with contextlib.closing(line):
@@ -69,7 +69,7 @@ class Server:
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         self.process.stdout.close()
         return code
 
@@ -196,14 +196,14 @@ def test_it_does_not_start_where_it_may_not_or_cannot(server, tmp_path):
         ([str(tmp_path)], "not both"),
     ):
         command = [sys.executable, "-m", "upsolve", "verify", "--serve", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_the_extra_that_is_missing_is_named():
     words = ["upsolve", "verify", "--serve"]
     code = f"import sys; sys.modules['fastapi'] = None; sys.argv = {words}; from upsolve.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2 and "pip install 'upsolve[serve]'" in done.stderr
 
 
@@ -238,7 +238,7 @@ def opened(server, pairs, seconds, token=TOKEN):
     """Send a request and read only the beginning of its answer."""
     from upsolve.verify.service.client import body_of
 
-    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     body = body_of(pairs, JudgeSettings(Limits(wall_seconds=seconds, cpu_seconds=5)))
     line.request("POST", "/verify", body, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"})
     assert line.getresponse().status == 200

@@ -93,7 +93,9 @@ def test_an_attempt_that_sleeps_gets_no_more_time_on_a_busy_core():
 
 @known
 @pytest.mark.usefixtures("no_longest_run")
-@pytest.mark.parametrize("start", ["if os.fork() == 0: break", "threading.Thread(target=spin).start()"])
+@pytest.mark.parametrize(
+    "start", ["if os.fork() == 0: break", pytest.param("threading.Thread(target=spin).start()", marks=pytest.mark.slow)]
+)
 def test_an_attempt_does_not_prolong_its_run_by_keeping_itself_from_a_core(start):
     code = f"import os, threading\ndef spin():\n    while True: pass\ndef f():\n    for _ in range(20):\n        {start}\n    spin()\n"
     verdict = judged(KINDS[0], code, Limits(wall_seconds=0.5, cpu_seconds=1))

@@ -13,7 +13,7 @@ def open_page(chromium, **options):
     page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     page.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda asked: None if local(asked.url) else faults.append(f"asked {asked.url}"))
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(120_000)
     try:
         yield page, faults
     finally:

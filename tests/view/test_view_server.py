@@ -28,7 +28,7 @@ class Viewer:
         self.port, self.token = int(self.address.split(":")[2].split("/")[0]), self.address.partition("token=")[2]
 
     def ask(self, path, *, method="GET", token=None, host=None, **query):
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         kept = f"upsolve-view-{self.port}={self.token if token is None else token}"
         headers = {"Cookie": kept, "Host": host or f"127.0.0.1:{self.port}"}
         with contextlib.closing(line):
@@ -43,7 +43,7 @@ class Viewer:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         self.process.stdout.close()
         return code
 
