@@ -100,5 +100,5 @@ def test_new_samples_are_asked_for_in_the_language(archive, tmp_path):
     recipe = load_recipe("grpo", ["data.language=cpp", "data.train=0.98", "data.dev=0.01"])
     with warnings.catch_warnings(action="ignore"):
         groups = split_archive(archive, recipe.data).groups["train"]
-    online = OnlineSource(groups, Archive.create(tmp_path / "rollouts"), recipe.source, recipe.data)
+    online = OnlineSource(groups, Archive.create(tmp_path / "rollouts"), recipe.source, data=recipe.data)
     assert len(online.tasks) > 20 and {task.language for task in online.tasks} == {"cpp"}

@@ -90,8 +90,9 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
             "source": {"groups": 16},
             "optim": {"tokens_per_step": 4096, "attempts_per_step": 8},
         },
+        pytest.param({"source": {"hints": 1.0, "hints_passed": 0.5}, "reward": {"length": [0, 1000]}}, marks=pytest.mark.slow),
     ],
-    ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense", "ppo-single"],
+    ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense", "ppo-single", "completion"],
 )
 def test_every_method_runs_from_the_policy_itself(tiny_model, tmp_path, stages):
     recipe = recipe_for(tiny_model, **{**stages, "source": {**stages.get("source", {}), "rounds": 2}})
@@ -249,7 +250,7 @@ def judged_groups(rates):
 
 def source_of(folder, stored, recipe=None, **source):
     recipe = recipe or Recipe(source=SourceConfig(**source))
-    return OnlineSource(stored, Archive.create(folder / "rollouts"), recipe.source, recipe.data)
+    return OnlineSource(stored, Archive.create(folder / "rollouts"), recipe.source, data=recipe.data)
 
 
 @pytest.mark.parametrize(("order", "first"), [("easy_first", {"t1", "t3"}), ("hard_first", {"t0", "t2"})])

@@ -74,7 +74,11 @@ class SourceConfig(Strict):
     replay_solved: tuple[float, float] = (0.0, 1.0)
     """``replay`` uses groups with a pass rate in this range."""
     hints: float = Field(default=0.0, ge=0, le=1)
-    """Share of the reference's lines shown in the prompt in the first round, falling to 0 in the last (after CCCS, 2402.01391)."""
+    """Share of the reference's lines that samples of the first round continue, falling to 0 in the last. With ``model.completion: answer`` the
+    prompt shows the lines instead."""
+    hints_passed: float | None = Field(default=None, ge=0, lt=1)
+    """CCCS (2402.01391): samples of a task continue its reference from a conditional statement, the last one within the share ``hints`` first,
+    and from the one before as soon as more than this share of them passes; null: ``hints`` falls with the rounds."""
     rollout: RolloutConfig = RolloutConfig()
     """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
 

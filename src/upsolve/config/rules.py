@@ -283,6 +283,9 @@ READ: Mapping[str, Condition] = {
     ),
     "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
     **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
+    "source.hints_passed": Condition(
+        "source.hints above 0 and model.completion: code", lambda r: r.source.hints > 0 and not r.model.answers
+    ),
     **{f"source.{key}": share("replay") for key in ("replay_rounds", "replay_solved")},
     **{f"{stage}.{name}": engine(stage, name) for stage in ("sample", "source.rollout") for name in ("server", "vllm")},
     "data.tasks_at_once": Condition("source.rounds: 0", lambda r: not r.source.rounds, "source.rounds"),

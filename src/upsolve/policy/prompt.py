@@ -26,6 +26,8 @@ __all__ = [
     "opening",
     "plain_prompt",
     "prompts_id",
+    "share_of",
+    "starting_points",
     "with_hint",
 ]
 
@@ -162,11 +164,51 @@ def example(test: TestCase) -> str:
     return test.input.strip()
 
 
+CONDITION = re.compile(r"\s*(?:\}\s*)?(?:if|elif|else|for|while|switch|match|case|unless|until)\b")
+"""Beginning of a line with a conditional statement or a loop."""
+
+
+def parts_of(program: str) -> list[str]:
+    """Return the lines of a program with their ends; of a program with one line, such as a query, its words with the blanks behind them."""
+    text = program.rstrip()
+    return text.splitlines(keepends=True) if "\n" in text else re.findall(r"\S+\s*", text)
+
+
+def first_parts(parts: Sequence[str], count: int) -> str:
+    """Return the first lines of a program with their ends, or its first words without the blank behind them."""
+    text = "".join(parts[:count])
+    return text if text.endswith("\n") else text.rstrip()
+
+
+def share_of(program: str, share: float) -> str:
+    """Return the first floor(share * lines) lines of a program, never all; of one line, its first words."""
+    parts = parts_of(program)
+    return first_parts(parts, min(int(share * len(parts)), len(parts) - 1)) if parts else ""
+
+
+def starting_points(program: str, share: float = 1.0) -> list[str]:
+    """Return the beginnings of a program from which a policy completes it, the shortest first: up to each conditional statement or loop.
+
+    These are the subtasks of StepCoder (2402.01391). A program without such statements is begun up to each line, one of a single line up to
+    each word.
+
+    Args:
+        program: a right program.
+        share: largest share of its lines or words in a beginning, in [0, 1].
+    """
+    parts = parts_of(program)
+    counts = range(1, min(int(share * len(parts)) + 1, len(parts)))
+    at_conditions = (
+        [count for count in range(1, len(parts)) if CONDITION.match(parts[count])] if "\n" in program.rstrip() else []
+    )
+    return [first_parts(parts, count) for count in counts if count in at_conditions or not at_conditions]
+
+
 def with_hint(task: Task, share: float, program: str = "") -> Task:
     """Return the task with the first floor(share * lines) lines of a program in the prompt, never all of its lines.
 
-    After the completion subtasks of StepCoder (2402.01391), where the policy continues the lines. Here the policy repeats them, so that an
-    attempt is a whole program. Of a program with one line, such as a query, the first words are shown instead.
+    The policy repeats the lines, so that a sample is a whole program also where the model thinks before it writes. Of a program with one
+    line, such as a query, the first words are shown instead.
 
     Args:
         task: the task; ``#hint`` and the number of lines or words shown are appended to its ``task_id``.
@@ -174,12 +216,11 @@ def with_hint(task: Task, share: float, program: str = "") -> Task:
         program: the program; empty: the task's reference.
     """
     text = (program or task.reference).rstrip()
-    several = "\n" in text
-    parts = text.splitlines(keepends=True) if several else re.findall(r"\S+\s*", text)
+    parts = parts_of(text)
     shown = min(int(share * len(parts)), len(parts) - 1)
     if shown < 1:
         return task
-    begin, unit = "".join(parts[:shown]).rstrip(), "lines" if several else "words"
+    begin, unit = first_parts(parts, shown).rstrip(), "lines" if "\n" in text else "words"
     prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these {unit}:\n{opening(task)}{begin}\n```"
     return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 

@@ -16,7 +16,7 @@ from upsolve.errors import CollapseError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.model import codec_of
-from upsolve.policy.request import Sampler, of_policy
+from upsolve.policy.request import Sampler, of_policy, request_sampler
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.check import checked_rewarder
@@ -226,7 +226,7 @@ def open_online(
     processes = learner.processes
     with processes.accelerator.main_process_first():
         archive = Archive.create(folder / "rollouts")
-    source = OnlineSource(groups, archive, recipe.source, recipe.data)
+    source = OnlineSource(groups, archive, recipe.source, data=recipe.data, answers=recipe.model.answers)
     sample = beside_trainer(recipe.source.rollout, plan)
     rollouts = Rollouts(
         processes,
@@ -237,12 +237,21 @@ def open_online(
         f"{recipe.name}: policy in training",
         show if processes.is_main else no_progress,
     )
-    return source, partial(rollouts.judge, sampler=current_sampler(learner, sample, folder / "policy"))
+    gives = recipe.source.hints > 0 and not recipe.model.answers
+    ready = current_sampler(learner, sample, folder / "policy", gives_prefixes=gives)
+    return source, partial(rollouts.judge, sampler=ready)
 
 
-def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
-    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine."""
+def current_sampler(
+    learner: Learner, config: SampleConfig, folder: Path, *, gives_prefixes: bool = False
+) -> Callable[[], Sampler | None]:
+    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine.
+
+    ``gives_prefixes``: samples continue beginnings of references; ConfigError if the engine cannot.
+    """
     run, everywhere = policy_sampler(config, learner.config, folder), bool(find("engine", config.engine).every_rank)
+    if gives_prefixes:
+        request_sampler(of_policy(run, None, None), "source.hints")
 
     def ready() -> Sampler | None:
         policy = learner.full_policy(everywhere=everywhere)

@@ -1,7 +1,7 @@
 """Sample tasks with the policy, and judge the attempts while the next ones are sampled."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -10,7 +10,7 @@ import numpy as np
 
 from upsolve.archive.store import Archive
 from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
-from upsolve.policy.request import Sampler
+from upsolve.policy.request import Sampler, request_sampler, requests
 from upsolve.reward.formula import Rewarded, analyses_needed
 from upsolve.train.data.groups import failed, passed
 from upsolve.train.data.sources import RoundGroups, by_task, round_tag
@@ -105,7 +105,8 @@ class Rollouts:
         tried, short = 0, groups.wanted
         while tried < len(groups.tasks) and short > 0:
             tasks = groups.tasks[tried : tried + short]
-            sampled += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
+            seed = self.config.seed + STRIDE * groups.number + tried
+            sampled += self.sample(policy, tasks, seed=seed, prefixes=groups.prefixes)
             rewards = [self.reward(group).rewards_G for group in sampled]
             short = groups.wanted - sum(len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0 for rewards_G in rewards)
             tried += len(tasks)
@@ -113,8 +114,10 @@ class Rollouts:
             self.store(sampled, round_tag(groups.number))
         return replace(groups, sampled=sampled, tasks=())
 
-    def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
-        """Sample and judge tasks, in their order. Collective.
+    def sample(
+        self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int, prefixes: Mapping[str, str] | None = None
+    ) -> list[Group]:
+        """Sample and judge tasks, in their order; ``prefixes``: task id -> what its samples continue. Collective.
 
         Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks. Nor does their order within a
         task, that of ``attempt_id``: in which order attempts end depends on what else is decoded.
@@ -127,7 +130,7 @@ class Rollouts:
         def samples() -> Iterator[Pair]:
             if policy is None or not own_tasks:
                 return
-            for attempt in policy(own_tasks, config=config, author=self.author):
+            for attempt in self.draw(policy, own_tasks, config, prefixes or {}):
                 done.append(attempt)
                 self.on_progress("sample", len(done), total)
                 yield by_id[attempt.task_id], attempt
@@ -139,6 +142,17 @@ class Rollouts:
         pairs = self.processes.gather([*zip(done, verdicts, strict=True)])
         pairs.sort(key=lambda pair: (order[pair[0].task_id], pair[0].attempt_id))
         return by_task(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
+
+    def draw(
+        self, policy: Sampler, tasks: Sequence[Task], config: SampleConfig, prefixes: Mapping[str, str]
+    ) -> Iterator[Attempt]:
+        """Yield samples of tasks, as continuations of their prefixes."""
+        if not any(prefixes.get(task.task_id) for task in tasks):
+            yield from policy(tasks, config=config, author=self.author)
+            return
+        asked = [replace(one, prefix=prefixes.get(one.task.task_id, "")) for one in requests(tasks, config)]
+        for _, attempt in request_sampler(policy, "source.hints").sample_requests(asked, config=config, author=self.author):
+            yield attempt
 
     def share(self, samples: bool) -> slice:
         """Return which tasks this rank samples: every n-th if n ranks sample."""

@@ -5,8 +5,8 @@ its verdict in ``rollouts``, an archive of the run, before it is trained on: a r
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from upsolve.archive.groups import Lazy, pick
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
-from upsolve.policy.prompt import with_hint
+from upsolve.policy.prompt import share_of, starting_points, with_hint
 from upsolve.train.data.groups import drawn_first, failed, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
@@ -49,6 +49,8 @@ class RoundGroups:
     """Judged samples of earlier rounds."""
     tasks: Sequence[Task] = ()
     """Tasks to sample, in order; () once ``sampled`` has the samples."""
+    prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Task id -> beginning of its reference that its samples continue; of other tasks, nothing is given."""
     wanted: int = 0
     """Number of groups with unequal rewards wanted from ``tasks``."""
     repeats: bool = False
@@ -129,8 +131,14 @@ class OnlineSource:
 
     is_online, is_ahead = True, False
 
-    def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
-        """Make the source from the training tasks with their stored attempts, if any, and the archive of the run's samples."""
+    def __init__(
+        self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, *, data: DataConfig, answers: bool = False
+    ) -> None:
+        """Make the source from the training tasks with their stored attempts, if any, and the archive of the run's samples.
+
+        ``answers``: the policy writes whole answers (``model.completion``).
+        """
+        self.answers, self.reached, self.read = answers, dict[str, str](), 0
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
         self.stored = Lazy(groups, lambda group: select(group, data))
         rated = rated_tasks(groups, source.solved)
@@ -142,7 +150,8 @@ class OnlineSource:
         """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
         counts = shares(self.source, number)
         sampled = self.judged_samples(number) if counts["policy"] else []
-        tasks = self.candidates(number) if counts["policy"] and not sampled else []
+        most = math.ceil(counts["policy"] * self.source.oversample)
+        tasks = self.candidates(number)[:most] if counts["policy"] and not sampled else []
         return RoundGroups(
             number,
             stored=self.stored if counts["archive"] else (),
@@ -150,19 +159,45 @@ class OnlineSource:
             repeats=counts["archive"] > 0,
             sampled=sampled,
             replayed=self.replayed(number, counts["replay"]),
-            tasks=tasks[: math.ceil(counts["policy"] * self.source.oversample)],
+            tasks=tasks,
+            prefixes=self.prefixes(number, tasks),
             wanted=counts["policy"],
         )
 
     def candidates(self, number: int) -> list[Task]:
-        """Return the tasks of a round in the order of sampling, with hints in their prompts."""
+        """Return the tasks of a round in the order of sampling, with hints in their prompts if the policy writes whole answers."""
         source, tasks = self.source, self.tasks
         if source.order != "random":
             count = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
             tasks = self.by_rate[:count]
         order = np.random.default_rng([self.data.seed, number, 1]).permutation(len(tasks))
-        share = source.hints * (1 - number / max(1, source.rounds - 1))
-        return [with_hint(tasks[i], share) for i in order]
+        return [with_hint(tasks[i], self.hinted(number)) if self.answers else tasks[i] for i in order]
+
+    def hinted(self, number: int) -> float:
+        """Return the share of references that is given in a round."""
+        return self.source.hints * (1 - number / max(1, self.source.rounds - 1))
+
+    def prefixes(self, number: int, tasks: Sequence[Task]) -> dict[str, str]:
+        """Return the beginnings of references that samples of a round continue: by the number of the round, or by what passed before."""
+        source = self.source
+        if self.answers or not source.hints:
+            return {}
+        if source.hints_passed is None:
+            return {task.task_id: share_of(task.reference, self.hinted(number)) for task in tasks}
+        for earlier in range(self.read, number):
+            self.reached |= {one.task.task_id: self.next_prefix(one) for one in self.judged_samples(earlier)}
+        self.read = max(self.read, number)
+        return {task.task_id: self.reached.get(task.task_id, self.last_start(task)) for task in tasks}
+
+    def last_start(self, task: Task, before: int | None = None) -> str:
+        """Return the longest beginning of a reference, or the longest of fewer characters than ``before``; empty if there is none."""
+        starts = starting_points(task.reference, self.source.hints)
+        return next((text for text in reversed(starts) if before is None or len(text) < before), "")
+
+    def next_prefix(self, group: Group) -> str:
+        """Return what the next samples of a task continue: a shorter beginning if more than ``hints_passed`` of these passed."""
+        given, rate = group.attempts[0].prefix, pass_rate(group)
+        return self.last_start(group.task, len(given)) if (rate or 0.0) > (self.source.hints_passed or 0.0) else given
 
     def judged_samples(self, number: int) -> list[Group]:
         """Return the stored samples of a round with their verdicts; [] if the round was not finished."""
