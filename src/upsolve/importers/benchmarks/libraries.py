@@ -7,7 +7,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -97,22 +96,8 @@ def read_ds1000(path: Path) -> Iterator[Row]:
         yield from build_each(file, rows_of_file(file), lambda row: with_sound_tests(ds1000_task(row)))
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The parts of a row's ``code_context``."""
-
-    program: str
-    """The program around a solution, ``exec_context``."""
-    helpers: str
-    """The other code: ``generate_test_case``, ``exec_test``."""
-    cases: int
-    """Number of test cases."""
-    of_text: bool
-    """True if there are also tests of the solution's text."""
-
-
-def context_of(source: str) -> Context:
-    """Return the parts of a context."""
+def context_of(source: str) -> tuple[str, str, int, bool]:
+    """Return the program around a solution, the other code, the number of test cases, and whether others test a solution's text."""
     nodes = ast.parse(source).body
     defined = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
     if missing := [name for name in ("generate_test_case", "exec_test", "test_execution") if name not in defined]:
@@ -124,19 +109,19 @@ def context_of(source: str) -> Context:
     left_out = [*programs, *(defined[name] for name in RUNNERS if name in defined)]
     cases = CASES.search(ast.unparse(defined["test_execution"]))
     helpers = ast.unparse(ast.Module([node for node in nodes if node not in left_out], []))
-    return Context(program, helpers, int(cases[1]) if cases else 1, "test_string" in defined)
+    return program, helpers, int(cases[1]) if cases else 1, "test_string" in defined
 
 
 def ds1000_task(row: Mapping[str, Any]) -> Task:
     """Return the task of a row."""
     metadata = row.get("metadata") or {}
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
-    context = context_of(str(row["code_context"]))
-    reference = function_of(context.program, str(row["reference_code"]))
+    program, helpers, cases, of_text = context_of(str(row["code_context"]))
+    reference = function_of(program, str(row["reference_code"]))
     call = "test_input, expected_result = generate_test_case({})\nassert exec_test({}(test_input), expected_result)\n"
-    tests = [f"{context.helpers}\n\n{call.format(number, ENTRY)}" for number in range(1, context.cases + 1)]
+    tests = [f"{helpers}\n\n{call.format(number, ENTRY)}" for number in range(1, cases + 1)]
     statement = str(row["prompt"]).partition("\nA:\n")[0].removeprefix("Problem:").strip()
-    skeleton = function_of(context.program, "# write this part")
+    skeleton = function_of(program, "# write this part")
     return Task(
         task_id=f"ds1000/{metadata['problem_id']}",
         prompt=f"{statement}\n\nComplete this function and give all of it, with the imports:\n\n{skeleton.strip()}",
@@ -144,9 +129,9 @@ def ds1000_task(row: Mapping[str, Any]) -> Task:
         entry_point=ENTRY,
         source="ds1000",
         reference=reference,
-        official=not context.of_text,
-        requires=packages_in(imports_of([context.helpers, reference])),
-        extra=extra_of({**metadata, "split": "test", "tests_left_out": ["test_string"] if context.of_text else []}),
+        official=not of_text,
+        requires=packages_in(imports_of([helpers, reference])),
+        extra=extra_of({**metadata, "split": "test", "tests_left_out": ["test_string"] if of_text else []}),
     )
 
 

@@ -66,18 +66,6 @@ class Cell:
         return Status.UNSCORED if not self.ran else ENDS.get(self.error, late) if self.error else Status.PASSED
 
 
-@dataclass(frozen=True, slots=True)
-class Exercise:
-    """A cell that students write, and the cells that grade it."""
-
-    at: int
-    """Number of the cell in its notebook."""
-    grade_id: str
-    """nbgrader's name of the cell."""
-    tests: tuple[Cell, ...]
-    """Cells that grade it; none if it is graded by hand."""
-
-
 def read(path: Path) -> Iterator[Row]:
     """Yield a task for each exercise in code of a course, and for each student an attempt with the outcome of its tests."""
     found: dict[tuple[str, str], dict[str, Path]] = {}
@@ -113,18 +101,17 @@ def tasks_of(
     programs = (program for file in copies for program, _, _ in programs_of(readable(file)))
     imported = packages_in(imports_of(programs, top=True))
     installed = {*imported}.difference(missing_packages(imported))
-    for exercise in exercises_of(cells):
-        name = exercise.grade_id
+    for at, name, graders in exercises_of(cells):
         places = {part: at for part, one in known.items() for at, cell in enumerate(one) if cell.grade_id == name}
         texts = {part: known[part][at].text for part, at in places.items()}
         part = next(iter(places), "")
-        before = known[part][: places[part]] if part else cells[: exercise.at]
-        solved = program_of(known["source"], places["source"], exercise.tests) if "source" in places else ""
-        tests = tuple(TestCase(TestKind.CODE, test.text, hidden=HIDDEN in test.text) for test in exercise.tests)
+        before = known[part][: places[part]] if part else cells[:at]
+        solved = program_of(known["source"], places["source"], graders) if "source" in places else ""
+        tests = tuple(TestCase(TestKind.CODE, test.text, hidden=HIDDEN in test.text) for test in graders)
         found = sound_tests(tests, About(lenient=True))
-        dropped |= {cell.grade_id for cell, test in zip(exercise.tests, tests, strict=True) if test not in found.tests}
+        dropped |= {cell.grade_id for cell, test in zip(graders, tests, strict=True) if test not in found.tests}
         yield from left_out(found.refused)
-        packages = packages_in(imports_of([solved, *(test.text for test in exercise.tests)], top=True))
+        packages = packages_in(imports_of([solved, *(test.text for test in graders)], top=True))
         source = texts.get("source", "")  # of the instructor; where no solution is marked, all of it is
         stub = SOLUTION.sub(r"\1# YOUR CODE HERE", source) if SOLUTION.search(source) or not source else "# YOUR CODE HERE"
         yield Task(
@@ -158,16 +145,15 @@ def attempts_of(file: Path, prefix: str, student: str, dropped: Collection[str],
 
 def programs_of(cells: Sequence[Cell]) -> list[tuple[str, str, tuple[Cell, ...]]]:
     """Return the program of each exercise of a notebook, nbgrader's name of the exercise, and its tests."""
-    found = exercises_of(cells)
-    return [(program_of(cells, exercise.at, exercise.tests), exercise.grade_id, exercise.tests) for exercise in found]
+    return [(program_of(cells, at, tests), name, tests) for at, name, tests in exercises_of(cells)]
 
 
-def exercises_of(cells: Sequence[Cell]) -> list[Exercise]:
-    """Return the exercises in code of a notebook: each cell that students write, with the tests up to the next one."""
+def exercises_of(cells: Sequence[Cell]) -> list[tuple[int, str, tuple[Cell, ...]]]:
+    """Return place and name of each cell of code that students write, and the cells up to the next one that grade it, if any."""
     starts = [at for at, cell in enumerate(cells) if cell.solution]
     ends = [*starts[1:], len(cells)] if starts else []
     return [
-        Exercise(at, cells[at].grade_id, tuple(cell for cell in cells[at:end] if cell.is_test))
+        (at, cells[at].grade_id, tuple(cell for cell in cells[at:end] if cell.is_test))
         for at, end in zip(starts, ends, strict=True)
         if cells[at].code
     ]

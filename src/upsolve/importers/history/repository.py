@@ -11,15 +11,7 @@ from pathlib import Path
 
 from upsolve.errors import SourceError
 from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
-from upsolve.importers.recogniser.suites import (
-    Test,
-    absolute,
-    is_test_file,
-    module_name,
-    package_of,
-    prefixes,
-    read_tests,
-)
+from upsolve.importers.recogniser.suites import Test, absolute, is_test_file, module_name, package_of, prefixes, read_tests
 from upsolve.importers.rows import BadRow
 from upsolve.importers.source import SHARE_BYTES, Unit
 from upsolve.types import Attempt, OnProgress, Task, no_progress

@@ -4,15 +4,17 @@ Inputs and expected outputs go by many names; whether a test calls a function or
 or by the task's entry point.
 """
 
+import ast
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from upsolve.importers.problems.problems import Callee, by_numbers, call_tests, callee_of, literal, of_outputs, setup_of
-from upsolve.importers.recogniser.arguments import arguments_of, labelled, value_in, values_of
-from upsolve.importers.recogniser.asserts import BUILTINS, names_bound
-from upsolve.importers.recogniser.code import functions_of, plain, tests_in_code
+from upsolve.importers.recogniser.asserts import BUILTINS, names_bound, parsed
+from upsolve.importers.recogniser.code import FENCE, functions_of, plain, tests_in_code
 from upsolve.importers.recogniser.failing import About, Found, names_in
 from upsolve.types import TestCase, TestKind
 from upsolve.verify.contest import PROVIDED
@@ -35,15 +37,8 @@ LISTS = tuple(
 )
 """Names of the tests in an object around them."""
 SHOWN = ("public", "public_tests", "public_test_cases", "sample", "samples", "sample_tests", "examples", "example", "visible")
-KEPT_BACK = (
-    "private",
-    "private_tests",
-    "private_test_cases",
-    "hidden",
-    "hidden_tests",
-    "generated",
-    "generated_tests",
-    "secret",
+KEPT_BACK = tuple(
+    "private private_tests private_test_cases hidden hidden_tests generated generated_tests secret".split()  # noqa: SIM905
 )
 CODE = ("code", "test", "assert", "assertion", "test_code", "assert_code", "statement")
 STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)
@@ -67,10 +62,7 @@ def recognise(value: Any, about: About) -> Found:
 def of_value(value: Any, about: About) -> Found:
     """Return the tests in a value."""
     if isinstance(value, str):
-        inner = value_in(value)
-        if inner is not None:
-            return of_value(inner, about)
-        return of_text(value, about)
+        return of_text(value, about) if (inner := value_in(value)) is None else of_value(inner, about)
     if isinstance(value, Mapping):
         return of_object(value, about)
     if isinstance(value, list | tuple):
@@ -91,7 +83,7 @@ def of_text(text: str, about: About) -> Found:
 def of_object(value: Mapping[str, Any], about: About) -> Found:
     """Return the tests of an object: lists of inputs and of outputs, shown and hidden tests, tests by a name, or one test."""
     names = {str(key).lower(): key for key in value}
-    given, expected = next(iter(names.keys() & {*INPUTS[:4]}), ""), next(iter(names.keys() & {*OUTPUTS[:7]}), "")
+    given, expected = (next((name for name in known if name in names), "") for known in (INPUTS[:4], OUTPUTS[:7]))
     if "inputs" in names and "outputs" in names:
         given, expected = "inputs", "outputs"
     lists = [value[names[name]] for name in (given, expected) if name]
@@ -135,26 +127,6 @@ def of_columns(value: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequenc
     return of_items(items, about, wrapped=bool(value.get("fn_name")))
 
 
-@dataclass(slots=True)
-class Calls:
-    """Tests that call a function, whose texts are read together: whether ``13`` is a number or text shows over all tests."""
-
-    places: list[int] = field(default_factory=list[int])
-    inputs: list[Any] = field(default_factory=list[Any])
-    outputs: list[Any] = field(default_factory=list[Any])
-    hidden: list[bool] = field(default_factory=list[bool])
-    functional: bool = False
-    """Whether LiveCodeBench's word for them is used, whose functions are methods."""
-
-    def add(self, at: int, item: Mapping[str, Any]) -> None:
-        """Add a test."""
-        self.places.append(at)
-        self.inputs.append(item["input"])
-        self.outputs.append(item["output"])
-        self.hidden.append(bool(item.get("hidden", True)))
-        self.functional |= str(item.get("testtype")) == "functional"
-
-
 def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Found:
     """Return the tests of a list."""
     items = [inner if isinstance(item, str) and isinstance(inner := value_in(item), Mapping) else item for item in items]
@@ -163,7 +135,7 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
         return of_text("\n".join(texts), about)
     tests, kept = list[tuple[TestCase, ...]](), list[bool]()
     refused: list[tuple[str, str]] = []
-    calls: dict[str, Calls] = {}
+    calls: dict[str, dict[int, Mapping[str, Any]]] = {}
     entry = ""
     for at, (item, text) in enumerate(zip(items, texts, strict=True)):
         tests.append(())
@@ -173,14 +145,14 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
             empty = [] if found.tests or found.refused else [("asserts nothing", text)]
             tests[at], refused = found.tests, [*refused, *found.refused, *empty]
         elif name := function_in(item, about):
-            calls.setdefault(name, Calls()).add(at, as_object(item))
+            calls.setdefault(name, {})[at] = as_object(item)
         else:
             tests[at] = (as_test(item),)
         kept += [bool(tests[at])] * max(1, len(tests[at])) if text else [True]
     found = Found((), entry, tuple(refused), kept=tuple(kept))
     for name, group in calls.items():
-        found, made = called(name, group, found, about, wrapped=wrapped)
-        for at, test in zip(group.places, made, strict=True):
+        found, made = called(name, [*group.values()], found, about, wrapped=wrapped)
+        for at, test in zip(group, made, strict=True):
             tests[at] = (test,)
     return replace(found, tests=tuple(test for some in tests for test in some))
 
@@ -249,21 +221,27 @@ def called_in(text: Any) -> str:
     return found[1] if found else ""
 
 
-def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool) -> tuple[Found, tuple[TestCase, ...]]:
-    """Return the tests that call a function, and what their task needs, added to what is known of it."""
+def called(
+    name: str, items: Sequence[Mapping[str, Any]], found: Found, about: About, *, wrapped: bool
+) -> tuple[Found, tuple[TestCase, ...]]:
+    """Return the tests that call a function, and what their task needs, added to what is known of it.
+
+    Their texts are read together: whether ``13`` is a number or text shows over all tests.
+    """
     codes = [code for code in about.codes if "class Solution" in code or functions_of(code)]
     callee = Callee(name.rpartition(".")[2], in_class=True) if name.startswith("Solution().") else callee_of(name, *codes)
-    if calls.functional and not any(codes):
-        callee = Callee(name, in_class=True)
+    if not any(codes) and any(str(item.get("testtype")) == "functional" for item in items):
+        callee = Callee(name, in_class=True)  # LiveCodeBench's word for its functions, which are methods
     reference, statement, program, *_ = *about.codes, "", "", ""
-    inputs, outputs = arguments_of(calls.inputs, callee, (reference, statement), program), values_of(calls.outputs)
+    inputs = arguments_of([item["input"] for item in items], callee, (reference, statement), program)
+    outputs, hidden = values_of([item["output"] for item in items]), [bool(item.get("hidden", True)) for item in items]
     if wrapped:
         form = "class Solution:" if callee.in_class else f"def {name}(): ..."
         fields = of_outputs(name, {"inputs": inputs, "outputs": outputs}, form)
         tests, setup, compare = fields["tests"], fields["setup"], fields["compare"]
     else:
         by_place = [one if isinstance(one, list) else [] for one in inputs]
-        made = [*call_tests(callee, by_place, outputs, hidden=calls.hidden)]
+        made = [*call_tests(callee, by_place, outputs, hidden=hidden)]
         for at, named in ((at, one) for at, one in enumerate(inputs) if not isinstance(one, list)):
             call = f"{callee.expression}({', '.join(f'{key}={literal(value)}' for key, value in named.items())})"
             made[at] = replace(made[at], input=made[at].input.replace(f"{callee.expression}()", call))
@@ -342,3 +320,167 @@ def lines(value: Any) -> str:
     if isinstance(value, Mapping) or value is None:
         raise ValueError(f"tests: {str(value)[:60]!r} is neither text nor lines")
     return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
+
+
+def value_in(text: str) -> Any:
+    """Return the list or object that a text is, as JSON, JSON in JSON or a Python literal; None for other text."""
+    if not text.lstrip().startswith(("[", "{", "(", '"')):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            continue
+        if isinstance(value, list | dict | tuple):
+            return value
+        if isinstance(value, str) and value != text:
+            return value if value_in(value) is None else value_in(value)
+    return None
+
+
+def arguments_of(inputs: Sequence[Any], callee: Callee, told: Sequence[str] = (), program: str = "") -> list[Any]:
+    """Return the arguments of calls: a list, or an object of named ones.
+
+    ``told`` are the reference and the statement, which may define the function; ``program`` is an attempt, which counts if
+    neither these nor the tests show whether a list is one argument.
+    """
+    found = as_written(inputs, callee)
+    names = next((names for code in told if (names := parameters_in(code, callee)) is not None), None)
+    lengths = {len(one) for one in found if isinstance(one, list)}
+    if names is None and len(lengths) > 1 and all(isinstance(one, list) for one in inputs):
+        names = ["values"]
+    if names is None:
+        names = parameters_in(program, callee)
+    return found if names is None else fitted(found, inputs, names)
+
+
+def fitted(found: list[Any], inputs: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return arguments of which there are as many as parameters: a list as the only one, or the items of an only list or object."""
+    if all(fits(one, names) for one in found):
+        return found
+    if len(names) == 1 and all(isinstance(one, list | tuple) for one in inputs):
+        return [[[*one]] for one in inputs]
+    if all(isinstance(one, list) and len(one) == 1 for one in found):
+        inner = [[*one[0]] if isinstance(one[0], tuple) else one[0] for one in found]
+        if all(isinstance(one, list | dict) and fits(one, names) for one in inner):
+            return inner
+    return found
+
+
+def fits(arguments: Any, names: Sequence[str]) -> bool:
+    """Return whether arguments are as many as parameters, or have their names."""
+    return {*arguments} <= {*names} if isinstance(arguments, Mapping) else len(arguments) == len(names)
+
+
+def parameters_in(code: str, callee: Callee) -> list[str] | None:
+    """Return the names of the parameters of a function in a text; None if it does not define it, or they may be left out."""
+    found = re.search(rf"^[ \t]*def[ \t]+{re.escape(callee.name)}[ \t]*\(", code, re.MULTILINE)
+    if not found:
+        return None
+    end = found.end()
+    for _ in range(20):  # one of the first closing parentheses ends the list of parameters
+        if (end := code.find(")", end) + 1) == 0:
+            return None
+        if (tree := parsed(f"def f({code[found.end() : end - 1]}): ...")) is None:
+            continue
+        node = tree.body[0]
+        if not isinstance(node, ast.FunctionDef):
+            return None
+        given = node.args
+        if given.defaults or given.vararg or given.kwarg or given.kwonlyargs:
+            return None
+        names = [one.arg for one in (*given.posonlyargs, *given.args)]
+        return names[1:] if names and names[0] == "self" else names
+    return None
+
+
+def as_written(inputs: Sequence[Any], callee: Callee) -> list[Any]:
+    """Return the arguments of calls as inputs state them."""
+    if not all(isinstance(one, str) for one in inputs):
+        return [[*one] if isinstance(one, list | tuple) else one if isinstance(one, dict) else [one] for one in inputs]
+    if all(found := [in_call(text, callee) for text in inputs]):
+        return [one[0] for one in found]
+    rows = [text.rstrip("\n").split("\n") for text in inputs]
+    columns = [[row[index] for row in rows if index < len(row)] for index in range(max(map(len, rows)))]
+    readers = [reader_of(column) for column in columns]
+    return [[readers[index](line) for index, line in enumerate(row)] for row in rows]
+
+
+def in_call(text: str, callee: Callee) -> list[Any]:
+    """Return, in a list, the arguments of a text that is a call of the function, or arguments between commas; an empty list for others."""
+    text, start = text.strip(), rf"(?:Solution\(\)\.)?{re.escape(callee.name)}\s*\("
+    source = text if re.match(start, text) else f"{callee.name}({text})"
+    try:
+        call = ast.parse(source, mode="eval").body
+        if not isinstance(call, ast.Call) or "\n" in text or (call.args and call.keywords):
+            return []
+        if call.keywords:
+            return [{str(one.arg): ast.literal_eval(one.value) for one in call.keywords}]
+        return [[ast.literal_eval(one) for one in call.args]]
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return []
+
+
+def reader_of(texts: Sequence[str]) -> Callable[[str], Any]:
+    """Return what reads all of some texts: JSON, Python literals, or else the text itself."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            for text in texts:
+                literal(read(text.strip()))
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            continue
+        return lambda text, read=read: read(text.strip())
+    return str
+
+
+def values_of(outputs: Sequence[Any]) -> list[Any]:
+    """Return expected values; texts are read alike, or, if some are plain text, only those that are lists or objects."""
+    texts = [one for one in outputs if isinstance(one, str)]
+    read = reader_of(texts)
+    if read is str:
+        return [one if not isinstance(one, str) or (inner := value_in(one)) is None else inner for one in outputs]
+    return [read(one) if isinstance(one, str) else one for one in outputs]
+
+
+LABEL = re.compile(
+    r"[ \t#*]*(?:(?:sample|example|test|expected|case)[ \t]*\d*[ \t]*)*(input|output)[ \t]*#?\d*[ \t]*\**[ \t]*[:=]?\**[ \t]*(.*)",
+    re.IGNORECASE,
+)
+"""A line ``Input: 1``, ``### Sample Input 1`` or ``**Output:**``."""
+HEAD = re.compile(r"[ \t#*]*(?:(?:sample|example|test|case)s?[ \t]*)+#?\d*[ \t]*[:.)]?\**[ \t]*", re.IGNORECASE)
+"""A line ``Example 1:`` before an input."""
+REMARK = re.compile(r"[ \t#*]*explanation\**[ \t]*:", re.IGNORECASE)
+
+
+def labelled(text: str) -> list[tuple[str, str]]:
+    """Return the inputs and outputs of a text with lines such as ``Input: 1`` and ``Output: 2``, without explanations; none for other text."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in text.strip().splitlines():
+        match = LABEL.fullmatch(line[:200]) if len(line) < 200 or ":" in line[:40] else None
+        if match and (match[2] == "" or ":" in line[: match.start(2)] or "=" in line[: match.start(2)]):
+            if parts and match[1].lower() == "input":
+                parts[-1] = parts[-1][0], without_head(parts[-1][1])
+            parts.append((match[1].lower(), [line[match.start(2) :]] if line[match.start(2) :] else []))
+        elif parts:
+            parts[-1][1].append(line)
+        elif line.strip() and not HEAD.fullmatch(line[:200]):
+            return []
+    if [kind for kind, _ in parts] != ["input", "output"] * (len(parts) // 2) or not parts:
+        return []
+    texts = [body(lines) for _, lines in parts]
+    return [*zip(texts[::2], texts[1::2], strict=True)]
+
+
+def without_head(lines: list[str]) -> list[str]:
+    """Return the lines before a heading such as ``Example 2:`` at their end."""
+    end = len(lines)
+    while end and (not lines[end - 1].strip() or HEAD.fullmatch(lines[end - 1][:200])):
+        end -= 1
+    return lines[:end]
+
+
+def body(lines: list[str]) -> str:
+    """Return the text of an input or output: what its fence has, if any, up to an explanation."""
+    text = "\n".join(takewhile(lambda line: not REMARK.match(line[:200]), lines)).strip("\n")
+    fenced = FENCE.fullmatch(text)
+    return fenced[1] if fenced else text
