@@ -173,6 +173,7 @@ ARCHIVES = [
     mistake("archive doctor unjudged --against none", "--against none", "name an archive"),
     mistake("tests grade empty", "empty", "no tasks", "upsolve ingest"),
     mistake("tests shrink unjudged full", "full", "not empty", "new folder"),
+    mistake("tests grow unjudged full", "full", "not empty", "new folder"),
     mistake("plan embedded --no-model --against text.txt", "--against text.txt", "line 1"),
 ]
 IMPORTS = [

@@ -12,7 +12,7 @@ from upsolve.suites.grade import Totals, cover, failed_tests, grade_archive, gra
 from upsolve.suites.shrink import kept_tests, shrink, shrunk_verdict
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
-LETTERS = {"p": Status.PASSED, "f": Status.FAILED, "r": Status.RUNTIME_ERROR, "u": Status.UNSCORED}
+LETTERS = {"p": Status.PASSED, "f": Status.FAILED, "r": Status.RUNTIME_ERROR, "u": Status.UNSCORED, "t": Status.TIMEOUT}
 
 
 def task_of(marks, name="t"):
@@ -125,6 +125,9 @@ def test_the_command_prints_counts(tmp_path, capsys):
         ("hv", ("pp", "pp"), [1]),
         ("hh", ("pp",), [0]),
         ("vvv", ("ffp", "pff", "fpf"), [0, 1]),
+        ("hhh", ("ftu", "ptf"), [0, 2]),  # test 1 fails both, but only by its time limit
+        ("hhh", ("fpf", "tuu", "fpf"), [0]),  # a limit is all that fails the second attempt
+        ("hh", ("ff", "ff", "tp", "pf"), [0, 1]),
     ],
 )
 def test_the_fewest_tests_are_kept(marks, outcomes, kept):

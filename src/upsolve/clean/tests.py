@@ -30,5 +30,5 @@ def find_weak(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]
 TESTS = Check(
     find_weak,
     "tasks whose visible tests pass wrong attempts, and tasks with tests that fail no attempt",
-    "wrong attempts are chosen or rewarded where visible tests decide; judging takes longer (`upsolve tests shrink`)",
+    "wrong attempts are chosen or rewarded where visible tests decide (`upsolve tests grow`); judging takes longer (`upsolve tests shrink`)",
 )

@@ -1,4 +1,4 @@
-"""``upsolve tests``: grade and shrink the tests of an archive."""
+"""``upsolve tests``: grade, grow and shrink the tests of an archive."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, app, print_json, show
+from upsolve.cli.app import ArchivePath, AsJson, Seed, Settings, app, print_json, show
 from upsolve.cli.progress import bars
+from upsolve.cli.recipes import load
 
 if TYPE_CHECKING:
     from upsolve.suites.grade import Totals
 
-__all__ = ["grade", "shrink"]
+__all__ = ["grade", "grow", "shrink"]
 
 tests_app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Grade and shrink the tests of an archive.",
+    help="Grade, grow and shrink the tests of an archive.",
 )
 app.add_typer(tests_app, name="tests")
 
@@ -68,6 +69,45 @@ def shrink(archive: ArchivePath, out: OutFolder, as_json: AsJson = False) -> Non
     typer.echo(f"{after:,} of {before:,} tests of {len(rows):,} tasks kept: {out}")
     for reason, count in Counter(row["unchanged"] for row in rows if row["unchanged"]).most_common():
         typer.echo(f"{count:,} tasks keep all tests: {reason}")
+
+
+@tests_app.command("grow")
+def grow(
+    archive: ArchivePath,
+    out: OutFolder,
+    inputs: Annotated[int, typer.Option(min=1, help="Mutated inputs of a task that are tried.")] = 100,
+    most: Annotated[int, typer.Option(min=1, help="Most new tests of a task.")] = 10,
+    agree: Annotated[int, typer.Option(min=2, help="Attempts that have to agree where a task has no reference.")] = 3,
+    visible: Annotated[
+        bool, typer.Option("--visible", help="Grow from the visible tests alone, as if there were no hidden ones.")
+    ] = False,
+    seed: Seed = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an archive with new tests: mutated inputs on which an attempt that passed every present test is wrong."""
+    from upsolve.archive.store import open_filled
+    from upsolve.suites.grow import GrowSettings
+    from upsolve.suites.grow import grow as write_grown
+    from upsolve.verify.limits import judge_settings
+
+    how, judging = GrowSettings(inputs, most, agree, visible, seed or 0), judge_settings(load(None, settings).verify)
+    with bars() as progress:
+        rows = write_grown(open_filled(archive), out, how, settings=judging, progress=progress)
+    counts = {name: sum(len(row[name]) for row in rows) for name in ("new", "caught")}
+    if as_json:
+        print_json({"archive": archive, "out": out, **counts, "tasks": rows})
+        return
+    passed, grown = sum(row["passed"] for row in rows), sum(bool(row["new"]) for row in rows)
+    typer.echo(f"{counts['new']:,} new tests of {grown:,} of {len(rows):,} tasks: {out}")
+    typer.echo(
+        f"they fail {counts['caught']:,} of {passed:,} programs that pass the present tests: {out}/suites.jsonl names them"
+    )
+    for reason, count in Counter(row["skipped"] for row in rows if row["skipped"]).most_common():
+        typer.echo(f"{count:,} tasks are not grown: {reason}")
+    reasons = sum((Counter(row["left_out"]) for row in rows), Counter[str]())
+    for reason, count in reasons.most_common():
+        typer.echo(f"{count:,} inputs are left out: {reason}")
 
 
 def total_rows(totals: "Totals") -> list[tuple[str, str, str]]:

@@ -1,1 +1,1 @@
-"""Tests against stored attempts: how strong the tests of an archive are, and the fewest that suffice."""
+"""Tests against stored attempts: grade the tests of an archive, grow them, shrink them."""

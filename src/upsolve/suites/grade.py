@@ -1,6 +1,6 @@
 """Strength of the tests of an archive, from the stored matrix attempts x tests (``Verdict.outcomes``)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from upsolve.archive.groups import task_ids
@@ -83,14 +83,17 @@ def failed_tests(task: Task, verdict: Verdict | None) -> frozenset[int] | None:
     return frozenset(index for index, outcome in enumerate(verdict.outcomes) if outcome not in (Status.PASSED, Status.UNSCORED))
 
 
-def cover(failures: Iterable[frozenset[int]], chosen: Sequence[int] = ()) -> list[int]:
+def cover(
+    failures: Iterable[frozenset[int]], chosen: Sequence[int] = (), costs: Mapping[int, float] | None = None
+) -> list[int]:
     """Return tests, in order, so that each set holds one of them: greedily the test in most of the sets that hold none yet.
 
-    Ties go to the first test. The result has at most 1 + ln(n) times the tests of the smallest cover of n sets (Chvatal 1979).
+    Ties go to the test of least cost, then to the first. The result has at most 1 + ln(n) times the tests of the smallest cover of n sets (Chvatal 1979).
 
     Args:
         failures: tests that an attempt fails, by attempt; empty sets are ignored.
         chosen: tests that are chosen in any case.
+        costs: test -> cost; 0 for other tests.
     """
     found = [*chosen]
     left = [failed for failed in failures if failed and not failed.intersection(found)]
@@ -99,7 +102,7 @@ def cover(failures: Iterable[frozenset[int]], chosen: Sequence[int] = ()) -> lis
         for failed in left:
             for test in failed:
                 counts[test] = counts.get(test, 0) + 1
-        best = max(counts, key=lambda test: (counts[test], -test))
+        best = max(counts, key=lambda test: (counts[test], -(costs or {}).get(test, 0), -test))
         found.append(best)
         left = [failed for failed in left if best not in failed]
     return sorted(found)

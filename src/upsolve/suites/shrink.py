@@ -1,6 +1,7 @@
 """The fewest tests of each task that leave every stored verdict as it is: passed or failed."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ PORTION = 64
 """Tasks that are written together."""
 NUMBER = re.compile(r"^((?:hidden )?test )\d+(?=: )")
 """Number of the test at the start of the judge's messages."""
+ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+"""Outcomes of tests that take until a limit ends them."""
 
 
 def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
@@ -68,21 +71,24 @@ def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None
 def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]:
     """Return the indices of the tests that are kept, and the reason why all of them are (else empty).
 
-    Every verdict that failed fails one of them. Verdicts of judges with tests of their own (``total`` is another number) do not count.
+    Every verdict that failed fails one of them, where it can without exceeding a limit, which takes longest. Verdicts of judges with tests of their own (``total`` is another number) do not count.
     """
-    every, failures = [*range(len(task.tests))], list[frozenset[int]]()
+    every, failures, slow = [*range(len(task.tests))], list[frozenset[int]](), Counter[int]()
     scored = [one for one in verdicts if is_scored(one) and one.total == len(task.tests)]
     for verdict in scored:
         failed = failed_tests(task, verdict)
         if verdict.status is not Status.PASSED and not failed:
             return every, "a verdict that failed does not say which test"
-        failures.append(failed or frozenset())
+        ended = frozenset(index for index, one in enumerate(verdict.outcomes) if one in ENDED)
+        slow.update(ended)
+        failures.append((failed or frozenset()) - ended or failed or frozenset())
     if not scored:
         return every, "no scored attempt"
-    chosen = cover(failures)
+    chosen = cover(failures, costs=slow)
     visible = [index for index in every if not task.tests[index].hidden]
     if visible and not any(index in visible for index in chosen):
-        chosen = cover(failures, [max(visible, key=lambda test: (sum(test in failed for failed in failures), -test))])
+        first = max(visible, key=lambda test: (sum(test in failed for failed in failures), -slow[test], -test))
+        chosen = cover(failures, [first], slow)
     return chosen or [0], ""
 
 
