@@ -170,7 +170,7 @@ def test_groups_are_written_one_by_one_and_as_when_selected(archive, tmp_path, m
         most.append(len(rewarded))
         return whole_groups(rewarded, *args, **settings)
 
-    monkeypatch.setattr("upsolve.exports.forming.whole_groups", counted)
+    monkeypatch.setattr("upsolve.exports.exporting.whole_groups", counted)
     done = export_archive(archive, tmp_path / "a", "groups", recipe=recipe_of("rloo"))
     assert len(held) == 8 and set(most) == {1}
     same = export_archive(archive, tmp_path / "b", "groups", recipe=recipe_of("rloo", "select.attempts=passed >= 0"))
