@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["UPSOLVE_CHECK"] = "always"  # checks of models find what is wrong now, not what was right before
+os.fsync = lambda _file: None  # tests lose no power, and a disk takes milliseconds for each of thousands of files
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two cores, and the same sums everywhere
 
 

@@ -44,7 +44,10 @@ def load(few, tmp_path):
 @pytest.mark.parametrize(
     ("name", "trainer", "form"),
     [
-        *((name, trainer, "conversational") for name, trainer in TRAINERS.items()),
+        *(
+            pytest.param(name, trainer, "conversational", marks=[] if name == "sft" else [pytest.mark.slow])
+            for name, trainer in TRAINERS.items()
+        ),
         *(pytest.param(name, trainer, "plain", marks=pytest.mark.slow) for name, trainer in TRAINERS.items()),
         pytest.param("sft", "SFT", "messages", marks=pytest.mark.slow),
     ],

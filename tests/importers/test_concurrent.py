@@ -75,7 +75,7 @@ def in_turn(tmp_path, path):
     return contents
 
 
-@pytest.mark.parametrize("at", (0, 4, len(ONE)))
+@pytest.mark.parametrize("at", (pytest.param(0, marks=pytest.mark.slow), 4, pytest.param(len(ONE), marks=pytest.mark.slow)))
 def test_an_import_during_another_one_comes_first(tmp_path, path, in_turn, at):
     archive = Archive.create(tmp_path / "a")
     inner = Rows(ONE, {at: lambda: run(archive, path, Rows(TWO), "inner")})
@@ -91,7 +91,7 @@ def test_an_import_during_another_one_comes_first(tmp_path, path, in_turn, at):
     assert len(report.rejected.read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize("at", (0, 1, 6))
+@pytest.mark.parametrize("at", (pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(6, marks=pytest.mark.slow)))
 def test_the_import_that_finishes_first_comes_first(tmp_path, path, in_turn, at, monkeypatch):
     archive, done, waits = Archive.create(tmp_path / "a"), threading.Event(), threading.Event()
     whole = ingest_module.finish

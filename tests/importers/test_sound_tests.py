@@ -152,9 +152,9 @@ RECORDED = [
 @pytest.mark.parametrize(
     ("source", "tests", "outcome", "stored"),
     [
-        (name, *row)
+        pytest.param(name, *row, marks=[pytest.mark.slow] if name != "table" and number % 4 else [])
         for name in ("table", "jsonl", "verdicts")
-        for row in RECORDED
+        for number, row in enumerate(RECORDED)
         if name == "table" or isinstance(row[0], list)
     ],
 )

@@ -40,9 +40,9 @@ def stored(tmp_path, file, **options):
 EXPECTED = [("ann", "x = 1\ny = 2", Status.PASSED), ("bob", "x = 2", Status.FAILED)]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize(
-    ("encoding", "given"), [("utf-8", {}), ("utf-8-sig", {}), ("utf-16", {}), ("latin-1", {"encoding": "latin-1"})]
+    ("delimiter", "encoding", "given"),
+    [(",", "utf-8", {}), (";", "utf-8-sig", {}), ("\t", "utf-16", {}), ("|", "latin-1", {"encoding": "latin-1"})],
 )
 def test_csv_in_any_dialect(tmp_path, delimiter, encoding, given):
     file = tmp_path / "log.csv"

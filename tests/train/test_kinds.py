@@ -50,6 +50,8 @@ SMALL = {
     "eos_token_id": 2,
 }
 WINDOW = ["sliding_attention", "full_attention"] * 2
+FEW = {"Llama", "Gemma2", "SmolLM3", "Phi3"}
+"""Kinds of models that differ most; the others are tried by make test-all where a test takes long."""
 KINDS = {
     "Llama": {},
     "Qwen2": {},
@@ -259,7 +261,7 @@ def test_blocks_and_whole_rows_are_the_same(kind):
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(
-    "kind", sorted({*KINDS} - {"GPT2"})
+    "kind", [pytest.param(kind, marks=[] if kind in FEW else [pytest.mark.slow]) for kind in sorted({*KINDS} - {"GPT2"})]
 )  # its code does not know block masks: with it, the next way is gone
 def test_flex_attention_sees_what_the_plain_way_sees(kind):
     """Forward alone: FlexAttention has no backward pass on CPUs; where there is a GPU, the next test has both."""

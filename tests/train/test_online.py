@@ -84,12 +84,15 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
         ),
         pytest.param(GAE, marks=pytest.mark.slow),
         {**GAE, "reward": {"preset": "dense", "weights": {"length": 1.0}}},
-        {
-            **GAE,
-            "data": {"group_size": 1},
-            "source": {"groups": 16},
-            "optim": {"tokens_per_step": 4096, "attempts_per_step": 8},
-        },
+        pytest.param(
+            {
+                **GAE,
+                "data": {"group_size": 1},
+                "source": {"groups": 16},
+                "optim": {"tokens_per_step": 4096, "attempts_per_step": 8},
+            },
+            marks=pytest.mark.slow,
+        ),
         pytest.param({"source": {"hints": 1.0, "hints_passed": 0.5}, "reward": {"length": [0, 1000]}}, marks=pytest.mark.slow),
     ],
     ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense", "ppo-single", "completion"],

@@ -47,7 +47,10 @@ print(json.dumps([[c.group, c.name, c.detail] for c in found if c.required and n
 
 
 def marked(one):
-    return pytest.param(one, marks=pytest.mark.languages) if one.attack.language == "c" else one
+    """Mark attacks in C, and the kinds of tests after the first of an attack."""
+    is_first = one.kind == next(iter(one.attack.kinds))
+    marks = [pytest.mark.languages] if one.attack.language == "c" else [] if is_first else [pytest.mark.slow]
+    return pytest.param(one, marks=marks)
 
 
 @pytest.mark.parametrize("one", [*map(marked, tries())], ids=lambda one: one.name)

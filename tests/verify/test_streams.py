@@ -77,10 +77,10 @@ def test_opening_the_output_by_name_empties_nothing(line):
     [
         ("exit 3", Status.RUNTIME_ERROR, "ExitCode"),
         ("kill -SEGV $$", Status.RUNTIME_ERROR, "Signal11"),
-        ("kill -KILL $$", Status.RUNTIME_ERROR, "Signal9"),
+        pytest.param("kill -KILL $$", Status.RUNTIME_ERROR, "Signal9", marks=pytest.mark.slow),
         ("kill -KILL $PPID", Status.RUNTIME_ERROR, "Signal9"),
         ("printf '%2000000d' 1", Status.OUTPUT_LIMIT, "OutputLimit"),
-        ("while :; do :; done", Status.TIMEOUT, "Timeout"),
+        pytest.param("while :; do :; done", Status.TIMEOUT, "Timeout", marks=pytest.mark.slow),
     ],
 )
 def test_a_program_whose_output_is_a_pipe_ends_as_itself(line, status, error):

@@ -130,8 +130,8 @@ SPIN, SLEEP = "any(iter(int, 1))", "time.sleep(60)"
     ("code", "test_seconds", "lasts"),
     [
         (PROGRAM.format(SLEEP), 0.3, False),
-        (FUNCTION.format(SLEEP), 0.3, False),
-        (PROGRAM.format(SPIN), math.inf, True),
+        pytest.param(FUNCTION.format(SLEEP), 0.3, False, marks=pytest.mark.slow),
+        pytest.param(PROGRAM.format(SPIN), math.inf, True, marks=pytest.mark.slow),
         (FUNCTION.format(SPIN), math.inf, True),
     ],
 )

@@ -13,6 +13,12 @@ from upsolve.view.index import Index
 NONE = Filters()
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """An archive of 250 attempts, which no test changes."""
+    return plain_archive(tmp_path_factory.mktemp("plain") / "a")
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
@@ -36,9 +42,8 @@ def every(index, filters=NONE):
     return rows
 
 
-def test_pages_hold_every_attempt_once_in_the_order_of_the_archive(tmp_path):
-    archive = plain_archive(tmp_path / "a")
-    index = Index(archive)
+def test_pages_hold_every_attempt_once_in_the_order_of_the_archive(plain):
+    index = Index(plain)
     rows = every(index)
     assert len(rows) == 250 > 2 * PAGE_ROWS
     codes = [read_attempt(index, row["place"])["attempt"]["code"] for row in rows[95:105]]
@@ -60,8 +65,8 @@ def test_pages_hold_every_attempt_once_in_the_order_of_the_archive(tmp_path):
         (Filters(language="python"), anything),
     ],
 )
-def test_filters(tmp_path, filters, kept):
-    index = Index(plain_archive(tmp_path / "a"))
+def test_filters(plain, filters, kept):
+    index = Index(plain)
     found = [read_attempt(index, row["place"])["attempt"]["code"].split()[2] for row in every(index, filters)[:10]]
     expected = [str(n) for n in range(250) if kept(n)]
     assert found == expected[:10] and count_attempts(index, filters) == len(expected)
@@ -108,8 +113,8 @@ def test_a_large_archive_shows_its_first_attempts_while_it_is_indexed(tmp_path, 
     assert again.ready and again.state == index.state
 
 
-def test_tasks_have_their_numbers_of_attempts(tmp_path):
-    index = Index(plain_archive(tmp_path / "a"))
+def test_tasks_have_their_numbers_of_attempts(plain):
+    index = Index(plain)
     even, odd = list_tasks(index)["rows"]
     assert (even["task_id"], even["attempts"], even["scored"], odd["passed"]) == ("a/even", 125, 125, 83)
     assert [row["task_id"] for row in list_tasks(index, text="HALVE")["rows"]] == ["a/odd"]
