@@ -4,16 +4,13 @@ TRL's trainers are made without their constructors and given only the settings t
 stands what a model would have returned. Everything between log-probabilities and loss is TRL's.
 """
 
+import importlib
 from collections import defaultdict
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
-from trl.trainer.dpo_trainer import DPOTrainer
-from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.kto_trainer import KTOTrainer
-from trl.trainer.rloo_trainer import RLOOTrainer
 
 from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
@@ -29,6 +26,12 @@ ATTEMPT = torch.arange(S).repeat_interleave(LENGTHS)
 ADVANTAGES = torch.tensor([1.2, -0.7, 0.4, -1.5, -0.3, 0.9])
 PROMPT = torch.ones(S, 2, dtype=torch.long)
 EVERYWHERE = torch.tensor(0.0)
+
+
+def class_of(name):
+    """Return a trainer of TRL, whose import takes a second."""
+    module = importlib.import_module(f"trl.trainer.{name.lower()}_trainer")
+    return getattr(module, f"{name}Trainer")
 
 
 def drawn(seed, spread=0.4):
@@ -157,7 +160,7 @@ def test_objectives_of_sampled_attempts(name):
     their_logp, our_logp = policy(), policy()
     inputs = {"advantages": ADVANTAGES, "old_per_token_logps": OLD, "ref_per_token_logps": REFERENCE}
     inputs |= {"num_items_in_batch": torch.tensor(len(ATTEMPT))}
-    their, logged = online(GRPOTrainer, their_logp, inputs, **settings)
+    their, logged = online(class_of("GRPO"), their_logp, inputs, **settings)
     config = ObjectiveConfig.model_validate(config)
     assert_same(their, ours(config, our_logp), their_logp, our_logp)
     if config.kind == "ppo_clip" and config.clip.sequence_kl is None:
@@ -181,7 +184,7 @@ def test_rloo_on_policy_has_the_gradient_of_reinforce():
     their_logp, our_logp = policy(), policy()
     advantages = torch.from_numpy(leave_one_out([1.0, -0.1, -0.6, -0.1, 1.0, -1.0])).float()
     inputs = {"advantages": advantages, "old_logps": their_logp.detach().sum(1)}
-    online(RLOOTrainer, their_logp, inputs, epsilon_low=0.2, epsilon_high=0.2)[0].backward()
+    online(class_of("RLOO"), their_logp, inputs, epsilon_low=0.2, epsilon_high=0.2)[0].backward()
     ours(ObjectiveConfig(kind="reinforce", reduce="sequence_sum"), our_logp, advantages).backward()
     assert torch.allclose(our_logp.grad, their_logp.grad, atol=1e-5, rtol=0)
     assert our_logp.grad.abs().max() > 1e-2
@@ -204,7 +207,7 @@ def offline(trainer, logp, more, other=None, attempts=slice(None)):
 def test_dpo(beta):
     their_logp, our_logp = policy(), policy()
     settings = {"beta": beta, "loss_types": ["sigmoid"], "loss_weights": [1.0], "f_divergence_type": "reverse_kl"}
-    trainer = trainer_of(DPOTrainer, **settings, ld_alpha=None, precompute_ref_logps=True, use_weighting=False)
+    trainer = trainer_of(class_of("DPO"), **settings, ld_alpha=None, precompute_ref_logps=True, use_weighting=False)
     chosen, rejected = REFERENCE.sum(1).chunk(2)
     their = offline(trainer, their_logp, {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected})
     assert_same(their, dpo(*sums(our_logp).chunk(2), beta=beta).mean(), their_logp, our_logp)
@@ -217,7 +220,7 @@ def test_dpo_with_label_smoothing():
     settings |= {"label_smoothing": 0.2, "ld_alpha": None, "precompute_ref_logps": True, "use_weighting": False}
     chosen, rejected = REFERENCE.sum(1)[:2].chunk(2)
     more = {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
-    their = offline(trainer_of(DPOTrainer, **settings), their_logp, more, attempts=slice(2))
+    their = offline(trainer_of(class_of("DPO"), **settings), their_logp, more, attempts=slice(2))
     logratio = sums(our_logp)
     assert_same(their, dpo(logratio[:1], logratio[1:2], beta=0.5, label_smoothing=0.2).mean(), their_logp, our_logp)
 
@@ -231,7 +234,7 @@ def test_kto(shift):
     more = {"label": desirable, "ref_logps": REFERENCE.sum(1), "ref_KL_logps": REFERENCE.sum(1)}
     nothing = torch.zeros(S, R + 1, dtype=torch.long)
     more |= {"KL_input_ids": nothing, "KL_attention_mask": nothing, "KL_completion_mask": nothing}
-    their = offline(trainer_of(KTOTrainer, **settings, precompute_ref_logps=True), their_logp, more, elsewhere)
+    their = offline(trainer_of(class_of("KTO"), **settings, precompute_ref_logps=True), their_logp, more, elsewhere)
     point = batch_kl(sums(elsewhere))
     assert (point > 0) == (shift > 0)
     assert_same(their, kto(sums(our_logp), desirable, point, beta=0.3, weights=(1.0, 0.7)).mean(), their_logp, our_logp)

@@ -32,18 +32,21 @@ def split_rows(rows):
     return [row for row in rows if isinstance(row, Task)], [row for row in rows if isinstance(row, Attempt)]
 
 
-TASKS, ATTEMPTS = split_rows(read(ROBOT, tasks=24))
-BY_ID = {task.task_id: task for task in TASKS}
+@pytest.fixture(scope="module")
+def tasks_and_attempts():
+    """Tasks and attempts."""
+    return split_rows(read(ROBOT, tasks=24))
 
 
 def extra(record):
     return json.loads(record.extra)
 
 
-def test_the_same_seed_gives_the_same_records_and_more_tasks_leave_the_first_as_they_are():
-    again = split_rows(islice(read(ROBOT, tasks=30), len(TASKS) + len(ATTEMPTS)))
-    assert again == (TASKS, ATTEMPTS)
-    assert split_rows(read(ROBOT, tasks=2, seed=1))[0] != TASKS[:2]
+def test_the_same_seed_gives_the_same_records_and_more_tasks_leave_the_first_as_they_are(tasks_and_attempts):
+    tasks, attempts = tasks_and_attempts
+    again = split_rows(islice(read(ROBOT, tasks=30), len(tasks) + len(attempts)))
+    assert again == (tasks, attempts)
+    assert split_rows(read(ROBOT, tasks=2, seed=1))[0] != tasks[:2]
 
 
 def test_compositions_of_480_tasks():
@@ -64,7 +67,9 @@ def parts(one):
     return [one.join, *enumerate(one.goals)] if one.join else []
 
 
-def test_a_composition_is_in_one_split_and_held_out_calls_are_in_hard_tasks_only():
+def test_a_composition_is_in_one_split_and_held_out_calls_are_in_hard_tasks_only(tasks_and_attempts):
+    tasks, attempts = tasks_and_attempts
+    by_id = {task.task_id: task for task in tasks}
     made = list(islice(compositions(3), 960))
     where = {}
     for one, _ in made:
@@ -73,12 +78,12 @@ def test_a_composition_is_in_one_split_and_held_out_calls_are_in_hard_tasks_only
     for one, _ in made:
         held_out = set(one.goals) & {*HELD_OUT_GOALS} or one.join in HELD_OUT_JOINS
         assert bool(held_out) == one.hard == (one.difficulty == "hard")
-    for task in TASKS:
+    for task in tasks:
         held_out = "get_current_location" in extra(task)["calls"] or "WeightError" in task.reference
         assert held_out == (task.difficulty == "hard")
-    for attempt in ATTEMPTS:
+    for attempt in attempts:
         if "get_current_location" in attempt.code or "WeightError" in attempt.code:
-            assert BY_ID[attempt.task_id].difficulty == "hard"
+            assert by_id[attempt.task_id].difficulty == "hard"
 
 
 def test_tasks_are_split_as_they_are_recorded_without_leaks(tmp_path):
@@ -134,21 +139,24 @@ def test_worlds_go_every_way_and_differ(join):
     assert len(worlds(goal, Random(1), 5)) == 5
 
 
-def test_programs_that_do_nothing_pass_nowhere():
-    for task in TASKS:
+def test_programs_that_do_nothing_pass_nowhere(tasks_and_attempts):
+    tasks, _ = tasks_and_attempts
+    for task in tasks:
         for code in IDLE:
             assert rehearse(code, task)[0] is not Status.PASSED
         world = replace(task, tests=task.tests[:1])
         assert rehearse("def run(robot):\n    pass\n", world) == (Status.FAILED, "")
 
 
-def test_every_attempt_is_judged_as_it_was_rehearsed():
+def test_every_attempt_is_judged_as_it_was_rehearsed(tasks_and_attempts):
     """24 tasks: references and other styles pass, and each wrong program fails as its ``extra`` says."""
-    agrees(ATTEMPTS, BY_ID)
-    made = Counter(extra(attempt)["made"] for attempt in ATTEMPTS)
+    tasks, attempts = tasks_and_attempts
+    by_id = {task.task_id: task for task in tasks}
+    agrees(attempts, by_id)
+    made = Counter(extra(attempt)["made"] for attempt in attempts)
     assert made["plain"] == 24 and made["restyled"] >= 24 and len(made) >= 17
-    right = Counter(attempt.task_id for attempt in ATTEMPTS if extra(attempt)["rehearsed"] == "passed")
-    assert all(1 <= right[name] <= 3 for name in BY_ID) and len(ATTEMPTS) - right.total() >= 4 * 24
+    right = Counter(attempt.task_id for attempt in attempts if extra(attempt)["rehearsed"] == "passed")
+    assert all(1 <= right[name] <= 3 for name in by_id) and len(attempts) - right.total() >= 4 * 24
 
 
 @pytest.mark.slow
@@ -265,26 +273,29 @@ def test_styles_worked_by_hand(style, code, wanted):
     assert printed(STYLES[style](ast.parse(code))) == wanted
 
 
-def test_all_programs_are_printed_alike():
+def test_all_programs_are_printed_alike(tasks_and_attempts):
     """Neither quotes nor empty lines tell a right program from a wrong one."""
+    _, attempts = tasks_and_attempts
     import ast
 
-    for attempt in ATTEMPTS:
+    for attempt in attempts:
         if extra(attempt)["made"] != "malformed":
             assert printed(ast.parse(attempt.code)) == attempt.code
     assert printed(ast.parse("x = 'it''s \"so\"'")) == 'x = "its \\"so\\""\n'
 
 
-def test_styles_keep_what_a_program_does():
-    for task in TASKS:
+def test_styles_keep_what_a_program_does(tasks_and_attempts):
+    tasks, _ = tasks_and_attempts
+    for task in tasks:
         for seed in range(3):
             assert rehearse(restyled(task.reference, Random(seed)), task) == (Status.PASSED, "")
 
 
-def test_an_endless_program_is_played_to_the_limit_of_actions():
+def test_an_endless_program_is_played_to_the_limit_of_actions(tasks_and_attempts):
+    tasks, _ = tasks_and_attempts
     code = "def run(robot):\n    while True:\n        try:\n            robot.get_all_rooms()\n        except Exception:\n            pass\n"
-    assert rehearse(code, TASKS[0]) == (Status.TIMEOUT, "")
-    assert judge(TASKS[0], Attempt(TASKS[0].task_id, code), SETTINGS).status is Status.TIMEOUT
+    assert rehearse(code, tasks[0]) == (Status.TIMEOUT, "")
+    assert judge(tasks[0], Attempt(tasks[0].task_id, code), SETTINGS).status is Status.TIMEOUT
 
 
 def test_the_prompt_says_as_much_of_the_methods_as_asked_for():
