@@ -21,7 +21,7 @@ what else the machine does; seconds follow from the rates of an idle machine, wh
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
 cells are not repeated: interrupt any time. `--processes N` runs N seeds, of one or several domains, at the same time: on CPUs as many as there are cores
 (with OMP_NUM_THREADS=1), on a GPU eight or more.
-leaderboard_page.py writes results/leaderboard.json and docs/leaderboard.md from all finished cells.
+leaderboard_page.py writes results/leaderboard.json and docs/leaderboard-*.md from all finished cells.
 """
 
 import argparse

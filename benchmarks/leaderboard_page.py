@@ -1,6 +1,6 @@
 """The tables of the leaderboard from all finished cells (leaderboard.py): python benchmarks/leaderboard_page.py
 
-Writes results/leaderboard.json, docs/leaderboard.md with its plot, and the table of README.md. Takes half a minute.
+Writes results/leaderboard.json, the tables of docs/leaderboard-*.md, the plot of docs/leaderboard.md, and the table of README.md. Takes half a minute.
 """
 
 import json
@@ -48,6 +48,12 @@ BESIDE = {
 """Pairs of methods whose difference a sentence shows."""
 OTHER_PROMPTS = {"robot documented": "robot"}
 """Domains that have the tasks of another one, with other prompts."""
+PAGES = {
+    "leaderboard-sql.md": ("sql",),
+    "leaderboard-robot.md": ("robot", "robot documented"),
+    "leaderboard-python.md": ("python", "mbpp"),
+}
+"""Page of docs/ -> the domains whose tables it shows."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
 
 
@@ -126,20 +132,27 @@ def shown(values):
     return f"{values[0]:.1f} [{values[1]:.1f}, {values[2]:.1f}]"
 
 
-def page(tables):
-    """Return docs/leaderboard.md."""
-    text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
-    if any("minutes" in row for rows in tables.values() for row in rows):
-        text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
-    for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{sentences(domain)}| method | best temperature | best - base | best - start | best - shuffled | conclusion |\n"
-        text += "|" + "---|" * 6 + "\n"
-        for row in rows:
-            columns = ("best", "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
-            cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
-            name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
-            end = ", ".join(sorted(set(row.get("conclusions", []))))
-            text += f"| {name} | {' | '.join(cells)} | {end} |\n"
+def pages(tables):
+    """Return the text of every page of docs/ with tables, by its name."""
+    found = {}
+    for name, domains in PAGES.items():
+        head = (ROOT / "docs" / name).read_text(encoding="utf-8").partition("<!-- tables -->")[0]
+        found[name] = (
+            head + "<!-- tables -->\n" + "".join(section(domain, tables[domain]) for domain in domains if domain in tables)
+        )
+    return found
+
+
+def section(domain, rows):
+    """Return the sentences and the table of a domain."""
+    text = f"\n## {domain}\n\n{sentences(domain)}| method | best temperature | best - base | best - start | best - shuffled | conclusion |\n"
+    text += "|" + "---|" * 6 + "\n"
+    for row in rows:
+        columns = ("best", "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
+        cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
+        name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
+        end = ", ".join(sorted(set(row.get("conclusions", []))))
+        text += f"| {name} | {' | '.join(cells)} | {end} |\n"
     return text
 
 
@@ -276,7 +289,8 @@ def main():
     """Write the tables of all finished cells."""
     tables = {domain: table(domain) for domain in DOMAINS if (CELLS / slug(domain)).is_dir()}
     (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
-    (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
+    for name, text in pages(tables).items():
+        (ROOT / "docs" / name).write_text(text, encoding="utf-8")
     (ROOT / "README.md").write_text(readme(), encoding="utf-8")
     draw(tables, ROOT / "docs" / "leaderboard.svg")
 
