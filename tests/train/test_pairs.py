@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsolve.config import Recipe
+from upsolve.config.recipe import load_recipe
+from upsolve.config.select import edit_distance
+from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
 from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
-from upsolve.train.data.pairs import build_pairs, by_edit, by_efficiency, by_outcome, draw_pairs, edit_distance, focal_weights
+from upsolve.train.data.pairs import build_pairs, draw_pairs, focal_weights, ranked_pairs
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED
@@ -33,30 +36,119 @@ MIXED = group(
 )
 
 
+def ranked(group, *kinds):
+    return ranked_pairs(reward(group, Recipe().reward), kinds)
+
+
+def pairs_by(group, kind):
+    return [pair for _, pair in ranked(group, kind)[0]]
+
+
+def build(group, *kinds, seed=0, max_pairs=9):
+    return build_pairs(ranked(group, *kinds), np.random.default_rng(seed), max_pairs=max_pairs)
+
+
 def test_outcome_pairs_are_passed_before_failed():
-    assert [pair for _, pair in by_outcome(MIXED)] == [(0, 1), (0, 3), (2, 1), (2, 3)]
-    assert by_outcome(group(("x", PASSED, 0.1), ("x", FAILED, 0.1))) == []
+    assert pairs_by(MIXED, "outcome") == [(0, 1), (0, 3), (2, 1), (2, 3)]
+    assert pairs_by(group(("x", PASSED, 0.1), ("x", FAILED, 0.1)), "outcome") == []
 
 
 def test_efficiency_pairs_are_the_clearly_faster_among_passed():
-    assert [pair for _, pair in by_efficiency(MIXED)] == [(2, 0)]  # 0.2 s is at most half of 0.5 s
-    assert by_efficiency(group(("x", PASSED, 0.3), ("y", PASSED, 0.5), ("z", PASSED, None))) == []
-    assert by_efficiency(group(("x", PASSED, 0.0), ("y", PASSED, 0.0))) == []
+    assert pairs_by(MIXED, "efficiency") == [(2, 0)]  # 0.2 s is at most half of 0.5 s
+    assert pairs_by(group(("x", PASSED, 0.3), ("y", PASSED, 0.5), ("z", PASSED, None)), "efficiency") == []
+    assert pairs_by(group(("x", PASSED, 0.0), ("y", PASSED, 0.0)), "efficiency") == []
 
 
 def test_edit_pairs_prefer_the_smallest_edit():
-    # + to -: 1; "sum([a, b])" to "sum([a])": 3 removed
-    ranks = {pair: rank for rank, pair in by_edit(MIXED)}
-    assert ranks[0, 1] == 1 and ranks[2, 3] == 3
-    assert build_pairs(MIXED, "edit", np.random.default_rng(0), max_pairs=1) == [(0, 1)]
-    assert build_pairs(MIXED, "edit", np.random.default_rng(0), max_pairs=9) == [(0, 1), (2, 3)]
+    # + to -: 1; "sum([a, b])" to "sum([a])": 3 removed; so many more between the others that they come last
+    ranks = {pair: rank for rank, pair in ranked(MIXED, "edit")[0]}
+    assert ranks[0, 1] == 1 and ranks[2, 3] == 2 and min(ranks[0, 3], ranks[2, 1]) > 2
+    assert build(MIXED, "edit", max_pairs=1) == [(0, 1)]
+    assert build(MIXED, "edit") == [(0, 1), (2, 3)]
+
+
+def test_reward_pairs_prefer_the_largest_difference():
+    # outcomes: passed 1, failed -0.1, timeout -0.5
+    attempts = group(("a", PASSED, 0.1), ("b", FAILED, 0.1), ("c", Status.TIMEOUT, 0.1))
+    assert ranked(attempts, "reward") == [[(2, (0, 1)), (1, (0, 2)), (3, (1, 2))]]
+
+
+def test_conditions_read_columns_of_both_attempts():
+    near = "chosen.passed and not rejected.passed and edit_distance(chosen.code, rejected.code) < 3"
+    assert pairs_by(MIXED, near) == [(0, 1)]
+    assert pairs_by(MIXED, "chosen.passed OR rejected.passed AND 0") == [(0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 3)]
+    by_two = "chosen.passed AND rejected.status = 'failed' ORDER BY rejected.length, chosen.length DESC"
+    # lengths 12, 12, 18 and 15
+    assert ranked(MIXED, by_two) == [[(2, (0, 1)), (4, (0, 3)), (1, (2, 1)), (3, (2, 3))]]
+    assert pairs_by(MIXED, "chosen.code LIKE '%order by (%' AND chosen.pass_rate = 0.5") == []
+    assert len(pairs_by(MIXED, "chosen.pass_rate = 0.5")) == 12
+
+
+def test_kinds_of_pairs_take_turns():
+    # efficiency has the pair (2, 0) alone, which leaves no passed attempt for outcome
+    assert build(MIXED, "efficiency", "outcome") == [(2, 0)]
+    assert build(MIXED, "edit", "efficiency", max_pairs=2) == [(0, 1), (2, 3)]  # efficiency has no pair left at its turn
+    more = group(("p", PASSED, 0.4), ("q", PASSED, 0.1), ("r", PASSED, 0.3), ("s", FAILED, 0.1), ("t", FAILED, 0.1))
+    first, second, *rest = build(more, "efficiency", "outcome")
+    assert first in {(1, 0), (1, 2)} and second[0] == 2 - first[1] and second[1] in {3, 4} and not rest
+
+
+def old_outcome(group):
+    passed = [v is not None and v.status is PASSED for v in group.verdicts]
+    failed = [v is not None and v.status not in (PASSED, UNSCORED) for v in group.verdicts]
+    pairs = [(i, j) for i in range(len(passed)) for j in range(len(passed)) if passed[i] and failed[j]]
+    return [(0.0, (i, j)) for i, j in pairs if group.attempts[i].code != group.attempts[j].code]
+
+
+def old_edit(group):
+    codes = [attempt.code for attempt in group.attempts]
+    return [(float(edit_distance(codes[i], codes[j])), (i, j)) for _, (i, j) in old_outcome(group)]
+
+
+def old_efficiency(group):
+    times = [(i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v.status is PASSED and v.cpu_seconds is not None]
+    return [(0.0, (i, j)) for i, fast in times for j, slow in times if fast < slow and fast <= 0.5 * slow]
+
+
+ROW = st.tuples(st.text("ab", max_size=4), st.sampled_from([PASSED, FAILED]), st.sampled_from([None, 0.0, 0.1, 0.2, 0.3]))
+
+
+@given(st.lists(ROW, min_size=1, max_size=6, unique_by=lambda row: row[0]), st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_stored_queries_give_the_pairs_of_their_definitions(rows, seed):
+    made = group(*rows)
+    for kind, old in (("outcome", old_outcome), ("edit", old_edit), ("efficiency", old_efficiency)):
+        assert build(made, kind, seed=seed) == build_pairs([old(made)], np.random.default_rng(seed), max_pairs=9)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ("chosen.pased AND rejected.passed", "no such column: chosen.pased; a pair is one of"),
+        ("efficency", "no such column: efficency; a pair is one of edit, efficiency, outcome, reward"),
+        ("passed", "ambiguous column name: passed"),
+        ("chosen.start_logp > -1", "start_logp: known to select alone"),
+        ("random() > 0", "not authorized"),
+        ([], "at least one kind"),
+        (["edit", "edit"], "each once"),
+    ],
+)
+def test_a_kind_of_pairs_that_cannot_be_read_is_one_error(kinds, said):
+    with pytest.raises(ConfigError) as error:
+        load_recipe(
+            "dpo",
+            [f"objective.preference.pairs={kinds!r}" if isinstance(kinds, list) else f"objective.preference.pairs={kinds}"],
+        )
+    assert "objective.preference.pairs" in str(error.value) and said in str(error.value)
+    if "no such column" in said:
+        assert "cpu_seconds, created, difficulty" in str(error.value)
 
 
 def test_the_generator_decides_and_no_attempt_is_paired_twice():
     seen = set()
     for seed in range(20):
-        pairs = build_pairs(MIXED, "outcome", np.random.default_rng(seed), max_pairs=9)
-        assert pairs == build_pairs(MIXED, "outcome", np.random.default_rng(seed), max_pairs=9)
+        pairs = build(MIXED, "outcome", seed=seed)
+        assert pairs == build(MIXED, "outcome", seed=seed)
         seen.add(tuple(sorted(pairs)))
     assert seen == {((0, 1), (2, 3)), ((0, 3), (2, 1))}
 
@@ -108,7 +200,7 @@ def test_focal_weights_on_a_real_tokenizer():
 
 @pytest.mark.parametrize("kind", ["outcome", "efficiency", "edit"])
 def test_a_group_without_a_difference_gives_no_pair(kind):
-    assert build_pairs(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind, np.random.default_rng(0), max_pairs=4) == []
+    assert build(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind) == []
 
 
 def pairs_of(groups, recipe):

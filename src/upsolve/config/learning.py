@@ -1,10 +1,11 @@
 """Configuration of advantages and objectives."""
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from upsolve.config.select import checked_pairs
 from upsolve.config.strict import RecordConfig, Rule, Strict, check_options
 from upsolve.plugins import named
 
@@ -151,8 +152,9 @@ class PreferenceConfig(Strict):
     """Factor of log pi/ref."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
     """``dpo``: assumed share of wrong labels."""
-    pairs: Literal["outcome", "efficiency", "edit"] = "outcome"
-    """``dpo``: passed before failed; both passed, the faster first; passed before failed, the smallest edits first."""
+    pairs: Annotated[str | tuple[str, ...], AfterValidator(checked_pairs)] = "outcome"
+    """``dpo``: ``outcome`` (passed before failed), ``edit`` (the same, smallest edits first), ``efficiency`` (both passed, the faster first),
+    ``reward``, or an SQL condition such as ``chosen.passed AND NOT rejected.passed``; several take turns (docs/selection.md)."""
     focal: bool = False
     """``dpo``: use only tokens of lines in which the two attempts differ."""
     desirable: float = Field(default=1.0, gt=0)

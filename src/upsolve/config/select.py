@@ -1,7 +1,8 @@
 """Which groups and attempts are trained on: SQL expressions over columns, checked when the recipe is read."""
 
+import re
 import sqlite3
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from typing import Self
@@ -10,7 +11,17 @@ from pydantic import model_validator
 
 from upsolve.config.strict import Strict
 
-__all__ = ["COLUMNS", "QUERIES", "SelectConfig", "selection_table"]
+__all__ = [
+    "COLUMNS",
+    "PAIRS",
+    "QUERIES",
+    "SelectConfig",
+    "ask_pairs",
+    "checked_pairs",
+    "columns_read",
+    "pair_query",
+    "selection_table",
+]
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "task_id": ("TEXT", "id of the task"),
@@ -49,6 +60,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "label_right": ("REAL", "probability that the label (passed or not) is right, in [0, 1], NULL if unknown; offline only"),
     "error_type": ("TEXT", "exception that ended the attempt, '' if none"),
     "language": ("TEXT", "language of the attempt, lower case"),
+    "code": ("TEXT", "the program"),
     "extra": ("TEXT", "further fields of the attempt as a JSON object, NULL if none: `extra->>'points'`"),
     "task_extra": ("TEXT", "further fields of the task as a JSON object, NULL if none"),
     "round": ("INTEGER", "round (offline: epoch), from 0"),
@@ -65,6 +77,24 @@ QUERIES = {
     "order": "SELECT group_id FROM attempts GROUP BY group_id ORDER BY {}, group_id",
 }
 """SQL query that evaluates each expression."""
+PASSED_AND_FAILED = "chosen.passed AND NOT rejected.passed AND chosen.code <> rejected.code"
+PAIRS: Mapping[str, str] = {
+    "edit": f"{PASSED_AND_FAILED} ORDER BY edit_distance(chosen.code, rejected.code)",
+    "efficiency": "chosen.passed AND rejected.passed AND chosen.cpu_seconds < rejected.cpu_seconds"
+    " AND chosen.cpu_seconds <= 0.5 * rejected.cpu_seconds",
+    "outcome": PASSED_AND_FAILED,
+    "reward": "chosen.reward > rejected.reward AND chosen.code <> rejected.code ORDER BY chosen.reward - rejected.reward DESC",
+}
+"""Name -> condition on a pair of attempts at a task, with the order of preference. A small edit isolates the mistake; times are noisy, so the
+faster one takes at most half of the time."""
+PAIR_QUERY = """
+SELECT chosen.place, rejected.place, {} FROM attempts AS chosen JOIN attempts AS rejected ON chosen.place <> rejected.place WHERE (
+{}
+) ORDER BY chosen.place, rejected.place
+"""
+NO_PAIR_COLUMNS = {"start_logp", "start_min_logp", "label_right"}
+"""Columns of which the value is computed for ``select`` alone."""
+SPLIT = re.compile(r"""'[^']*'|"[^"]*"|[()]|\border\s+by\b""", re.IGNORECASE)
 
 
 @contextmanager
@@ -72,7 +102,79 @@ def selection_table() -> Generator[sqlite3.Connection]:
     """Yield a database in memory with an empty table ``attempts``: ``COLUMNS`` and the place of an attempt in its group."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(CREATE)
+        connection.create_function("edit_distance", 2, edit_distance, deterministic=True)
         yield connection
+
+
+def edit_distance(text: str | None, other: str | None) -> int | None:
+    """Return the Levenshtein distance: the smallest number of insertions, deletions and replacements of characters; None for NULL."""
+    if text is None or other is None:
+        return None
+    import numpy as np
+
+    codes = np.array([ord(letter) for letter in other], dtype=np.int64)
+    columns = np.arange(len(other) + 1)
+    row = columns
+    for i, letter in enumerate(text, start=1):
+        row = np.concatenate([[i], np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))])
+        row = columns + np.minimum.accumulate(row - columns)  # insertions, from the left
+    return int(row[-1])
+
+
+def pair_query(kind: str) -> str:
+    """Return the SQL query of a way of pairing, a name of ``PAIRS`` or a condition with or without ``ORDER BY``.
+
+    Its rows are the places of the chosen and of the rejected attempt, and the rank of the pair: 1 for the best, equal for equals.
+    """
+    text, depth = PAIRS.get(kind, kind), 0
+    condition, order = text, ""
+    for word in SPLIT.finditer(text):
+        depth += {"(": 1, ")": -1}.get(word[0], 0)
+        if depth == 0 and word[0][0] in "oO":
+            condition, order = text[: word.start()], text[word.end() :]
+    return PAIR_QUERY.format(f"dense_rank() OVER (ORDER BY {order})" if order else "1", condition)
+
+
+def ask_pairs(table: sqlite3.Connection, kind: str) -> list[tuple[int, int, int]]:
+    """Return the rows of ``pair_query`` over the attempts of one group; ValueError, with the columns, if SQLite cannot read it."""
+    table.set_authorizer(read_only)
+    try:
+        return table.execute(pair_query(kind)).fetchall()
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        known = ", ".join(sorted(COLUMNS.keys() - NO_PAIR_COLUMNS))
+        raise ValueError(
+            f"{kind!r}: {error}; a pair is one of {', '.join(PAIRS)}, or a condition on chosen.COLUMN and rejected.COLUMN, with the columns {known}"
+        ) from error
+    finally:
+        table.set_authorizer(None)
+
+
+def checked_pairs(kinds: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return ways of pairing; ValueError for one that SQLite cannot read, for none, and for one that occurs twice."""
+    several = (kinds,) if isinstance(kinds, str) else kinds
+    if not several or len({*several}) < len(several):
+        raise ValueError("name at least one kind of pairs, and each once")
+    with selection_table() as table:
+        for kind in several:
+            ask_pairs(table, kind)
+    if wrong := sorted(NO_PAIR_COLUMNS & columns_read(map(pair_query, several))):
+        raise ValueError(f"{', '.join(wrong)}: known to select alone; use select.attempts to leave attempts out")
+    return kinds
+
+
+def columns_read(queries: Iterable[str]) -> set[str]:
+    """Return the columns that queries over the table ``attempts`` read."""
+    read = set[str]()
+
+    def note(_action: int, _table: str | None, name: str | None, _database: str | None, _trigger: str | None) -> int:
+        read.add(name or "")
+        return sqlite3.SQLITE_OK
+
+    with selection_table() as table:
+        table.set_authorizer(note)
+        for query in queries:
+            table.execute(query)
+    return read
 
 
 def read_only(action: int, _first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
@@ -115,18 +217,7 @@ class SelectConfig(Strict):
     @property
     def columns(self) -> set[str]:
         """The columns that the expressions read."""
-        read = set[str]()
-
-        def note(_action: int, _table: str | None, name: str | None, _database: str | None, _trigger: str | None) -> int:
-            read.add(name or "")
-            return sqlite3.SQLITE_OK
-
-        with selection_table() as table:
-            table.set_authorizer(note)
-            for name in QUERIES:
-                if expression := getattr(self, name):
-                    table.execute(QUERIES[name].format(expression))
-        return read
+        return columns_read(QUERIES[name].format(expression) for name in QUERIES if (expression := getattr(self, name)))
 
     @model_validator(mode="after")
     def expressions_can_be_read(self) -> Self:

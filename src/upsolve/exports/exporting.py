@@ -291,7 +291,7 @@ class Work:
         settings: dict[str, Any] = {"name": self.recipe.name}
         settings |= {key: getattr(self.recipe, key).model_dump(mode="json") for key in read}
         if self.record.unit == "pair":
-            settings["objective"] = {"preference": {"pairs": self.recipe.objective.preference.pairs}}
+            settings["objective"] = {"preference": self.recipe.objective.preference.model_dump(mode="json", include={"pairs"})}
         if self.prompt != PromptConfig():
             settings["model"] = {"prompt": self.prompt.model_dump(mode="json", exclude_defaults=True)}
         return yaml.safe_dump(settings, sort_keys=False) if read else ""

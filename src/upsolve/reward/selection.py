@@ -1,9 +1,10 @@
 """Selection, weights and order of rewarded groups and attempts, by SQL expressions of a recipe (``select``)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
+from sqlite3 import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Attempt, Status, Verdict, content_id
 
-__all__ = ["HELD", "Likelihood", "Likelihoods", "Selected", "choose"]
+__all__ = ["HELD", "Likelihood", "Likelihoods", "Selected", "choose", "fill"]
 
 HELD = 50_000
 """Attempts that are held in memory while the expressions are evaluated, as many as a small archive has."""
@@ -105,7 +106,15 @@ def evaluate_queries(
     rewarded: Iterable[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
-    read = config.columns
+    with selection_table() as table:
+        fill(table, rewarded, config.columns, number=number, seed=seed, starts=starts)
+        return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
+
+
+def fill(
+    table: Connection, rewarded: Iterable[Rewarded], read: Set[str], *, number: int, seed: int, starts: Starts = None
+) -> None:
+    """Insert the attempts of groups into a ``selection_table``, with the columns that are read."""
     all_group: dict[str, OfGroup] = {**GROUP, "round": lambda _: number}
     all_attempt: dict[str, OfAttempt] = {**ATTEMPT, "chance": lambda item, i: chance(item.group.attempts[i], number, seed)}
     of_group = {name: get for name, get in all_group.items() if name in read}
@@ -125,10 +134,8 @@ def evaluate_queries(
         for i in range(len(item.group.attempts))
         for start in [starts[group_id][i] if starts else None]
     )
-    with selection_table() as table:
-        insert = f"INSERT INTO attempts ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608  names of ours
-        table.executemany(insert, rows)
-        return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
+    insert = f"INSERT INTO attempts ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608  names of ours
+    table.executemany(insert, rows)
 
 
 def verdict_of(rewarded: Rewarded, i: int) -> Verdict:
@@ -175,6 +182,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "truncated": lambda rewarded, i: int(rewarded.group.attempts[i].truncated),
     "entropy": lambda rewarded, i: rewarded.group.attempts[i].entropy,
     "language": lambda rewarded, i: rewarded.group.attempts[i].language,
+    "code": lambda rewarded, i: rewarded.group.attempts[i].code.encode("utf-8", "replace").decode(),
     "extra": lambda rewarded, i: rewarded.group.attempts[i].extra or None,
     "logp": mean_logp,
     "label_right": lambda rewarded, i: rewarded.group.label_right[i] if rewarded.group.label_right else None,

@@ -3,7 +3,7 @@
 Legend: R completion tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from operator import itemgetter
 
@@ -11,80 +11,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
+from upsolve.config.select import ask_pairs, columns_read, pair_query, selection_table
+from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.groups import Formed, draw_tasks, failed, passed
-from upsolve.types import Group
+from upsolve.reward.selection import fill
+from upsolve.train.data.groups import Formed, draw_tasks
 
 __all__ = ["draw_pairs", "focal_weights"]
 
 Pair = tuple[int, int]
 
 
-def edit_distance(text: str, other: str) -> int:
-    """Return the Levenshtein distance: the smallest number of insertions, deletions and replacements of characters."""
-    codes = np.array([ord(letter) for letter in other], dtype=np.int64)
-    columns = np.arange(len(other) + 1)
-    row = columns
-    for i, letter in enumerate(text, start=1):
-        row = np.concatenate([[i], np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))])
-        row = columns + np.minimum.accumulate(row - columns)  # insertions, from the left
-    return int(row[-1])
+def ranked_pairs(item: Rewarded, kinds: Sequence[str], *, number: int = 0, seed: int = 0) -> list[list[tuple[int, Pair]]]:
+    """Return the pairs of each kind with their ranks, the best first: attempts of the group that fulfil the query (``config.select.PAIRS``)."""
+    read = columns_read(map(pair_query, kinds))
+    with selection_table() as table:
+        fill(table, [item], read, number=number, seed=seed)
+        try:
+            return [[(rank, (i, j)) for i, j, rank in ask_pairs(table, kind)] for kind in kinds]
+        except ValueError as error:
+            raise ConfigError(f"objective.preference.pairs: {error}") from error
 
 
-def by_outcome(group: Group) -> list[tuple[float, Pair]]:
-    """Return every pair (passed, failed) with different code, all of rank 0; unscored attempts are in no pair."""
-    good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
-    bad = [i for i, verdict in enumerate(group.verdicts) if failed(verdict)]
-    return [(0.0, (i, j)) for i in good for j in bad if group.attempts[i].code != group.attempts[j].code]
-
-
-def by_efficiency(group: Group, *, max_ratio: float = 0.5) -> list[tuple[float, Pair]]:
-    """Return every pair of passed attempts, the first at most ``max_ratio`` times the ``cpu_seconds`` of the second, all of rank 0.
-
-    Attempts without a time are in no pair. Times are noisy, so the default is a factor of two.
-    """
-    times = [
-        (i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v is not None and passed(v) and v.cpu_seconds is not None
-    ]
-    return [(0.0, (i, j)) for i, fast in times for j, slow in times if fast < slow and fast <= max_ratio * slow]
-
-
-def by_edit(group: Group) -> list[tuple[float, Pair]]:
-    """Return the pairs of ``by_outcome``, ranked by edit distance: a small edit isolates the mistake."""
-    codes = [attempt.code for attempt in group.attempts]
-    return [(float(edit_distance(codes[i], codes[j])), (i, j)) for _, (i, j) in by_outcome(group)]
-
-
-PAIRS: Mapping[str, Callable[[Group], list[tuple[float, Pair]]]] = {
-    "edit": by_edit,
-    "efficiency": by_efficiency,
-    "outcome": by_outcome,
-}
-"""Name in a recipe -> candidates with their ranks; the lowest rank is preferred."""
-
-
-def build_pairs(group: Group, kind: str, random: np.random.Generator, *, max_pairs: int) -> list[Pair]:
+def build_pairs(ranked: Sequence[Sequence[tuple[int, Pair]]], random: np.random.Generator, *, max_pairs: int) -> list[Pair]:
     """Return up to ``max_pairs`` pairs (chosen, rejected) of attempts, as indices into the group; each attempt is in at most one.
 
-    Candidates are taken by rank, equal ranks in random order.
+    Kinds take turns. Candidates of a kind are taken by rank, equal ranks in random order.
     """
-    ranked = PAIRS[kind](group)
-    order = random.permutation(len(ranked))
+    kinds = [[candidates[i] for i in random.permutation(len(candidates))] for candidates in ranked]
+    waiting = [iter([pair for _, pair in sorted(candidates, key=itemgetter(0))]) for candidates in kinds]
     picked: list[Pair] = []
     taken: set[int] = set()
-    for _, pair in sorted((ranked[i] for i in order), key=itemgetter(0)):
-        if len(picked) < max_pairs and not taken.intersection(pair):
+    while waiting and len(picked) < max_pairs:
+        candidates = waiting.pop(0)
+        if pair := next((pair for pair in candidates if not taken.intersection(pair)), None):
             picked.append(pair)
             taken.update(pair)
+            waiting.append(candidates)
     return picked
 
 
-def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int, most: int | None = None) -> Formed:
+def draw_pairs(
+    rewarded: Sequence[Rewarded], data: DataConfig, kinds: str | Sequence[str], *, epoch: int, most: int | None = None
+) -> Formed:
     """Sample up to ``data.groups_per_task`` pairs per task, different ones in every epoch; ``most``: as for ``draw_groups``."""
+    several = [kinds] if isinstance(kinds, str) else [*kinds]
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
-        pairs = build_pairs(item.group, kind, random, max_pairs=data.groups_per_task)
-        return pairs, "" if pairs else f"no pair by {kind}"
+        ranked = ranked_pairs(item, several, number=epoch, seed=data.seed)
+        pairs = build_pairs(ranked, random, max_pairs=data.groups_per_task)
+        return pairs, "" if pairs else f"no pair by {', '.join(several)}"
 
     return draw_tasks(rewarded, draw, data, epoch=epoch, most=most)
 
