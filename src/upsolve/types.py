@@ -202,9 +202,9 @@ class Finding(Record):
     """A finding of an analysis or of the judge, with its position in the code."""
 
     kind: str
-    """``traceback``, ``compile``, ``flaky``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``, ``types``."""
+    """``traceback``, ``compile``, ``flaky``, ``score``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``."""
     rule: str
-    """Rule code or exception name."""
+    """Rule code or exception name; of a score its name."""
     message: str
     """Message, one line."""
     line: int
@@ -216,7 +216,7 @@ class Finding(Record):
     end_column: int | None = None
     """Column after the last; None means the end of the line."""
     value: float | None = None
-    """Number, for kinds that have one: complexity; confidence; share of the code before a syntax error. Else None."""
+    """Number, for kinds that have one: score; complexity; confidence; share of the code before a syntax error. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Verdict(Record):
     outcomes: tuple[Status, ...] = ()
     """Outcome of every test in order; empty when not recorded; ``UNSCORED`` for a test that was not reached."""
     judge: str = ""
-    """Name and version of the judge: ``upsolve-1``, or ``recorded:<source>``."""
+    """Name and version of the judge: ``upsolve-1``, or ``recorded:<source>``; ``score:<name>`` holds a score and no outcome."""
     isolation: str = ""
     """Layers that were active, comma separated; ``in_process`` marks tests run in the attempt's own process."""
     wall_seconds: float | None = None
@@ -262,6 +262,16 @@ class Verdict(Record):
     judge_version: int = 0
     """Version of upsolve's judge (``verify.changes``), >= 0; 0: recorded, or made before versions were stored."""
 
+    @property
+    def is_score(self) -> bool:
+        """True if this is a score that is stored beside verdicts, and no outcome."""
+        return self.judge.startswith("score:")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores of the attempt by name, finite."""
+        return {one.rule: one.value for one in self.findings if one.kind == "score" and one.value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Turn(Record):
@@ -282,7 +292,7 @@ class Group:
     attempts: tuple[Attempt, ...]
     """G attempts."""
     verdicts: tuple[Verdict | None, ...]
-    """G verdicts; None where not judged yet."""
+    """G verdicts; None where not judged yet, or a score alone (``Verdict.is_score``)."""
     label_right: tuple[float | None, ...] = ()
     """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None where unknown, () if not estimated."""
     turns: tuple[tuple[Turn, ...], ...] = ()

@@ -176,5 +176,7 @@ def test_a_component_of_ones_own():
 @given(verdicts, st.text("a =\n()`é🙂\r", max_size=60), st.floats(1e-3, 10))
 def test_values_stay_in_their_range(verdict, code, usual):
     for name, component in COMPONENTS.items():
+        if name == "score":  # which is any number, or none
+            continue
         got = value(name, verdict, code, usual=usual)
         assert got is not None and component.low <= got <= component.high, name

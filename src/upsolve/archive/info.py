@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import OUTCOMES, register_contradictions
+from upsolve.archive.preference import IS_SCORE, OUTCOMES, register_contradictions, register_scores
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 
@@ -24,7 +24,9 @@ class ArchiveInfo:
     seen: int
     """Sum of the counts of all attempts."""
     verdicts: int
-    """Verdicts, one per judge and program: the last one."""
+    """Verdicts, one per judge and program: the last one; without scores."""
+    scores: int
+    """Scores, one per name and program: the last one."""
     unjudged: int
     """Attempts without a verdict."""
     contradicting: int
@@ -56,17 +58,21 @@ create temp table judged as
 select task_id, status, count(*) as n from entries join ({OUTCOMES}) using (attempt_id, task_id)
 where task_id in (select task_id from tasks) group by task_id, status
 """  # noqa: S608
-COUNTS = """
+COUNTS = f"""
 select (select count(distinct task_id) from tasks) as tasks, (select count(*) from entries) as attempts,
     (select count(distinct attempt_id) from entries) as programs, (select coalesce(sum(seen), 0)::bigint from entries) as seen,
-    (select count(distinct (attempt_id, judge)) from verdicts) as verdicts,
-    (select count(*) from entries anti join verdicts using (attempt_id)) as unjudged,
+    (select count(distinct (attempt_id, judge)) from verdicts where not {IS_SCORE}) as verdicts,
+    (select count(*) from scores) as scores,
+    (select count(*) from entries anti join (from verdicts where not {IS_SCORE}) using (attempt_id)) as unjudged,
     (select count(*) from (select task_id from judged where status <> 'unscored' group by task_id
         having bool_or(status = 'passed') and not bool_and(status = 'passed'))) as mixed_tasks
-"""
+"""  # noqa: S608  names of ours
+JUDGES = (
+    f"select judge, count(distinct attempt_id) as n from verdicts where not {IS_SCORE} group by judge order by n desc, judge"  # noqa: S608
+)
 FREQUENCIES = {
     "statuses": "select status, sum(n)::bigint as n from judged group by status order by n desc, status",
-    "judges": "select judge, count(distinct attempt_id) as n from verdicts group by judge order by n desc, judge",
+    "judges": JUDGES,
     "sources": "select source, count(distinct task_id) as n from tasks group by source order by n desc, source",
     "contradictions": "select kind, count(*) as n from contradictions group by kind order by n desc, kind",
     "authors": "select author, count(*) as n from entries group by author order by n desc, author limit 10",
@@ -78,6 +84,7 @@ def archive_info(archive: Archive) -> ArchiveInfo:
     parts = {name: archive.parts(name) for name in TABLES}
     with connect(parts, places=True) as connection:
         register_contradictions(connection, parts)
+        register_scores(connection, parts)
         connection.execute(ENTRIES)
         connection.execute(JUDGED)
         counts: dict[str, int] = connection.sql(COUNTS).to_arrow_table().to_pylist()[0]

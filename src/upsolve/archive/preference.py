@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.database import register_parts
-from upsolve.types import Status, Task, Verdict
+from upsolve.types import Finding, Status, Task, Verdict
 
 __all__ = [
+    "IS_SCORE",
     "OUTCOMES",
     "OWN",
     "RANK",
@@ -18,6 +19,8 @@ __all__ = [
     "is_recorded",
     "preferred",
     "register_contradictions",
+    "register_scores",
+    "score_verdicts",
     "select_contradictions",
 ]
 
@@ -25,6 +28,8 @@ PREFIX = "upsolve"
 """Beginning of the names of upsolve's own judges."""
 OWN = f"starts_with(judge, '{PREFIX}')"
 """Condition in SQL that the column ``judge`` names one of them; otherwise the verdict is recorded (``is_recorded``)."""
+IS_SCORE = "starts_with(judge, 'score:')"
+"""Condition in SQL that a verdict is a score (``Verdict.is_score``), which says nothing about the outcome."""
 RANK = "((status <> 'unscored')::hugeint << 62) + place"
 """Expression in SQL that is largest for the last scored verdict, or for the last one if none is scored."""
 
@@ -54,8 +59,13 @@ def preferred(verdicts: Sequence[Verdict], task: Task, judge: str = "") -> Verdi
     A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many
     tests: the task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many.
     Otherwise it may be based on a few sample tests, and would turn recorded failures into passes. A preferred verdict without analyses is
-    returned with the findings of another verdict's.
+    returned with the findings of another verdict's. The scores of all verdicts are added; an attempt with scores alone has an unscored verdict.
     """
+    return with_scores(preferred_outcome([one for one in verdicts if not one.is_score], task, judge), verdicts)
+
+
+def preferred_outcome(verdicts: Sequence[Verdict], task: Task, judge: str) -> Verdict | None:
+    """Return the preferred verdict among those with an outcome (``preferred``)."""
     verdicts = [verdict for verdict in verdicts if is_judge(verdict, judge)]
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
     imported = [verdict for verdict in scored if is_recorded(verdict.judge)]
@@ -93,12 +103,30 @@ def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
     return replace(verdict, analyses=analysed.analyses, findings=(*verdict.findings, *about_code))
 
 
+def with_scores(chosen: Verdict | None, verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return a verdict with the last score of each name; without a verdict, the last one that is a score alone, if any."""
+    scores = {one.rule: one for verdict in verdicts for one in verdict.findings if one.kind == "score"}
+    if not scores:
+        return chosen
+    chosen = chosen or next((verdict for verdict in reversed(verdicts) if verdict.is_score), None)
+    others = (one for one in chosen.findings if one.kind != "score") if chosen else ()
+    return chosen and replace(chosen, findings=(*others, *scores.values()))
+
+
+def score_verdicts(attempt_id: str, scores: Mapping[str, float]) -> list[Verdict]:
+    """Return an unscored verdict for each score of an attempt, by name: so it is stored beside verdicts, and replaces none."""
+    return [
+        Verdict(attempt_id, Status.UNSCORED, judge=f"score:{name}", findings=(Finding("score", name, "", 1, value=value),))
+        for name, value in scores.items()
+    ]
+
+
 STATUSES = ", ".join(f"'{status}'" for status in Status)
 OUTCOMES = f"""
 with by_judge as (
     select attempt_id, {OWN} as own, min(place) as first, max_by(coalesce(total, 0) * 16 + list_position([{STATUSES}], status), {RANK}) as outcome,
         max({RANK}) >> 62 as scored
-    from verdicts group by attempt_id, judge
+    from verdicts where not {IS_SCORE} group by attempt_id, judge
 ), by_program as (
     select attempt_id, max_by(outcome, first) as latest, max_by(outcome, first) filter (own and scored > 0) as own,
         max_by(outcome, first) filter (not own and scored > 0) as imported
@@ -152,3 +180,16 @@ def register_contradictions(connection: Any, parts: Mapping[str, Sequence[Path]]
     """Add a view ``contradictions`` to a connection with the views of an archive, whose files by table are given."""
     register_parts(connection, "placed_verdicts", parts["verdicts"], table="verdicts", places=True)
     connection.execute(f"create view contradictions as {select_contradictions('placed_verdicts')}")
+
+
+SCORES = """
+create view scores as select attempt_id, finding.rule as name, max_by(finding.value, place) as value
+from (select attempt_id, place, unnest(findings) as finding from scored_verdicts)
+where finding.kind = 'score' and finding.value is not null group by attempt_id, finding.rule
+"""
+
+
+def register_scores(connection: Any, parts: Mapping[str, Sequence[Path]]) -> None:
+    """Add a view ``scores`` to a connection: ``attempt_id``, ``name`` and ``value`` of the last score of each name."""
+    register_parts(connection, "scored_verdicts", parts["verdicts"], table="verdicts", places=True)
+    connection.execute(SCORES)

@@ -26,7 +26,7 @@ from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
 from upsolve.archive.parts import is_merged, read_part, rows_of, write_records
 from upsolve.archive.places import SHIPPED, fresh, is_url, locked, place_of, refuse_shipped, remove_folder
-from upsolve.archive.preference import register_contradictions
+from upsolve.archive.preference import register_contradictions, register_scores
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.errors import ArchiveError, SchemaError, SourceError, one_line
 from upsolve.files import is_remote, write_text
@@ -241,7 +241,7 @@ class Archive:
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
 
-        A query that mentions ``labels`` or ``contradictions`` finds the views of these modules of ``archive``, too.
+        A query that mentions ``labels``, ``contradictions`` or ``scores`` finds the views of these names, too.
 
         Raises:
             ArchiveError: the query is invalid; the message says where.
@@ -250,6 +250,8 @@ class Archive:
         with connect(parts) as connection:
             if re.search(r"\bcontradictions\b", sql, re.IGNORECASE):
                 register_contradictions(connection, parts)
+            if re.search(r"\bscores\b", sql, re.IGNORECASE):
+                register_scores(connection, parts)
             if re.search(r"\blabels\b", sql, re.IGNORECASE):
                 register_labels(connection)
             try:

@@ -76,6 +76,14 @@ class RewardConfig(Strict):
             "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
         ),
         Rule(
+            lambda r: bool(r.score) == ("score" in r.components),
+            "score: the component and the name of the score need each other; set reward.weights.score=1 and reward.score=NAME, or neither",
+        ),
+        Rule(
+            lambda r: r.score or (r.score_center, r.score_scale) == (0.0, 1.0),
+            "score_center, score_scale: score has no weight; set reward.weights and reward.score, or remove them",
+        ),
+        Rule(
             lambda r: not unweighted(r, r.gated),
             lambda r: f"gated: {unweighted(r, r.gated)} has no weight; set reward.weights or remove it",
         ),
@@ -103,6 +111,12 @@ class RewardConfig(Strict):
     """``length``: characters of code up to which it is 0, and from which on it is -1."""
     dataflow_threshold: float = Field(default=0.0, ge=0, lt=1)
     """``dataflow``: similarity up to which it is 0; above it, it is the difference (2605.21180: 0.5)."""
+    score: str = ""
+    """``score``: name of the score, such as ``grader`` (docs/scores.md); its value s gives (s - ``score_center``) / ``score_scale``."""
+    score_center: FiniteFloat = 0.0
+    """``score``: score with value 0."""
+    score_scale: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    """``score``: difference of scores that gives a difference of 1."""
     truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"

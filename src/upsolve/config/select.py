@@ -57,6 +57,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "cpu_seconds": ("REAL", "processor time of judging, seconds, NULL if unknown"),
     "memory_bytes": ("INTEGER", "peak memory, bytes, NULL if unknown"),
     "findings": ("INTEGER", "number of recorded findings of lint, security and types"),
+    "scores": ("TEXT", "scores of the attempt by name as a JSON object, NULL if none: `scores->>'grader' > 0.5`"),
     "label_right": ("REAL", "probability that the label (passed or not) is right, in [0, 1], NULL if unknown; offline only"),
     "error_type": ("TEXT", "exception that ended the attempt, '' if none"),
     "language": ("TEXT", "language of the attempt, lower case"),

@@ -313,7 +313,7 @@ def licences_of(parts: Iterable[Part], *, attempts: bool) -> Counter[str]:
 def judges_of(parts: Iterable[Part]) -> Counter[str]:
     """Return the number of attempts by judge."""
     verdicts = (verdict for part in parts for group in part.groups for verdict in group.verdicts)
-    return Counter("(not judged)" if verdict is None else verdict.judge or "(no name)" for verdict in verdicts)
+    return Counter("(not judged)" if not one or one.is_score else one.judge or "(no name)" for one in verdicts)
 
 
 def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str) -> str:

@@ -151,6 +151,7 @@ OF_ATTEMPT = (
     Column("tests", WHOLE, "number of tests judged; 0 if only the outcome was recorded"),
     Column("judge", TEXT, "judge of the outcome: upsolve with its version, or recorded:SOURCE for one that came with the data"),
     Column("label_right", REAL, "estimated probability that the outcome (passed or not) is right"),
+    Column("scores", TEXT, "scores by name as a JSON object; empty if none"),
 )
 """Columns about an attempt and its verdict."""
 
@@ -175,7 +176,8 @@ def task_values(task: Task) -> dict[str, Any]:
 
 def attempt_values(group: Group, index: int) -> dict[str, Any]:
     """Return the values of ``OF_ATTEMPT`` of an attempt of a group; fields of the outcome are None without a verdict."""
-    attempt, verdict = group.attempts[index], group.verdicts[index]
+    attempt, known = group.attempts[index], group.verdicts[index]
+    verdict = None if known and known.is_score else known
     names = ("attempt_id", "author", "created", "parent_id", "count")
     outcome = verdict and (verdict.status.value, verdict.passed, verdict.total, verdict.judge)
     keys = ("status", "tests_passed", "tests", "judge")
@@ -184,6 +186,7 @@ def attempt_values(group: Group, index: int) -> dict[str, Any]:
         "licence": licence_of(group.task, attempt),
         **dict(zip(keys, outcome or [None] * len(keys), strict=True)),
         "label_right": group.label_right[index] if group.label_right else None,
+        "scores": json.dumps(known.scores) if known and known.scores else "",
     }
 
 

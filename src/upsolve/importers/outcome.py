@@ -26,6 +26,7 @@ __all__ = [
     "recorded_verdict",
     "refuse_outcome",
     "scored",
+    "scores_in",
     "status_of",
     "whole",
     "without_left_out",
@@ -161,6 +162,16 @@ def score_in(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scores of an attempt's row by name, without null, NaN and empty text; ValueError for one that is no finite number."""
+    given = {str(name): value for name, value in values.items() if is_given(value)}
+    found = {name: score_in(value) for name, value in given.items()}
+    for name, value in found.items():
+        if value is None:
+            raise ValueError(f"score {name}: {str(given[name])[:60]!r} is no finite number")
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_counts(status: Status, passed: int, total: int) -> None:
@@ -302,7 +313,7 @@ def words_of(value: Any) -> Sequence[Any]:
 
 def judge_name(name: Any) -> Any:
     """Return the name of a judge as it is stored: ``recorded:ci`` for ``ci``, as other names are those of upsolve's; no text as it is."""
-    known = not isinstance(name, str) or name.startswith("recorded") or not is_recorded(name)
+    known = not isinstance(name, str) or name.startswith(("recorded", "score:")) or not is_recorded(name)
     return name if known else f"recorded:{name}"
 
 

@@ -238,6 +238,12 @@ def execution(verdict: Verdict) -> float | None:
     return (sum(outcome in EXECUTED for outcome in outcomes) / len(outcomes) or -0.1) if outcomes else None
 
 
+def score(verdict: Verdict, config: RewardConfig) -> float | None:
+    """Return (s - center) / scale for the attempt's score s of the name that a recipe gives; None without such a score."""
+    found = verdict.scores.get(config.score)
+    return None if found is None else (found - config.score_center) / config.score_scale
+
+
 def length(code: str, free: int, limit: int) -> float:
     """Return -clip((n - free) / (limit - free), 0, 1) in [-1, 0], n characters of code (the soft overlong penalty of DAPO, 2503.14476)."""
     return 0.0 - min(1.0, max(0.0, (len(code.rstrip()) - free) / (limit - free)))
@@ -275,6 +281,7 @@ UNCOUNTED = "tests were not counted (upsolve verify)"
 UNTIMED = (
     "efficiency: no processor time of the attempt, or of the reference or group it is compared with (upsolve verify --all)"
 )
+NO_SCORE = "score: the attempt has no score of the name reward.score (upsolve archive score)"
 NO_REFERENCE = "dataflow: the task has no Python reference that parses"
 COMPONENTS: Mapping[str, Component] = {
     "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), missing="no reward for {status}"),
@@ -291,6 +298,7 @@ COMPONENTS: Mapping[str, Component] = {
     "efficiency": Component(lambda j, _: efficiency(j.verdict, j.baseline_seconds), -1, 1, UNTIMED, credit=UNIFORM),
     "dataflow": Component(lambda j, c: dataflow(j.attempt, j.task, c.dataflow_threshold), 0, 1, NO_REFERENCE, credit=EACH),
     "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, credit=UNIFORM),
+    "score": Component(lambda j, c: score(j.verdict, c), missing=NO_SCORE),
     "format": Component(lambda j, _: answer_format(j.attempt, j.task), -1, 0),
 }
 """Components by the name that a recipe uses (``reward.weights``)."""

@@ -139,7 +139,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in terms else None
     for index in range(len(group.attempts)):
         if (verdict := group.verdicts[index]) is None or verdict.status is Status.UNSCORED:
-            left_out[f"no reward for {verdict.status}" if verdict else "not judged"] += 1
+            left_out[f"no reward for {verdict.status}" if verdict and not verdict.is_score else "not judged"] += 1
             continue
         judged = Judged(group.task, group.attempts[index], verdict, baseline)
         if config.in_process == "drop" and IN_PROCESS in verdict.isolation.split(","):

@@ -1,5 +1,6 @@
 """Selection, weights and order of rewarded groups and attempts, by SQL expressions of a recipe (``select``)."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -194,7 +195,8 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "tests": lambda rewarded, i: verdict_of(rewarded, i).total,
     "cpu_seconds": lambda rewarded, i: verdict_of(rewarded, i).cpu_seconds,
     "memory_bytes": lambda rewarded, i: verdict_of(rewarded, i).memory_bytes,
-    "findings": lambda rewarded, i: len(verdict_of(rewarded, i).findings),
+    "findings": lambda rewarded, i: sum(one.kind != "score" for one in verdict_of(rewarded, i).findings),
+    "scores": lambda rewarded, i: json.dumps(scores) if (scores := verdict_of(rewarded, i).scores) else None,
     "error_type": lambda rewarded, i: verdict_of(rewarded, i).error_type,
 }
 """Columns of an attempt; columns that no expression reads stay NULL, since computing all takes as long as the rewards."""

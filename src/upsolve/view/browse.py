@@ -247,7 +247,7 @@ def describe(
 ) -> dict[str, Any]:
     """Return the fields of an attempt, without its tokens, and its verdicts, the one that counts first."""
     best = preferred(judged, task or Task(attempt.task_id, ""), judge)
-    others = [verdict for verdict in judged if best is None or verdict.judge != best.judge]
+    others = [one for one in judged if not one.is_score and (best is None or one.judge != best.judge)]
     fields = {name: value for name, value in asdict(attempt).items() if name not in ("token_ids", "token_logps")}
     verdicts = [asdict(verdict) for verdict in ([best] if best else []) + others]
     return {"place": entry["place"], "attempt": {**fields, "attempt_id": entry["attempt_id"]}, "verdicts": verdicts}

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import OWN, RANK, by_judge, choice
+from upsolve.archive.preference import IS_SCORE, OWN, RANK, by_judge, choice
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
@@ -34,7 +34,7 @@ ASKED = "by_the_judge_asked"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
-LISTED = f"f.kind <> 'complexity' and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
+LISTED = f"f.kind not in ('complexity', 'score') and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
 """Findings that are listed: no measurements, which nearly every program has, and no findings that rewards ignore."""
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""
@@ -47,7 +47,7 @@ with judged as (
     select attempt_id, judge, min(place) as first, max({RANK}) as rank, max_by({OUTCOME}, {RANK}) as outcome
     from judged group by attempt_id, judge
 ), by_program as (
-    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) filter ({ASKED}) as latest,
+    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) filter ({ASKED} and not {IS_SCORE}) as latest,
         max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN} and {ASKED}) as own,
         max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN} and {ASKED}) as imported,
         max_by(outcome.rules, first) filter (outcome.analysed and {ASKED}) as analysed_rules

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.preference import score_verdicts
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     check_counts,
@@ -17,6 +18,7 @@ from upsolve.importers.outcome import (
     name_attempt,
     named_attempt,
     recorded_verdict,
+    scores_in,
     status_of,
     whole,
     without_left_out,
@@ -57,7 +59,10 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
 def advise(rows: Sequence[dict[str, Any]]) -> None:
     """Warn of unknown fields that look like known ones; in the same words for all files of a folder, so that it is said once."""
     for kind, looked_for in LOOKED_FOR.items():
-        known = {name: name for name in (*KINDS[kind].__dataclass_fields__, *(OUTCOME_FIELDS if kind == "attempt" else ()))}
+        known = {
+            name: name
+            for name in (*KINDS[kind].__dataclass_fields__, *((*OUTCOME_FIELDS, "scores") if kind == "attempt" else ()))
+        }
         if likely := likely_fields([row for row in rows if row.get("kind") == kind], known, looked_for):
             renamed = ", ".join(f"{column} to {field}" for field, column in likely.items())
             warnings.warn(
@@ -135,11 +140,14 @@ def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
-    """Yield an attempt and the verdict that its line records."""
+    """Yield an attempt, the verdict that its line records, and its scores."""
     names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
     if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
         del fields["attempt_id"]  # upsolve's own, which is computed
     outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
+    scores = fields.pop("scores", {})
+    if not isinstance(scores, dict):
+        raise ValueError('scores must be an object of numbers by name, such as {"grader": 0.7}')
     parent = fields.get("parent_id", "")
     columns = {**with_extra(fields, Attempt), "parent_id": named_attempt(ids, str(whole(parent))) or parent}
     attempt = refuse_impossible(from_row(Attempt, columns))
@@ -149,7 +157,7 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     for name in names:
         if name != attempt.attempt_id:
             name_attempt(ids, name, attempt.attempt_id)
-    yield from filter(None, (attempt, verdict))
+    yield from filter(None, (attempt, verdict, *score_verdicts(attempt.attempt_id, scores_in(scores))))
 
 
 def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:

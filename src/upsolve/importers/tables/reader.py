@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.preference import score_verdicts
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     is_given,
@@ -21,6 +22,7 @@ from upsolve.importers.outcome import (
     recorded_verdict,
     refuse_outcome,
     scored,
+    scores_in,
     whole,
     without_left_out,
 )
@@ -102,6 +104,8 @@ class Reader:
     """Encoding of those that are not UTF-8."""
     passed_at: float | None = None
     """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
+    scores: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column of a score -> name of the score."""
     default: str = "python"
     """Language of programs of which neither row nor task says it."""
     constant: str = ""
@@ -133,7 +137,7 @@ class Reader:
         self.fields: dict[str, list[str]] = {}
         for name, column in self.columns.items():
             self.fields.setdefault(column, []).append(name)
-        self.nested = {column: tuple(column.split(".")) for column in self.fields if "." in column}
+        self.nested = {column: tuple(column.split(".")) for column in (*self.fields, *self.scores) if "." in column}
 
     def value(self, row: Mapping[str, Any], column: str) -> Any:
         """Return the value of a column, whose name may be a path into objects."""
@@ -146,6 +150,8 @@ class Reader:
         if not described and not attempted:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
+        scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
+        rest = {column: value for column, value in rest.items() if not attempted or column not in self.scores}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         extra = AS_JSON(rest) if rest and not attempted else ""
@@ -163,7 +169,10 @@ class Reader:
             known = cells.keys() - ({"reference"} if attempted else set())
             self.refuse_other(task, () if about in self.built else known, extra, rest)
         if attempted:
-            yield from self.attempt(cells, rest, task)
+            for record in self.attempt(cells, rest, task):
+                yield record
+                if isinstance(record, Attempt):
+                    yield from score_verdicts(record.attempt_id, scores_in(scores))
         if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
         self.built = {about: task} if described else {}

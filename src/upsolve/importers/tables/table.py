@@ -64,14 +64,15 @@ def read(
     ``columns`` are field=column, with dots for a value in an object (``meta.user``), or several with plus signs
     (``contest+problem``); ``map`` names a YAML file with ``columns`` (field: column), ``statuses`` (word: a status) and
     ``languages`` (word: a language); columns given here override those of the map. ``rows``: name of the list of rows in a JSON
-    object; ``passed_at``: least score in ``status`` that counts as passed.
+    object; ``passed_at``: least score in ``status`` that counts as passed; ``score``: columns of scores, as ``COLUMN=NAME,COLUMN``.
     """
     if path.is_dir():
         for unit in split(path, name=name, rows=columns.get("rows", "")):
             given: dict[str, Any] = {**columns, **unit.options}
             yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
         return
-    file, rows, passed_at = (columns.pop(name, default) for name, default in (("map", ""), ("rows", ""), ("passed_at", None)))
+    defaults = {"map": "", "rows": "", "passed_at": None, "score": ""}
+    file, rows, passed_at, score = (columns.pop(name, default) for name, default in defaults.items())
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
@@ -82,12 +83,13 @@ def read(
     first = [row for _, row in head if isinstance(row, dict)]
     constant = language_of_all(first, named, mapped)
     check_columns(path, first, named, mapped, source=file or "the options")
+    scores = score_columns(path, first, score)
     refuse_opposite(path, first, named, plan.get("statuses", {}))
     if word := unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
     refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
-    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
+    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at, scores=scores)
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), encoding, constant
     advise(reader, first)
     reader.any_language, first = not constant and reader.mixed(first), []
@@ -265,6 +267,17 @@ def read_map(file: Path) -> dict[str, Any]:
     return plan
 
 
+def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) -> dict[str, str]:
+    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, which some rows of JSON may."""
+    pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
+    scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
+    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    missing = [column for column in scores if column not in found]
+    if found and missing and not ends_with(path, JSON):
+        raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
+    return scores
+
+
 def is_word(value: Any, table: str) -> bool:
     """Return whether a value of a map can name a column, a status or a language; columns of some files are numbers."""
     number = table == "columns" and isinstance(value, int) and not isinstance(value, bool)
@@ -303,6 +316,7 @@ SOURCE = Source(
         Option("query", str, "SQL that selects the rows of a SQLite file"),
         Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
         Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
+        Option("score", str, "columns of scores, as COLUMN or COLUMN=NAME, several with commas"),
         IMPORTS,
         *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
     ),

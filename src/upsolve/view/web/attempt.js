@@ -42,6 +42,7 @@ function verdictFacts(verdict) {
     ["Memory", verdict.memory_bytes ? `${decimal(verdict.memory_bytes / 1048576)} MiB` : ""],
     ["Output", verdict.stdout_head && el("pre", {}, verdict.stdout_head)], ["Error output", verdict.stderr_head && el("pre", {}, verdict.stderr_head)],
     ["Analyses", verdict.analyses.join(", ")],
+    ["Scores", verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ")],
   ]);
 }
 
