@@ -49,7 +49,7 @@ def installed(site, monkeypatch, tmp_path):
 def forget():
     """Forget what is installed, here and in workers that were started before."""
     dismiss()
-    for known in (plugins.offered, languages.languages):
+    for known in (plugins.entry_points_of, languages.languages):
         known.cache_clear()
 
 

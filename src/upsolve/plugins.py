@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from upsolve.errors import ConfigError, UpsolveError, one_line
 
-__all__ = ["KINDS", "Kind", "RecordError", "blame", "find", "load", "load_named", "named", "names", "only"]
+__all__ = ["KINDS", "Kind", "RecordError", "find", "load", "load_named", "named", "names", "only", "reraise"]
 
 SKIPPED = (f"{Path(__file__).parent}{os.sep}", f"{Path(import_module.__code__.co_filename).parent}{os.sep}", "<")
 """Beginnings of the files of code that calls records or imports them: upsolve's and the interpreter's."""
@@ -126,7 +126,7 @@ def described(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error)}{place}"
 
 
-def blame(kind: str, name: Any, error: Exception) -> NoReturn:
+def reraise(kind: str, name: Any, error: Exception) -> NoReturn:
     """Raise what the function of a record raised: of one that is not built in, with its name and line.
 
     Raises:
@@ -139,7 +139,7 @@ def blame(kind: str, name: Any, error: Exception) -> NoReturn:
 
 
 @cache
-def offered(group: str) -> EntryPoints:
+def entry_points_of(group: str) -> EntryPoints:
     """Return the entry points of installed packages in a group; looked up once a process."""
     return entry_points(group=group)
 
@@ -153,7 +153,7 @@ def built_in(kind: str) -> Mapping[str, Any]:
 
 def names(kind: str) -> list[str]:
     """Return the names that a recipe may use without a module: built in, and offered by installed packages."""
-    return sorted({*built_in(kind), *(point.name for point in offered(KINDS[kind].group))})
+    return sorted({*built_in(kind), *(point.name for point in entry_points_of(KINDS[kind].group))})
 
 
 def find(kind: str, name: Any) -> Any:
@@ -168,7 +168,7 @@ def find(kind: str, name: Any) -> Any:
     if isinstance(name, str):
         if name in built_in(kind):
             return built_in(kind)[name]
-        points = [point for point in offered(where.group) if point.name == name]
+        points = [point for point in entry_points_of(where.group) if point.name == name]
         if ":" in name:
             record = load_named(name)
         elif points:
@@ -196,19 +196,19 @@ def only(field: str, given: Collection[str], allowed: Sequence[str]) -> None:
 
 def named(kind: str) -> Any:
     """Return the pydantic type of a recipe's key that names a record of a kind; its value is the name, or the record itself."""
-    return Annotated[Any, BeforeValidator(partial(checked, kind)), PlainSerializer(partial(spelled, kind), return_type=str)]
+    return Annotated[Any, BeforeValidator(partial(checked, kind)), PlainSerializer(partial(name_of, kind), return_type=str)]
 
 
 def checked(kind: str, value: Any) -> Any:
     """Return the name of a record of this kind, so that recipes compare and resume by name; a record that is in no module is returned itself."""
     find(kind, value)
     try:
-        return spelled(kind, value)
+        return name_of(kind, value)
     except ValueError:
         return value
 
 
-def spelled(kind: str, value: Any) -> str:
+def name_of(kind: str, value: Any) -> str:
     """Return the name of a record for a recipe file: built in, or ``module:attribute`` of a loaded module."""
     if isinstance(value, str):
         return value

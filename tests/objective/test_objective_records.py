@@ -119,7 +119,7 @@ def test_a_file_may_be_named_with_its_ending():
 
 def test_two_packages_that_offer_one_name_are_named(monkeypatch):
     points = [EntryPoint("twice", f"{module}:HINGE", "upsolve.objectives") for module in ("my_objective", "other")]
-    monkeypatch.setattr(plugins, "offered", lambda _group: points)
+    monkeypatch.setattr(plugins, "entry_points_of", lambda _group: points)
     with pytest.raises(
         ConfigError, match="objective 'twice' is offered by several packages: name one of my_objective:HINGE, other:HINGE"
     ):

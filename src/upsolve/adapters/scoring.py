@@ -206,8 +206,8 @@ def shown(scored: Scored) -> str:
     if passed and not visible:
         return "the tests are hidden"
     first = passed.index(False) if False in passed else 0
-    said = f"; {scored.error}" if scored.error and not (passed and scored.task.tests[first].hidden) else ""
-    return f"{sum(visible)} of {len(visible)} visible tests passed{said}" if passed else f"{verdict.status}{said}"
+    detail = f"; {scored.error}" if scored.error and not (passed and scored.task.tests[first].hidden) else ""
+    return f"{sum(visible)} of {len(visible)} visible tests passed{detail}" if passed else f"{verdict.status}{detail}"
 
 
 class Scorer:

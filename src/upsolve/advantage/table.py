@@ -12,7 +12,7 @@ import numpy as np
 from upsolve.advantage import group
 from upsolve.advantage.group import Bools, Floats, check
 from upsolve.config import AdvantageConfig
-from upsolve.plugins import RecordError, blame, only
+from upsolve.plugins import RecordError, only, reraise
 
 __all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
 
@@ -104,7 +104,7 @@ def advantage(
     try:
         advantages_G: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
     except Exception as error:
-        blame("advantage", config.kind, error)
+        reraise("advantage", config.kind, error)
     if advantages_G.shape != rewards.shape or not np.isfinite(advantages_G).all():
         raise RecordError(f"advantage.kind {config.kind}: expected {rewards.size} finite advantages, got {advantages_G!r}")
     if record.nonnegative and (advantages_G < 0).any():

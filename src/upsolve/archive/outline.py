@@ -54,8 +54,8 @@ class Outline:
 
     def usable(self, data: DataConfig) -> NDArray[np.bool_]:
         """Return whether each attempt is by one of ``data.authors``, or any if none is named, and in the language that the task asks for."""
-        asked = self.groups.tasks[self.index].language
-        usable_N = chosen_in(self.languages, lambda name: same_language(name, asked))
+        task_language = self.groups.tasks[self.index].language
+        usable_N = chosen_in(self.languages, lambda name: same_language(name, task_language))
         return usable_N & chosen_in(self.authors, data.authors.__contains__) if data.authors else usable_N
 
     def read(self, attempts: Sequence[int]) -> Group:

@@ -170,19 +170,19 @@ def name_of(url: str) -> str:
 
 def version_of(url: str) -> str:
     """Return the commit of a data set or, of a folder in the Hub's layout, a hash of its files; raises as ``reading``."""
-    asked = parts_of(url)
-    del asked["split"]
+    options = parts_of(url)
+    del options["split"]
     with reading(url) as datasets:
-        return str(datasets.load_dataset_builder(**asked).hash)
+        return str(datasets.load_dataset_builder(**options).hash)
 
 
 def copy_data_set(url: str, folder: Path) -> None:
     """Write a split, or all, of a data set into a folder, as ``SPLIT.parquet``, some rows at a time; raises as ``reading``."""
-    asked = parts_of(url)
+    options = parts_of(url)
     folder.mkdir(parents=True, exist_ok=True)
     with reading(url) as datasets:
-        found = datasets.load_dataset(**asked, streaming=True)
-        for split, rows in ({asked["split"]: found} if asked["split"] else found).items():
+        found = datasets.load_dataset(**options, streaming=True)
+        for split, rows in ({options["split"]: found} if options["split"] else found).items():
             file = folder / f"{split}.parquet"
             if not file.exists():
                 temporary = folder / f"{split}.tmp"

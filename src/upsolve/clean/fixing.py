@@ -119,9 +119,9 @@ class Fix:
         with ExitStack() as stack:
             first, out = number << 32, None
             for batch in batches_of(part, ROWS):
-                if kept := self.kept_rows(name, first, pa.Table.from_batches([batch]), log):
+                if cleaned := self.kept_rows(name, first, pa.Table.from_batches([batch]), log):
                     out = out or stack.enter_context(pq.ParquetWriter(self.out / name / part.name, TABLES[name], **FORMAT))
-                    out.write_table(kept)
+                    out.write_table(cleaned)
                 first += batch.num_rows
 
     def kept_rows(self, name: str, first: int, table: Any, log: TextIO) -> Any:
@@ -129,13 +129,13 @@ class Fix:
         order, changed = list[int](), list[dict[str, Any]]()
         keys = zip(*(table.column(column).to_pylist() for column in KEYS[name]), strict=True)
         for index, key in enumerate(keys):
-            place, kept = first + index, index
+            place, target = first + index, index
             if self.is_touched(name, place, key):
                 new = self.rewrite(name, place, table.slice(index, 1).to_pylist()[0], log)
-                kept = table.num_rows + len(changed) if new else -1
+                target = table.num_rows + len(changed) if new else -1
                 changed += [new] if new else []
-            if kept >= 0:
-                order.append(kept)
+            if target >= 0:
+                order.append(target)
                 self.lost.discard(key[0] if name == "attempts" else "")
         self.done.kept[name] += len(order)
         self.done.removed[name] += table.num_rows - len(order)

@@ -116,8 +116,8 @@ def find_silent(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fau
     """Yield tasks whose attempts do not have two outcomes."""
     for place, task_id, scored, passed, attempts in contents.rows(OUTCOMES):
         if reason := missing_signal(attempts, scored, passed):
-            said = f"{attempts:,} attempts, {scored:,} scored, {passed:,} passed"
-            yield Fault("tasks", place, task_id, said, f"tasks: {reason}", Action.REPORT)
+            summary = f"{attempts:,} attempts, {scored:,} scored, {passed:,} passed"
+            yield Fault("tasks", place, task_id, summary, f"tasks: {reason}", Action.REPORT)
 
 
 def find_unbalanced(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:

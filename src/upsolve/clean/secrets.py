@@ -253,12 +253,12 @@ def fault_of(text: Text, place: int, secret: Secret, redaction: Redaction) -> Fa
     """Return the fault of one secret; the reason names its line and placeholder, not the secret."""
     action, placeholders, rejudge = redaction
     line = text.text[: text.text.index(secret.text)].count("\n") + 1
-    said = {
+    endings = {
         Action.REPORT: ", which the tests have, too",
         Action.REMOVE: ", where a placeholder would break the syntax",
         Action.REDACT: f", now {placeholders.get(secret.text)}",
     }
-    reason = f"{secret.kind} in line {line} of the {text.part}{said[action]}"
+    reason = f"{secret.kind} in line {line} of the {text.part}{endings[action]}"
     kind = f"{secret.kind} of the {'programs' if text.part == 'code' else text.part + 's'}"
     table = "tasks" if text.part == "prompt" else "attempts"
     return Fault(table, place, text.record, reason, kind, action, placeholders, rejudge)

@@ -72,8 +72,10 @@ def usage_errors() -> Generator[None, None, None]:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
         command = error.ctx.command_path if error.ctx else "upsolve"
-        said = error.format_message().removeprefix("Invalid value: ").rstrip(".")
-        raise ConfigError(f"{said}{'' if said.endswith('?') else ';'} `{command} -h` lists arguments and options") from error
+        problem = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+        raise ConfigError(
+            f"{problem}{'' if problem.endswith('?') else ';'} `{command} -h` lists arguments and options"
+        ) from error
 
 
 app = typer.Typer(

@@ -73,7 +73,7 @@ def solve(
         raise ConfigError(f"--parents {parents} has no effect with one round: add --rounds 3")
     ways = known("parent", "--parents", parents or "refine")
     how = SolveSettings(known("evidence", "--choose", choose), tokens, limits.get("seconds"), stop_early, rounds, ways[0])
-    wanted = [asked(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
+    wanted = [task_of_prompt(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
     inputs = {task.task_id: [database_input(database)] for task in wanted} if database else None
     file = AnswerFile(out, f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}") if out else None
     rows: list[dict[str, Any]] = [*file.answered.values()] if file else []
@@ -84,7 +84,7 @@ def solve(
     show(rows, tasks, out, as_json=as_json)
 
 
-def asked(language: str, schema: Path | None, tests: Path | None) -> "Task":
+def task_of_prompt(language: str, schema: Path | None, tests: Path | None) -> "Task":
     """Return the task of the prompt on standard input."""
     from upsolve.languages.names import language_in
     from upsolve.solve.asked import asked_task, read_tests

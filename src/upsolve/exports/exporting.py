@@ -24,7 +24,7 @@ from upsolve.errors import ArchiveError, ConfigError
 from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
 from upsolve.files import commit_file, write_text
 from upsolve.importers.source import parse_options
-from upsolve.plugins import find, spelled
+from upsolve.plugins import find, name_of
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import choose
 from upsolve.train.data.groups import (
@@ -118,7 +118,7 @@ def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Expo
     """Return the name, the record and the parsed options of a format; ConfigError for an unknown name or a wrong value."""
     try:
         record: Export = find("export", name.replace(".py:", ":") if isinstance(name, str) else name)
-        label = spelled("export", name)
+        label = name_of("export", name)
         return label, record, parse_options(f"format {label}", record.options, options)
     except ValueError as error:
         raise ConfigError(str(error)) from error

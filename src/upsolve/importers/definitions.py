@@ -67,8 +67,8 @@ def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[s
     wanted = others.keys() | lost.keys()
     for share, places in all_places(job.folder) if wanted else ():
         for task_id in wanted & places.tasks.keys():
-            told = others if share in lost.get(task_id, ()) else same
-            told.setdefault(task_id, []).extend((share, (file, line)) for file, line in places.tasks[task_id])
+            target = others if share in lost.get(task_id, ()) else same
+            target.setdefault(task_id, []).extend((share, (file, line)) for file, line in places.tasks[task_id])
     contested: dict[str, Contested] = {}
     for task_id in assumed - wanted:
         reason = (

@@ -260,21 +260,21 @@ def status_in(
 ) -> tuple[Status, Mapping[str, int]]:
     """Return the status that values record, and numbers of tests in its words; remove ``status``, and ``passed`` if it is no number of tests."""
     given, counts = read_status(values.pop("status"), words) if "status" in values else (None, {})
-    told = None
+    passed_status = None
     if "passed" in values and not is_count(values, outcomes, judged=given is not None):
-        told, more = read_status(values.pop("passed"), words)
+        passed_status, more = read_status(values.pop("passed"), words)
         counts = counts or more
     alone = given is Status.PASSED and "total" not in values and not outcomes
     if alone and number_in(str(values.get("passed")).strip()) == "0":
         raise ValueError("status says passed, passed says 0")
-    if given and told and (given is Status.PASSED) != (told is Status.PASSED):
-        raise ValueError(f"status says {given.value}, passed says {told.value}")
+    if given and passed_status and (given is Status.PASSED) != (passed_status is Status.PASSED):
+        raise ValueError(f"status says {given.value}, passed says {passed_status.value}")
     found = status_over(outcomes)
     counted = Status.UNSCORED
     if "passed" in values and float(values.get("total", 0)) > 0:
         counted = Status.PASSED if float(values["passed"]) == float(values["total"]) else Status.FAILED
-    sure = None if told is Status.PASSED or found in (Status.PASSED, Status.UNSCORED) else found
-    return given or sure or told or found or counted, counts
+    sure = None if passed_status is Status.PASSED or found in (Status.PASSED, Status.UNSCORED) else found
+    return given or sure or passed_status or found or counted, counts
 
 
 def status_over(outcomes: Sequence[Status]) -> Status | None:

@@ -72,8 +72,8 @@ def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None =
     count_T = torch.ones_like(size_T) if count_T is None else count_T[order_T]
     mean_T = (size_T.square() * count_T).cumsum(0) / count_T.cumsum(0)
     last_T = torch.searchsorted(size_T, size_T + ROUNDING, right=True) - 1
-    kept_T = last_T[mean_T[last_T] <= threshold + ROUNDING**2]
-    return (size_T[kept_T[-1]] + ROUNDING / 2).square() if len(kept_T) else size_T.new_tensor(-1.0)
+    unmasked_T = last_T[mean_T[last_T] <= threshold + ROUNDING**2]
+    return (size_T[unmasked_T[-1]] + ROUNDING / 2).square() if len(unmasked_T) else size_T.new_tensor(-1.0)
 
 
 def m2po_mask(logratio_T: Tensor, bound: Tensor) -> Tensor:

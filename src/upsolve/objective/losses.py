@@ -18,7 +18,7 @@ from upsolve.config import CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.ratio import KL, bounded, icepop, mean_by_attempt, sum_by_attempt, tis
-from upsolve.plugins import RecordError, blame
+from upsolve.plugins import RecordError, reraise
 
 __all__ = ["clipped_tokens", "corrected_tokens", "step_statistic", "token_losses"]
 
@@ -141,7 +141,7 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
             f"objective.kind {config.kind}: its loss has no gradient; compute it from logp_T, without detaching that"
         )
     if config.clip.sequence_kl is not None:
-        loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+        loss_T = loss_T * sequence_kl_mask(logp_T, inputs, config.clip.sequence_kl)
     if config.correction.kind != "none":
         loss_T = loss_T * correction_weights(inputs, config.correction)
     if config.kl.coefficient and config.kl.place == "loss":
@@ -154,7 +154,7 @@ def per_token(function: str, logp_T: Tensor, inputs: LossInputs, config: Objecti
     try:
         found: Any = getattr(config.record, function)(logp_T, inputs, config)
     except Exception as error:
-        blame("objective", config.kind, error)
+        reraise("objective", config.kind, error)
     what = "loss" if function == "loss" else "boolean"
     if isinstance(found, Tensor) and found.shape == logp_T.shape and (found.dtype == torch.bool) == (what == "boolean"):
         return found
@@ -174,7 +174,7 @@ def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) 
         if config.record.touched:
             touched_T = per_token("touched", logp_T, with_statistic(logp_T, inputs, config), config)
         if config.clip.sequence_kl is not None:
-            touched_T = touched_T | ~kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+            touched_T = touched_T | ~sequence_kl_mask(logp_T, inputs, config.clip.sequence_kl)
     return touched_T
 
 
@@ -199,7 +199,7 @@ def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
     try:
         return torch.as_tensor(config.record.step_statistic(parts, config))
     except Exception as error:
-        blame("objective", config.kind, error)
+        reraise("objective", config.kind, error)
 
 
 def with_statistic(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> LossInputs:
@@ -214,7 +214,7 @@ def statistic_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     return step_statistic([(logp_T.detach(), inputs)], config) if inputs.statistic is None else inputs.statistic
 
 
-def kept_by_opsm(logp_T: Tensor, inputs: LossInputs, threshold: float) -> Tensor:
+def sequence_kl_mask(logp_T: Tensor, inputs: LossInputs, threshold: float) -> Tensor:
     """Apply ``opsm_mask`` to a batch."""
     return opsm_mask(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, threshold=threshold)
 

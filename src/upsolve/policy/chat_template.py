@@ -28,9 +28,9 @@ GIVEN = ("messages", "add_generation_prompt")
 """Arguments that every call gives."""
 GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 """Marks of transformers around the assistant's turns, which are no part of Jinja."""
-ASKED: Message = {"role": "user", "content": "task"}
+USER_TURN: Message = {"role": "user", "content": "task"}
 """A question, for what the template writes around one."""
-SAID: Message = {"role": "assistant", "content": "upsolve"}
+ASSISTANT_TURN: Message = {"role": "assistant", "content": "upsolve"}
 """The answer behind which the end of a turn is looked for."""
 
 
@@ -81,7 +81,7 @@ class ChatTemplate:
     def opens(self) -> str:
         """Return the beginning of an answer that the prompt ends with: ``<think>`` and a line end; empty if there is none."""
         try:
-            text = self.render([ASKED])
+            text = self.render([USER_TURN])
         except TemplateError:
             return ""
         begin, _ = open_thought(text)
@@ -103,6 +103,6 @@ class ChatTemplate:
     def turn_end(self) -> str:
         """The text that the template writes behind an answer; empty if the template refuses the conversation or leaves the answer out."""
         try:
-            return self.render([ASKED, SAID], answer=False).partition(SAID["content"])[2]
+            return self.render([USER_TURN, ASSISTANT_TURN], answer=False).partition(ASSISTANT_TURN["content"])[2]
         except TemplateError:
             return ""

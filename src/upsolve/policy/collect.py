@@ -84,20 +84,20 @@ def sample_repairs(
         ModelError: the model cannot be loaded, or its server does not answer.
     """
     author = f"{model.name}, repair"
-    asked = [
+    pending = [
         Request(group.task, seed_of(config.seed, turn.attempt.attempt_id), config.temperature, turns=(turn,))
         for group in archive.groups()
         for turn in to_repair(group, author, authors)
     ]
-    if not asked:
+    if not pending:
         return 0
     policy, done = request_sampler(sampler(config, model), "--repair"), 0
-    for start in range(0, len(asked), PART):
+    for start in range(0, len(pending), PART):
         attempts: list[Attempt] = []
         try:
-            for _, attempt in policy.sample_requests(asked[start : start + PART], config=config, author=author):
+            for _, attempt in policy.sample_requests(pending[start : start + PART], config=config, author=author):
                 attempts.append(attempt)
-                progress("sample", done + len(attempts), len(asked))
+                progress("sample", done + len(attempts), len(pending))
         finally:
             archive.write([], attempts, [])
         done += len(attempts)

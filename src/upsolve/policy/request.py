@@ -191,10 +191,10 @@ def request_sampler(sampler: Any, why: str) -> RequestSampler:
     return sampler
 
 
-def by_prompt(asked: Iterable[Request]) -> list[list[Request]]:
+def by_prompt(unordered: Iterable[Request]) -> list[list[Request]]:
     """Return requests in lists of those with the same prompt, in order of first appearance."""
     same: dict[Any, list[Request]] = {}
-    for request in asked:
+    for request in unordered:
         same.setdefault(request.prompt_key, []).append(request)
     return [*same.values()]
 

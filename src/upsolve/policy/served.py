@@ -139,19 +139,19 @@ class Server:
         known = codec.end is None or codec.end == codec.tokenizer.eos_token_id
         return strings if known else {**strings, "stop_token_ids": [codec.end]}
 
-    def warn_of_special(self, asked: Sequence[Request]) -> None:
+    def warn_of_special(self, requests: Sequence[Request]) -> None:
         """Log the number of prompts in which the server will read text as special tokens."""
         if (
             self.codec
             and self.server.prompt == "text"
-            and (odd := sum(self.codec.marked_prompt(*request.prompt_key)[1].literal for request in asked))
+            and (odd := sum(self.codec.marked_prompt(*request.prompt_key)[1].literal for request in requests))
         ):
             log.warning(
                 "%s: %d of %d prompts spell special tokens, which the server reads as such where prompts are text; "
                 "sample.server.prompt: ids keeps them text",
                 self.url,
                 odd,
-                len(asked),
+                len(requests),
             )
 
     def settings(self, request: Request, config: SampleConfig) -> Json:
@@ -174,8 +174,11 @@ class Server:
             ids: tuple[int, ...] | None = None
             logps: tuple[float, ...] | None = None
             if self.codec is None:
-                said: Json = choice["message"]
-                thinking, text = said.get("reasoning_content") or said.get("reasoning") or "", str(said["content"] or "")
+                message: Json = choice["message"]
+                thinking, text = (
+                    message.get("reasoning_content") or message.get("reasoning") or "",
+                    str(message["content"] or ""),
+                )
                 text = f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else text  # returned separately by some servers
             else:
                 text, ids = str(choice["text"]), ids_of(choice)

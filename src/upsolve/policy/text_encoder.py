@@ -84,7 +84,7 @@ class TextEncoder:
         """Read the special tokens of a tokenizer, and the characters that the tokenizer changes."""
         self.tokenizer, self.control = tokenizer, control_tokens(tokenizer)
         longest_first = sorted(self.control, key=len, reverse=True)
-        self.spelled = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self.special_pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         """Finds special tokens in a text; None: there are none."""
         parts = parts_of(state(tokenizer.backend_tokenizer.normalizer))
         self.forms: list[Form] = [form for form in FORMS if any(part["type"] == form for part in parts)]
@@ -95,7 +95,7 @@ class TextEncoder:
 
     def is_literal(self, text: str) -> bool:
         """Return whether the tokenizer would change a text: special tokens that it spells, or characters that are replaced."""
-        if self.spelled and self.spelled.search(text):
+        if self.special_pattern and self.special_pattern.search(text):
             return True
         if not all(unicodedata.is_normalized(form, text) for form in self.forms):
             return True
@@ -108,17 +108,17 @@ class TextEncoder:
         """Replace the special tokens that texts spell by marks that no text has."""
         if not any(map(self.is_literal, texts)):
             return Escaped([*texts], str, literal=False)
-        spelled: list[str] = []
+        found_tokens: list[str] = []
         together = "".join(texts)
         mark = next(chr(code) for code in PRIVATE if chr(code) not in together)
 
         def hide(found: re.Match[str]) -> str:
-            spelled.append(found[0])
-            return f"{mark}{len(spelled) - 1}{mark}"
+            found_tokens.append(found[0])
+            return f"{mark}{len(found_tokens) - 1}{mark}"
 
-        hidden = [self.spelled.sub(hide, text) for text in texts] if self.spelled else [*texts]
+        hidden = [self.special_pattern.sub(hide, text) for text in texts] if self.special_pattern else [*texts]
         shown = re.compile(f"{mark}([0-9]+){mark}")
-        return Escaped(hidden, lambda text: shown.sub(lambda found: spelled[int(found[1])], text), literal=True)
+        return Escaped(hidden, lambda text: shown.sub(lambda found: found_tokens[int(found[1])], text), literal=True)
 
     @cached_property
     def literal(self) -> Tokenizer:
@@ -215,7 +215,7 @@ class TextEncoder:
     def pieces(self, text: str) -> Iterator[str]:
         """Yield special tokens and the texts between them, without the blanks that belong to a token (``lstrip``, ``rstrip``)."""
         added, position, strip = {token.content: token for token in self.tokenizer.added_tokens_decoder.values()}, 0, False
-        for found in self.spelled.finditer(text) if self.spelled else ():
+        for found in self.special_pattern.finditer(text) if self.special_pattern else ():
             token, before = added.get(found[0]), text[position : found.start()]
             before = before.lstrip() if strip else before
             yield before.rstrip() if token and token.lstrip else before

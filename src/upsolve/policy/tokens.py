@@ -106,9 +106,9 @@ class Codec:
             contents = self.text.escaped([plain_prompt(task, self.style, turns, prefix=prefix, fence=not self.answers)])
             return contents.texts[0], contents
         chat = messages(task, self.style, turns)
-        contents = self.text.escaped([*(said["content"] for said in chat), beginning(task, prefix, fence=not self.answers)])
-        said = [{**said, "content": content} for said, content in zip(chat, contents.texts, strict=False)]
-        text = self.template.prompt(said)
+        contents = self.text.escaped([*(turn["content"] for turn in chat), beginning(task, prefix, fence=not self.answers)])
+        escaped = [{**turn, "content": content} for turn, content in zip(chat, contents.texts, strict=False)]
+        text = self.template.prompt(escaped)
         whole = contents.shown(text)
         if hidden := [turn for turn in turns if turn.attempt.code.strip() not in whole]:
             raise ModelError(
@@ -124,27 +124,27 @@ class Codec:
         """
         return self.prompts([(task, turns, prefix)])[0]
 
-    def prompts(self, asked: Sequence[tuple[Task, Sequence[Turn], str]]) -> list[EncodedPrompt]:
+    def prompts(self, requests: Sequence[tuple[Task, Sequence[Turn], str]]) -> list[EncodedPrompt]:
         """Encode many prompts (task, turns, prefix) as ``prompt`` does each, in half of the time."""
-        prompts = [self.marked_prompt(*one) for one in asked]
+        prompts = [self.marked_prompt(*one) for one in requests]
         texts = [text for text, contents in prompts if not contents.literal]
         encoded = iter(self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
         ids = [self.text.made(text, contents.shown) if contents.literal else next(encoded) for text, contents in prompts]
-        return [EncodedPrompt(task.task_id, (*self.begin, *each)) for (task, *_), each in zip(asked, ids, strict=True)]
+        return [EncodedPrompt(task.task_id, (*self.begin, *each)) for (task, *_), each in zip(requests, ids, strict=True)]
 
     def completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         """Return the token ids of a completion, with the closing fence if ``closed``."""
         return self.completions([(code, closed)])[0]
 
-    def completions(self, asked: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
+    def completions(self, requests: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
         """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
-        if new := [key for key in dict.fromkeys(asked) if key not in self.cached]:
+        if new := [key for key in dict.fromkeys(requests) if key not in self.cached]:
             texts = [completion_text(code) if closed else code for code, closed in new]
             encoded = self.answer_ids(texts) if self.answers else self.text.ids(texts)
             if len(self.cached) + len(new) > CACHED:
-                self.cached = {key: self.cached[key] for key in asked if key in self.cached}
+                self.cached = {key: self.cached[key] for key in requests if key in self.cached}
             self.cached.update(zip(new, encoded, strict=True))
-        return [self.cached[key] for key in asked]
+        return [self.cached[key] for key in requests]
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each completion token in ``completion_text(code)``; in ``code`` if not ``closed``."""
@@ -162,12 +162,12 @@ class Codec:
         """Return the token ids of many attempts, as ``ids_of`` returns them for each."""
         texts = [self.written(attempt)[len(self.prefix_of(attempt)) :] for attempt in attempts]
         sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
-        asked = [
+        completed = [
             (text, not self.answers and not attempt.truncated)  # a truncated attempt never closed its fence
             for attempt, text, ids in zip(attempts, texts, sampled, strict=True)
             if not ids
         ]
-        encoded = iter(self.completions(asked))
+        encoded = iter(self.completions(completed))
         pairs = zip(attempts, texts, sampled, strict=True)
         return [ids or self.ended(attempt, next(encoded), text) for attempt, text, ids in pairs]
 
@@ -213,7 +213,7 @@ class Codec:
     def end(self) -> int | None:
         """The token that ends a turn in the chat template; without one, the end-of-text token; None if the tokenizer has neither."""
         after = self.template.turn_end if self.template else ""
-        found = self.text.spelled.search(after) if self.text.spelled else None
+        found = self.text.special_pattern.search(after) if self.text.special_pattern else None
         return self.text.control[found[0]] if found else self.tokenizer.eos_token_id
 
     @cached_property
@@ -254,15 +254,15 @@ class Codec:
 
     def decode(self, ids: list[int]) -> str:
         """Return the completion of sampled ids without the tokens that end it: the code, up to the closing fence, or the whole answer."""
-        said = [index for index in ids if index not in self.ends]
-        text = self.text.decode(said)
+        answer_ids = [index for index in ids if index not in self.ends]
+        text = self.text.decode(answer_ids)
         return text if self.answers else before_fence(text)
 
     def code_and_answer(self, ids: Sequence[int], task: Task | str, prefix: str = "") -> tuple[str, str]:
         """Return ``code`` and ``answer`` of an attempt with these sampled ids behind a prefix; ``task`` may be the name of a language alone."""
         text = prefix + self.decode(list(ids))
-        asked = Task("", "", language=task) if isinstance(task, str) else task
-        return self.of_answer(text, asked) if self.answers else (text, "")
+        known_task = Task("", "", language=task) if isinstance(task, str) else task
+        return self.of_answer(text, known_task) if self.answers else (text, "")
 
     def of_answer(self, text: str, task: Task) -> tuple[str, str]:
         """Return ``code`` and ``answer`` of a whole answer, which begins with the thought that the prompt has opened."""

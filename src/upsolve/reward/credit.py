@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
 from upsolve.languages import PYTHON
-from upsolve.plugins import RecordError, blame, find
+from upsolve.plugins import RecordError, find, reraise
 from upsolve.reward.code import Bools, Function, Offsets, characters, in_code, names_read, parse, tokens, valid_characters
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Finding, Status
@@ -103,7 +103,7 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         try:
             part_R = np.asarray(credit.assign(CreditInput(part, judged, offsets, config)), dtype=np.float64)
         except Exception as error:
-            blame(*(("credit", chosen) if chosen else ("component", part.name)), error)
+            reraise(*(("credit", chosen) if chosen else ("component", part.name)), error)
         if part_R.shape != rewards_R.shape or not np.isfinite(part_R).all():
             raise RecordError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens, finite? {part_R}")
         if part.name in config.gated:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
 from upsolve.errors import ConfigError
-from upsolve.plugins import RecordError, blame, find
+from upsolve.plugins import RecordError, find, reraise
 from upsolve.reward.components import CLOCK_SECONDS, Component, answer_format
 from upsolve.reward.credit import RULES
 from upsolve.reward.hacks import hacks
@@ -220,7 +220,7 @@ def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple
                 return component.why_missing(name, judged.verdict.status)
             fits = math.isfinite(value) and component.low <= value <= component.high
         except Exception as error:
-            blame("component", name, error)
+            reraise("component", name, error)
         if not fits:
             raise RecordError(f"component {name}: value {value} is outside of its range [{component.low}, {component.high}]")
         parts.append(Part(name, value, weight))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from upsolve.languages import PYTHON
-from upsolve.plugins import blame, find
+from upsolve.plugins import find, reraise
 from upsolve.reward.code import Function, functions, literal, names_read, parse
 from upsolve.types import Attempt, Task, TestKind
 
@@ -63,7 +63,7 @@ def hacks(attempt: Attempt, task: Task, names: Sequence[str]) -> tuple[str, ...]
         try:
             seen = detector.see(attempt, task)
         except Exception as error:
-            blame("detector", name, error)
+            reraise("detector", name, error)
         flags += [name] if seen else []
     return tuple(flags)
 

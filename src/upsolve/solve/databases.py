@@ -67,13 +67,13 @@ def databases_of(task: Task, count: int = 3, seed: int = 0) -> tuple[TestCase, .
     Raises:
         ConfigError: SQLite cannot read the schema; says why.
     """
-    built, asked = schema_in(task.setup), schema_in(task.prompt)
-    if not (statements := built or asked):
+    built, in_prompt = schema_in(task.setup), schema_in(task.prompt)
+    if not (statements := built or in_prompt):
         return ()
     tables = tables_of(statements, task.task_id)
     script = "" if built else "".join(f"{one};\n" for one in statements)
     question = task.prompt
-    for statement in asked:
+    for statement in in_prompt:
         question = question.replace(statement, "")
     inputs: list[TestCase] = []
     for number in range(count):

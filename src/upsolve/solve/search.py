@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from upsolve.plugins import blame, find
+from upsolve.plugins import find, reraise
 from upsolve.policy.prompt import FAILURES
 from upsolve.policy.request import Request
 from upsolve.solve.choose import Candidates, tests
@@ -157,7 +157,7 @@ def corrections(tree: Tree, way: str | Parents, requests: Sequence[Request]) -> 
         if len(parents) != len(requests) or not {*parents} <= {None, *range(len(tree.parents))}:
             raise ValueError(f"expected {len(requests)} indices of candidates or None, got {parents}")
     except Exception as error:
-        blame("parent", way, error)
+        reraise("parent", way, error)
     attempts, verdicts = tree.candidates.attempts, tree.candidates.verdicts
     turns = [() if parent is None else (Turn(attempts[parent], verdicts[parent]),) for parent in parents]
     return [(replace(one, turns=turn), parent) for one, turn, parent in zip(requests, turns, parents, strict=True)]

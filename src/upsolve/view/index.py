@@ -30,7 +30,7 @@ REMEMBERED = 256
 CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
 HASHED = ("answer", "token_ids", "token_logps")
 """Columns that distinguish attempts, grouped by their hashes because they are large."""
-ASKED = "by_the_judge_asked"
+BY_CHOSEN_JUDGE = "by_chosen_judge"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
@@ -47,10 +47,10 @@ with judged as (
     select attempt_id, judge, min(place) as first, max({RANK}) as rank, max_by({OUTCOME}, {RANK}) as outcome
     from judged group by attempt_id, judge
 ), by_program as (
-    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) filter ({ASKED} and not {IS_SCORE}) as latest,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN} and {ASKED}) as own,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN} and {ASKED}) as imported,
-        max_by(outcome.rules, first) filter (outcome.analysed and {ASKED}) as analysed_rules
+    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) filter ({BY_CHOSEN_JUDGE} and not {IS_SCORE}) as latest,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN} and {BY_CHOSEN_JUDGE}) as own,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN} and {BY_CHOSEN_JUDGE}) as imported,
+        max_by(outcome.rules, first) filter (outcome.analysed and {BY_CHOSEN_JUDGE}) as analysed_rules
     from by_judge group by attempt_id
 ), merged as (
     select attempt_id, task_id, language, author, created, parent_id, tokens, truncated, min(place) as place, sum("count")::bigint as count,
@@ -218,7 +218,7 @@ def fill(connection: "duckdb.DuckDBPyConnection", database: str = "", *, judge: 
     """Create the tables of the index from the views of an archive, in the connection's own database or in an attached one."""
     target = f"{database}." if database else ""
     connection.execute(HEADS.format(kind="temp table"))
-    for sql in (BUILD.replace(ASKED, by_judge(judge)), TASKS, FACETS):
+    for sql in (BUILD.replace(BY_CHOSEN_JUDGE, by_judge(judge)), TASKS, FACETS):
         connection.execute(
             sql.replace("create table ", f"create table {target}").replace("from entries", f"from {target}entries")
         )

@@ -116,7 +116,7 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     scores = RunScores(*stages, seed=seed, recorded=Recorded(run / FOLDER), load_codec=load_codec, score=score, turns=turns)
     home = run.parent if run.name == "training" else run
     files = sorted(home.glob(f"*{ENDING}"))
-    told = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
+    hint = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
     judge = "" if online else recipe.data.judge
     return Answers(
         store,
@@ -124,7 +124,7 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         title=f"run {home.resolve().name}: {recipe.name}",
         run=run,
         scores=scores,
-        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{told}",
+        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{hint}",
         open_samples=partial(open_samples, files) if files else None,
     )
 
@@ -172,14 +172,14 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
             report = ingest(archive, name, path, max_rejected=1.0 if source else None)
             if report.added["attempts"] and not report.too_many:
                 return name, archive
-            said = report.reasons[0].reason if report.reasons else "it holds no attempts"
+            problem = report.reasons[0].reason if report.reasons else "it holds no attempts"
         except (UpsolveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            said = str(error)
+            problem = str(error)
         remove(archive)
         if known:
-            where = "" if path.name in said else f"{path}: "
-            raise ArchiveError(f"{where}{said}; `upsolve ingest {known}` has options: import it so, and view the archive")
-        refused.append(f"{name}: {said.splitlines()[0][:120] if said else 'cannot be read'}")
+            where = "" if path.name in problem else f"{path}: "
+            raise ArchiveError(f"{where}{problem}; `upsolve ingest {known}` has options: import it so, and view the archive")
+        refused.append(f"{name}: {problem.splitlines()[0][:120] if problem else 'cannot be read'}")
     raise ArchiveError(
         f"{path}: neither an archive nor a run, and not a log that an importer can read ({'; '.join(refused[:3])}); "
         "name its importer with --source (`upsolve ingest --sources` lists them)"

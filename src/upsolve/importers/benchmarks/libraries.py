@@ -44,11 +44,11 @@ def of_version(files: list[Path], version: str) -> list[Path]:
     newest = max(numbers.values(), default=())
     wanted = VERSION.search(version)
     chosen = tuple(map(int, wanted.groups())) if wanted else newest
-    kept = [file for file in files if numbers.get(file, chosen) == chosen]
-    if not kept or (version and not wanted):
+    chosen_files = [file for file in files if numbers.get(file, chosen) == chosen]
+    if not chosen_files or (version and not wanted):
         known = sorted({f"v{'.'.join(map(str, number))}" for number in numbers.values()})
         raise SourceError(f"no file of version {version!r}; there are {', '.join(known) or 'none'}")
-    return kept
+    return chosen_files
 
 
 def bigcodebench_records(row: Mapping[str, Any], *, variant: str) -> Iterator[Row]:

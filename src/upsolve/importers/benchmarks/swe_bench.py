@@ -93,8 +93,10 @@ class Reports:
     def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
         """Return the outcomes of all reports that are of a prediction."""
         start, known = f"{model.replace('/', '__')}.", self.outcomes.get(instance, ())
-        beside = [outcome for folder, said, outcome in known if not said and folder == file.parent]
-        return beside + [one for folder, said, one in known if f"{said}.".startswith(start) and file.is_relative_to(folder)]
+        beside = [outcome for folder, commit_prefix, outcome in known if not commit_prefix and folder == file.parent]
+        return beside + [
+            one for folder, commit_prefix, one in known if f"{commit_prefix}.".startswith(start) and file.is_relative_to(folder)
+        ]
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
         """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
@@ -178,8 +180,8 @@ def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
     """Yield the task of an instance, and the patch of its maintainers, which passes all tests."""
     issue = str(row.get("text") or row["problem_statement"]).strip()
     where = f"{row.get('repo') or 'a repository'}" + (f" at commit {row['base_commit']}" if row.get("base_commit") else "")
-    asked = f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"
-    prompt, difficulty = issue if row.get("text") else asked, str(row.get("difficulty") or "")
+    request = f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"
+    prompt, difficulty = issue if row.get("text") else request, str(row.get("difficulty") or "")
     extra = rest_of(row, TASK_FIELDS)
     yield Task(task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=difficulty, extra=extra)
     if row.get("patch"):

@@ -66,8 +66,8 @@ class Report:
         self.outcomes[name] = {*self.outcomes.get(name, ()), *statuses}
         if MACHINE.search(f"{message}\n{text}"):
             self.lost.add(name)
-        elif said := " ".join((message or text).split()):
-            self.errors.setdefault(name, said[:500])
+        elif reason := " ".join((message or text).split()):
+            self.errors.setdefault(name, reason[:500])
 
     def settled(self, commits: Iterable[str] = ()) -> "Report":
         """Return the whole report. A test that passed, and failed to set up or to clean up after itself, did not pass."""
@@ -152,8 +152,8 @@ def read_reports(
             yield report
             continue
         inside = file.relative_to(path.parent).as_posix()
-        said = [text for text in map(str.lower, report.commits) if HASH.fullmatch(text)]
-        commits = [commit] if commit else [*said, *reversed(HASH.findall(inside))]
+        named = [text for text in map(str.lower, report.commits) if HASH.fullmatch(text)]
+        commits = [commit] if commit else [*named, *reversed(HASH.findall(inside))]
         yield replace(report, commits=tuple(commits))
 
 
@@ -223,8 +223,8 @@ def reports_by_commit(
             by_commit.setdefault(known[0], []).append(report)
         else:
             names = ", ".join(report.commits)
-            said = f"commit {names} is not in the repository" if names else "it names no commit (--commit)"
-            bad.append(BadRow(report.file, 0, said, ""))
+            problem = f"commit {names} is not in the repository" if names else "it names no commit (--commit)"
+            bad.append(BadRow(report.file, 0, problem, ""))
     return bad, by_commit
 
 

@@ -208,15 +208,15 @@ def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence
 
 def recorded(verdict: Verdict, flaky: Sequence[str]) -> Verdict:
     """Return the verdict of the history, with a finding for each flaky test."""
-    said = (f"{name}: outcomes differ between runs of the same commit" for name in flaky)
-    findings = (*verdict.findings, *(Finding("flaky", "outcome", text, 1) for text in said))
+    messages = (f"{name}: outcomes differ between runs of the same commit" for name in flaky)
+    findings = (*verdict.findings, *(Finding("flaky", "outcome", text, 1) for text in messages))
     return replace(verdict, judge=JUDGE, findings=findings)
 
 
 def error_of(verdict: Verdict) -> str:
     """Return the first error of a verdict, without the number of the test."""
-    said = re.sub(r"^hidden test \d+: ", "", verdict.error_message)
-    return f"{verdict.error_type}: {said}" if verdict.error_type else said
+    message = re.sub(r"^hidden test \d+: ", "", verdict.error_message)
+    return f"{verdict.error_type}: {message}" if verdict.error_type else message
 
 
 SOURCE = Source(

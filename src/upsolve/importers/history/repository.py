@@ -107,8 +107,8 @@ class Repository:
 
     def names(self, commits: Sequence[str]) -> list[str]:
         """Return the full hashes of commits that may be abbreviated; an empty text for one that does not exist."""
-        asked = "".join(f"{commit}^{{commit}}\n" for commit in commits)
-        lines = self.run("cat-file", "--batch-check=%(objectname)", stdin=asked.encode()).splitlines()
+        lines_in = "".join(f"{commit}^{{commit}}\n" for commit in commits)
+        lines = self.run("cat-file", "--batch-check=%(objectname)", stdin=lines_in.encode()).splitlines()
         return [line if " " not in line else "" for line in lines]
 
     def read(self, commit: str, path: str) -> str | None:

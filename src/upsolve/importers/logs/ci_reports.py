@@ -103,8 +103,8 @@ def of_object(file: Path, whole: Mapping[str, Any]) -> Report:
     parts: list[Any] = []
     for test in whole["tests"]:
         phases = [one for phase in ("setup", "call", "teardown") if (one := test.get(phase) or {}).get("longrepr")]
-        said = str((phases[0].get("crash") or {}).get("message") or phases[0]["longrepr"]) if phases else ""
-        parts.append((test["nodeid"], test.get("outcome"), said))
+        failure = str((phases[0].get("crash") or {}).get("message") or phases[0]["longrepr"]) if phases else ""
+        parts.append((test["nodeid"], test.get("outcome"), failure))
     failed = [one["nodeid"] for one in whole.get("collectors") or () if one.get("outcome") == "failed"]
     commits = [str(value) for key, value in (whole.get("environment") or {}).items() if KEY in key.lower()]
     return report_of(file, parts, failed=failed, exit_status=whole.get("exitcode"), commits=commits)
@@ -124,9 +124,9 @@ def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
         elif kind == "TestReport":
             phase, expected = line.get("when"), "wasxfail" in line
             outcome = "error" if outcome == "failed" and phase != "call" else outcome
-            said = line.get("longrepr")
-            crash = said.get("reprcrash") if isinstance(said, dict) else None
-            message = str(crash.get("message") if isinstance(crash, dict) else said or "")
+            failure = line.get("longrepr")
+            crash = failure.get("reprcrash") if isinstance(failure, dict) else None
+            message = str(crash.get("message") if isinstance(crash, dict) else failure or "")
             if (phase == "call" or outcome != "passed") and not expected:
                 parts.append((line["nodeid"], outcome, message))
     return report_of(file, parts, failed=failed, exit_status=status if status is not None else 2)
@@ -181,12 +181,14 @@ def parse_log(file: Path) -> Report:
     found, commits = Report(str(file)), dict[str, None]()
     with file.open(encoding="utf-8", errors="replace") as text:
         for line in (NOISE.sub("", line.lstrip("\ufeff").rstrip("\n")) for line in text):
-            if said := COMMIT_LINE.search(line):
-                commits |= dict.fromkeys(filter(None, (said["head"], said["short"], said["whole"], said["gitlab"])))
-            if said := RUNNER.search(line):
-                found.broken = found.broken or next(filter(None, said.groups())).strip()
-            elif said := COLLECTION.match(line):
-                found.broken = found.broken or f"{said['name']} could not be collected"
+            if line_match := COMMIT_LINE.search(line):
+                commits |= dict.fromkeys(
+                    filter(None, (line_match["head"], line_match["short"], line_match["whole"], line_match["gitlab"]))
+                )
+            if line_match := RUNNER.search(line):
+                found.broken = found.broken or next(filter(None, line_match.groups())).strip()
+            elif line_match := COLLECTION.match(line):
+                found.broken = found.broken or f"{line_match['name']} could not be collected"
             elif test := test_of(line):
                 name, word, error = test
                 found.add(name, {WORDS[word]}, error)
@@ -295,9 +297,9 @@ def verdict_of(attempt: Attempt, path: str, reports: list[Findings]) -> Verdict:
     lines = attempt.code.count("\n") + 1
     found = dict.fromkeys(finding for report in reports for finding in report.by_path.get(path, ()) if finding.line <= lines)
     tools = dict.fromkeys(tool for report in reports for tool in report.tools)
-    said = "findings of an analysis, no outcome"
+    reason = "findings of an analysis, no outcome"
     return Verdict(
-        attempt.attempt_id, Status.UNSCORED, judge=JUDGE, error_message=said, findings=tuple(found), analyses=tuple(tools)
+        attempt.attempt_id, Status.UNSCORED, judge=JUDGE, error_message=reason, findings=tuple(found), analyses=tuple(tools)
     )
 
 

@@ -201,8 +201,8 @@ class Rollouts:
 
 def as_json(values: Mapping[str, Any]) -> str:
     """Return an object as JSON, without empty values; empty if none remains. NaN becomes null, since JSON has none."""
-    kept = {key: plain(value) for key, value in values.items() if not (value is None or value in ("", [], {}, ()))}
-    return json.dumps(kept, default=str) if kept else ""
+    filled = {key: plain(value) for key, value in values.items() if not (value is None or value in ("", [], {}, ()))}
+    return json.dumps(filled, default=str) if filled else ""
 
 
 def plain(value: Any) -> Any:

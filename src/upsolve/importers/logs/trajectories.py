@@ -72,17 +72,17 @@ def atif_records(trajectory: Json, *, file: Path, reward: str, rollouts: Rollout
     """Yield the records of a trajectory; the answer is the last message of the agent."""
     trial, steps = trial_of(file), trajectory["steps"]
     score, reason = atif_score(trajectory, trial, reward)
-    said = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
-    answers = [step for step in said if text_of(step["message"]).strip()]
-    asked = [text_of(step["message"]) for step in steps if step["source"] == "user"]
-    if not answers or not asked:
-        raise ValueError(f"has no {'answer' if asked else 'step of the user'}: {reason or 'the agent wrote no message'}")
+    agent_steps = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
+    answers = [step for step in agent_steps if text_of(step["message"]).strip()]
+    questions = [text_of(step["message"]) for step in steps if step["source"] == "user"]
+    if not answers or not questions:
+        raise ValueError(f"has no {'answer' if questions else 'step of the user'}: {reason or 'the agent wrote no message'}")
     last, agent = answers[-1], trajectory["agent"]
     metrics = last.get("metrics") or {}
     names = [str(trial[key]) for key in ("task_name", "step_name") if trial.get(key)]
-    rest = {name: value for name, value in trajectory.items() if name != "steps" or len(said) > 1}
+    rest = {name: value for name, value in trajectory.items() if name != "steps" or len(agent_steps) > 1}
     rollout = Rollout(
-        prompt=asked[0],
+        prompt=questions[0],
         answer=text_of(last["message"]),
         score=score,
         reason=reason,
@@ -364,8 +364,8 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
         return None, str(error["message"]) if error else f"the sample was invalidated: {(invalidated or {}).get('reason')}"
     if not scores:
         why = sample.get("limit") or header.get("error") or {}
-        said = f"{header.get('status', 'started')} {why.get('message', why.get('type', ''))}"
-        return None, f"no score; the evaluation's status is {said}".strip()
+        status = f"{header.get('status', 'started')} {why.get('message', why.get('type', ''))}"
+        return None, f"no score; the evaluation's status is {status}".strip()
     name, _, key = scorer.partition(".")
     if name and name not in scores:
         raise ValueError(f"--scorer {scorer}: the sample has no score of {name}, but of {', '.join(scores)}")

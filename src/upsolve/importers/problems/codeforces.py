@@ -216,13 +216,13 @@ def code_contests_records(row: Mapping[str, Any], *, split: str, languages: froz
     task = code_contests_task(row, split)
     yield task
     for key, status in (("solutions", Status.PASSED), ("incorrect_solutions", Status.FAILED)):
-        kept: dict[str, list[str]] = {}
+        by_outcome: dict[str, list[str]] = {}
         for solution in pairs_of(row.get(key), "language", "solution"):
             name = LANGUAGES[int(solution[0])]
-            codes = kept.setdefault(name, [])
+            codes = by_outcome.setdefault(name, [])
             if (not languages or name in languages) and (not most or len(codes) < most):
                 codes.append(str(solution[1]))
-        for name, codes in kept.items():
+        for name, codes in by_outcome.items():
             yield from recorded(task, codes, status, author="human", language=name)
 
 

@@ -91,8 +91,8 @@ def build_alone(file: Path, build: Callable[[dict[str, Any]], Iterable[Row]]) ->
 
 def extra_of(fields: Mapping[str, Any]) -> str:
     """Return the fields that hold something as JSON; an empty string if none does."""
-    kept = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-    return json.dumps(kept, default=str) if kept else ""
+    filled = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return json.dumps(filled, default=str) if filled else ""
 
 
 def rest_of(row: Mapping[str, Any], taken: Container[str], **more: Any) -> str:

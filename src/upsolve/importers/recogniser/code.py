@@ -110,8 +110,8 @@ def asserts_of(text: str) -> Iterator[str]:
         value = tree.body[0].value if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr) else None
         if example.exc_msg is not None:
             name, _, message = example.exc_msg.strip().partition(": ")
-            said = f"    assert str(error) == {message!r}" if message and "..." not in message else "    pass"
-            tried = f"try:\n{textwrap.indent(source, '    ')}\nexcept {name.rpartition('.')[2]} as error:\n{said}"
+            handler = f"    assert str(error) == {message!r}" if message and "..." not in message else "    pass"
+            tried = f"try:\n{textwrap.indent(source, '    ')}\nexcept {name.rpartition('.')[2]} as error:\n{handler}"
             yield f"{tried}\nelse:\n    raise AssertionError({want[-200:]!r})"
         elif not want or value is None or "..." in want:
             yield source

@@ -247,14 +247,14 @@ def of_class(node: ast.ClassDef, method: Function, others: Set[Function], *, in_
     plain, call, problem = called(method, f"{node.name}().{method.name}")
     parts = [plain if part is method else part for part in node.body if part not in others]
     decorators = [one for one in node.decorator_list if not ast.unparse(one).startswith("pytest.")]
-    kept = copy(node)
-    kept.body, kept.decorator_list = parts, decorators
+    definition = copy(node)
+    definition.body, definition.decorator_list = parts, decorators
     if in_unittest:
         run = f"__import__('unittest').TestSuite([{node.name}({method.name!r})]).debug()"
-        return [kept, *ast.parse(run).body], problem
+        return [definition, *ast.parse(run).body], problem
     ready = [part.name for part in parts if isinstance(part, ast.FunctionDef) and part.name.startswith(("setup", "teardown"))]
     marked = "its class has marks of pytest" if len(decorators) < len(node.decorator_list) else ""
-    return [kept, *call], problem or marked or (f"its class has {ready[0]}" if ready else "")
+    return [definition, *call], problem or marked or (f"its class has {ready[0]}" if ready else "")
 
 
 def called(node: Function, name: str) -> tuple[ast.stmt, list[ast.stmt], str]:
@@ -314,14 +314,14 @@ def calls(name: str, loops: Sequence[tuple[list[str], ast.expr]]) -> list[ast.st
 
 def needed(shared: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
     """Return the statements of a file that a test needs, directly or not, in order, and the test's own, as text."""
-    kept: set[int] = set()
+    used: set[int] = set()
     names = used_names(body)
     while True:
-        more = [i for i, node in enumerate(shared) if i not in kept and ("*" in (bound := bound_by(node)) or bound & names)]
+        more = [i for i, node in enumerate(shared) if i not in used and ("*" in (bound := bound_by(node)) or bound & names)]
         if not more:
-            parts = [used_part(node, names) for index, node in enumerate(shared) if index in kept]
+            parts = [used_part(node, names) for index, node in enumerate(shared) if index in used]
             return ast.unparse(ast.Module([*parts, *body], []))
-        kept |= {*more}
+        used |= {*more}
         names |= used_names(shared[index] for index in more)
 
 

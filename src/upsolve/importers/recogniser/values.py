@@ -54,8 +54,8 @@ def recognise(value: Any, about: About) -> Found:
     found = of_value(value, about)
     if not found.tests and (found.refused or (isinstance(value, str) and value_in(value) is None)):
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
-        said = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
-        raise ValueError(f"{said}; a column of something else needs another name")
+        problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
+        raise ValueError(f"{problem}; a column of something else needs another name")
     return found if found.setup or found.compare else in_both_forms(found, about)
 
 
@@ -338,14 +338,14 @@ def value_in(text: str) -> Any:
     return None
 
 
-def arguments_of(inputs: Sequence[Any], callee: Callee, told: Sequence[str] = (), program: str = "") -> list[Any]:
+def arguments_of(inputs: Sequence[Any], callee: Callee, texts: Sequence[str] = (), program: str = "") -> list[Any]:
     """Return the arguments of calls: a list, or an object of named ones.
 
     ``told`` are the reference and the statement, which may define the function; ``program`` is an attempt, which counts if
     neither these nor the tests show whether a list is one argument.
     """
     found = as_written(inputs, callee)
-    names = next((names for code in told if (names := parameters_in(code, callee)) is not None), None)
+    names = next((names for code in texts if (names := parameters_in(code, callee)) is not None), None)
     lengths = {len(one) for one in found if isinstance(one, list)}
     if names is None and len(lengths) > 1 and all(isinstance(one, list) for one in inputs):
         names = ["values"]

@@ -221,8 +221,8 @@ def delimiter_of(path: Path, encoding: str) -> tuple[str, int]:
     A first line ``sep=;`` says the delimiter; else it is the one that gives the header the most cells, a comma in doubt.
     """
     with opened(path, encoding) as text:
-        if told := SEPARATOR.fullmatch(text.readline()):
-            return told[1], 1
+        if declared := SEPARATOR.fullmatch(text.readline()):
+            return declared[1], 1
     cells: dict[str, int] = {}
     for delimiter in "\t" if ends_with(path, packed_too(".tsv")) else DELIMITERS:
         with opened(path, encoding) as text:

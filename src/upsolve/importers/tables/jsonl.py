@@ -40,7 +40,7 @@ __all__ = ["SOURCE"]
 
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
-Asked = tuple[str, tuple[str, ...], tuple[bool, ...]]
+TaskFacts = tuple[str, tuple[str, ...], tuple[bool, ...]]
 """Language that a task asks for, names that its programs must define, and whether each of its tests is kept; () if none was left out."""
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
 """Kind of a record -> fields that unknown ones may be meant for."""
@@ -78,26 +78,26 @@ def split(path: Path, **_options: Any) -> list[Unit]:
 
 
 def records_of(
-    row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked], kept: dict[str, tuple[bool, ...]]
+    row: dict[str, Any], *, ids: dict[str, str], known: dict[str, TaskFacts], kept: dict[str, tuple[bool, ...]]
 ) -> Iterator[Row]:
     """Yield the records of a line; fields that upsolve does not know are kept in ``extra``."""
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
     if kind not in KINDS:
-        said = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
+        problem = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
         table = "" if "kind" in row else "; a file with an attempt and its task in each row is a table: upsolve ingest table"
-        raise ValueError(f"{said}, it must be one of {', '.join(KINDS)}{table}")
+        raise ValueError(f"{problem}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":
         verdict = verdict_of(fields, ids)
         yield from filter(None, [without_left_out(verdict, kept.get(verdict.attempt_id, ()))])
     elif kind == "task":
         task = from_row(Task, with_extra(fields, Task))
-        asked, sound = (task.language, names_of(task)), tuple[bool, ...]()
+        facts, sound = (task.language, names_of(task)), tuple[bool, ...]()
         if task.language in ("", "python"):
             found = sound_tests(task.tests, About(task.entry_point, task.setup, lenient=True))
             yield from left_out(found.refused)
             task, sound = (replace(task, tests=found.tests), found.kept) if found.refused else (task, ())
-        known.setdefault(task.task_id, (*asked, sound))
+        known.setdefault(task.task_id, (*facts, sound))
         yield task
     else:
         for record in attempt_of(with_program(with_language(fields, known), known), ids):
@@ -108,7 +108,7 @@ def records_of(
                 yield found
 
 
-def with_language(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
+def with_language(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dict[str, Any]:
     """Return the fields of an attempt, with the language of its task, of this file or another one, if they say none."""
     task_id = fields.get("task_id")
     if fields.get("language", "") != "" or not isinstance(task_id, str):
@@ -117,7 +117,7 @@ def with_language(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[st
     return {**fields, "language": language or "python"}
 
 
-def with_program(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
+def with_program(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dict[str, Any]:
     """Return the fields of an attempt, with the program in its answer if it has no code."""
     if "answer" not in fields or "code" in fields:
         return fields

@@ -54,11 +54,11 @@ def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[
     """
     part: list[tuple[T, EncodedPrompt]] = []
     tokens = 0
-    for asked, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
+    for requests, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
         if part and len(prompt.ids_P) - SPARE > PADDING * tokens / len(part):
             yield part
             part, tokens = [], 0
-        part.append((asked, prompt))
+        part.append((requests, prompt))
         tokens += len(prompt.ids_P)
     yield part
 
@@ -144,9 +144,9 @@ class Decoder:
         slots, busy = self.state.slots, self.state.busy
         used = USED_FIXED if self.cache.fixed else USED
         if busy and len(busy) <= used * len(slots):  # slots after free ones take their places
-            kept = closed_up(busy)
-            self.last_number = self.cache.keep(kept, self.last_number)
-            self.state.slots, self.tokens = [slots[index] for index in kept], [self.tokens[index] for index in kept]
+            running = closed_up(busy)
+            self.last_number = self.cache.keep(running, self.last_number)
+            self.state.slots, self.tokens = [slots[index] for index in running], [self.tokens[index] for index in running]
 
     def step(self) -> list[Part]:
         """Decode a token per attempt, or more if proposed tokens are right, and return the attempts that ended."""
@@ -220,7 +220,7 @@ class StopEnded(StoppingCriteria):
 
 
 def generate_attempts(
-    model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig
+    model: Any, codec: Codec, by_task: Sequence[Sequence[Request]], config: SampleConfig
 ) -> Iterator[list[Part]]:
     """Yield the attempts of each ``generate`` call in turn: up to ``batch`` with one prompt; ``generation_config`` is replaced
     meanwhile."""
@@ -228,7 +228,7 @@ def generate_attempts(
     model.generation_config = GenerationConfig()
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=PAD, use_cache=True)
     try:
-        for same in asked:
+        for same in by_task:
             pending, ids_P = iter(same), codec.prompt(*same[0].prompt_key).ids_P
             while batch := list(islice(pending, config.batch)):
                 state = DecodeState(model, codec, config, len(batch))
@@ -283,8 +283,8 @@ def sample_each(
     does."""
     if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
         raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
-    asked = [joint_requests(task, configs) for task in tasks]
-    yield from sample_asked(model, codec, asked, config=configs[0], author=author, on_done=on_done)
+    by_task = [joint_requests(task, configs) for task in tasks]
+    yield from sample_prompts(model, codec, by_task, config=configs[0], author=author, on_done=on_done)
 
 
 def sample_requests(
@@ -297,29 +297,29 @@ def sample_requests(
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Part]:
     """Yield ``part`` and the attempt of each request, as ``sample`` does; each prompt is prefilled once for all its requests."""
-    return sample_asked(model, codec, by_prompt(requests), config=config, author=author, on_done=on_done)
+    return sample_prompts(model, codec, by_prompt(requests), config=config, author=author, on_done=on_done)
 
 
 @torch.inference_mode()
-def sample_asked(
+def sample_prompts(
     model: Any,
     codec: Codec,
-    asked: Sequence[Sequence[Request]],
+    groups: Sequence[Sequence[Request]],
     *,
     config: SampleConfig,
     author: str,
     on_done: Callable[[int], None] | None,
 ) -> Iterator[Part]:
     """Yield the attempts of requests, which are given by prompt."""
-    if not asked:
+    if not groups:
         return
     model.eval()
-    if problem := problem_of(model, codec.prompt(*asked[0][0].prompt_key).ids_P):
+    if problem := problem_of(model, codec.prompt(*groups[0][0].prompt_key).ids_P):
         warnings.warn(
             f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
         )
     decode, done = generate_attempts if problem else decode_batched, 0
-    for ended in decode(model, codec, asked, config):
+    for ended in decode(model, codec, groups, config):
         for part, attempt in ended:
             done += 1
             yield part, replace(attempt, author=author) if author else attempt
@@ -370,13 +370,13 @@ class PolicyModel:
     sample_requests = staticmethod(sample_requests)
 
 
-def decode_batched(model: Any, codec: Codec, asked: Sequence[Sequence[Request]], config: SampleConfig) -> Iterator[list[Part]]:
+def decode_batched(model: Any, codec: Codec, groups: Sequence[Sequence[Request]], config: SampleConfig) -> Iterator[list[Part]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
-    before, prompts = model.config._attn_implementation, codec.prompts([same[0].prompt_key for same in asked])
+    before, prompts = model.config._attn_implementation, codec.prompts([same[0].prompt_key for same in groups])
     model.set_attn_implementation(ATTENTION)
     try:
         with packed_weights(model, config.max_tokens):
-            for part in of_like_length([*zip(asked, prompts, strict=True)]):
+            for part in of_like_length([*zip(groups, prompts, strict=True)]):
                 longest = max(len(prompt.ids_P) for _, prompt in part)
                 fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
                 counts = [len(same) for same, _ in part]

@@ -83,9 +83,9 @@ def sample_truncated(
         tokens_M = inverse_cdf(probabilities_BV, uniform_M, rows_M)
         return tokens_M, probabilities_BV[rows_M, tokens_M].log()
     likely_BN, index_BN = probabilities_BV.topk(min(NUCLEUS, probabilities_BV.shape[-1]), dim=-1)
-    kept_BN = likely_BN.masked_fill(running_sum(likely_BN) - likely_BN >= top_p, 0)
-    place_M = inverse_cdf(kept_BN, uniform_M, rows_M)
-    return index_BN[rows_M, place_M], kept_BN[rows_M, place_M].log() - kept_BN.sum(-1)[rows_M].log()
+    nucleus_BN = likely_BN.masked_fill(running_sum(likely_BN) - likely_BN >= top_p, 0)
+    place_M = inverse_cdf(nucleus_BN, uniform_M, rows_M)
+    return index_BN[rows_M, place_M], nucleus_BN[rows_M, place_M].log() - nucleus_BN.sum(-1)[rows_M].log()
 
 
 def running_sum(weights_BN: Tensor) -> Tensor:

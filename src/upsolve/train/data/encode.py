@@ -241,7 +241,7 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
     for group in tokenized.groups:
         item = with_advantages(group.rewarded, config.advantage, seed=config.seed, pair=config.pairs)
         trained.append(item)
-        kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
+        by_prompt: dict[tuple[int, ...], list[EncodedAttempt]] = {}
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value)
         for index, ids in enumerate(group.ids_G):
@@ -250,9 +250,9 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
                 zeros.append(len(ids))
             else:
                 plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers)
-                kept.setdefault(group.prompts_G[index], []).append(with_credit(plain, item, index, config))
+                by_prompt.setdefault(group.prompts_G[index], []).append(with_credit(plain, item, index, config))
         counted = [] if config.advantage.record.selects else zeros
-        for prompt, same in kept.items():
+        for prompt, same in by_prompt.items():
             if len(attempts := merged(same)) >= fewest:
                 encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
                 counted = []
@@ -264,12 +264,12 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
 def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
     """Return for each group the token ids of the prompt of each attempt; those with the same earlier turns and prefix have the same prompt."""
     shared = [[*same_prompt(group, codec)] for group in groups]
-    asked = [
+    prompts_to_encode = [
         (group.task, turns_of(group, alike[0]), codec.prefix_of(group.attempts[alike[0]]))
         for group, parts in zip(groups, shared, strict=True)
         for alike in parts
     ]
-    encoded, prompts = iter(codec.prompts(asked)), list[list[tuple[int, ...]]]()
+    encoded, prompts = iter(codec.prompts(prompts_to_encode)), list[list[tuple[int, ...]]]()
     for parts in shared:
         own: dict[int, tuple[int, ...]] = {}
         for alike in parts:

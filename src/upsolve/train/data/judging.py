@@ -150,8 +150,8 @@ class Rollouts:
         if not any(prefixes.get(task.task_id) for task in tasks):
             yield from policy(tasks, config=config, author=self.author)
             return
-        asked = [replace(one, prefix=prefixes.get(one.task.task_id, "")) for one in requests(tasks, config)]
-        for _, attempt in request_sampler(policy, "source.hints").sample_requests(asked, config=config, author=self.author):
+        prefixed = [replace(one, prefix=prefixes.get(one.task.task_id, "")) for one in requests(tasks, config)]
+        for _, attempt in request_sampler(policy, "source.hints").sample_requests(prefixed, config=config, author=self.author):
             yield attempt
 
     def share(self, samples: bool) -> slice:

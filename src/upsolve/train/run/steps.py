@@ -191,8 +191,8 @@ class Run:
         self.now: Round | None = None
         if progress.start is None:
             progress.start = self.agreed(learner.measure(heldout))
-        kept = {"keep_steps": progress.step, "keep_rounds": progress.round}
-        self.log = Log(folder, monitor, progress.start, **kept, writes=learner.processes.is_main)
+        last_written = {"keep_steps": progress.step, "keep_rounds": progress.round}
+        self.log = Log(folder, monitor, progress.start, **last_written, writes=learner.processes.is_main)
         self.log.note("scoring", learner.scoring)
         LOGGER.info("scoring: %s", learner.scoring)
 
@@ -221,7 +221,7 @@ class Run:
                 self.learner.save_checkpoint(self.folder, progress)
         self.signals.deferred = False
         if not self.is_done:
-            self.stop_if_asked()
+            self.stop_if_requested()
 
     def record(self, row: dict[str, float]) -> None:
         """Log a step, evaluate, check for collapse, and save best weights and checkpoint when due; stop if a signal was
@@ -244,7 +244,7 @@ class Run:
         self.save_due(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
         if self.learner.processes.is_main:
             self.on_step(done + 1, total, row)
-        self.stop_if_asked()
+        self.stop_if_requested()
 
     def save_due(self, row: dict[str, float], *, written_next: bool) -> None:
         """Save best weights, snapshot and checkpoint, each when due; no checkpoint if the model or the next checkpoint follows at once. Collective."""
@@ -259,7 +259,7 @@ class Run:
         if progress.step % monitor.save_every == 0 and not written_next:
             self.learner.save_checkpoint(self.folder, progress)
 
-    def stop_if_asked(self) -> None:
+    def stop_if_requested(self) -> None:
         """Write a checkpoint and raise KeyboardInterrupt if a rank has received a signal. Collective."""
         if not any(self.learner.processes.gather([self.signals.received])):
             return

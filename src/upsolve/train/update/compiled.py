@@ -70,11 +70,11 @@ class CompiledScorer:
         same time. Programs do not assume that sizes which are equal in the first batch, such as the row's and the head's, are equal in all. Numbers
         such as the scale of attention are constants: as inputs they would have each layer traced twice.
         """
-        kept = functorch_config.patch(aggressive_recomputation=True, is_non_builtin_to_include=True)
+        recompute_more = functorch_config.patch(aggressive_recomputation=True, is_non_builtin_to_include=True)
         for layer, forward in self.layers:
             layer.forward = forward
         try:
-            with kept, SHAPES.patch(use_duck_shape=False), tracing.patch(specialize_float=True):
+            with recompute_more, SHAPES.patch(use_duck_shape=False), tracing.patch(specialize_float=True):
                 yield
         finally:
             for layer, _ in self.layers:

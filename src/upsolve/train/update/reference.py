@@ -70,13 +70,13 @@ def load_arrays(file: Path) -> dict[str, Floats]:
         raise TrainingError(f"{file}: damaged ({one_line(error)}); start the run fresh (--fresh)") from error
 
 
-def newest(cached: Mapping[str, Floats], asked: Mapping[str, Floats]) -> dict[str, Floats]:
+def newest(cached: Mapping[str, Floats], requested: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return the requested log-probabilities after the newest cached ones, at most ``MOST_TOKENS`` together."""
-    room, others = MOST_TOKENS - sum(map(len, asked.values())), list[str]()
+    room, others = MOST_TOKENS - sum(map(len, requested.values())), list[str]()
     for key in reversed([*cached]):
-        if key not in asked and (room := room - len(cached[key])) >= 0:
+        if key not in requested and (room := room - len(cached[key])) >= 0:
             others.append(key)
-    return {**{key: cached[key] for key in reversed(others)}, **asked}
+    return {**{key: cached[key] for key in reversed(others)}, **requested}
 
 
 def reference_logps(
@@ -92,10 +92,10 @@ def reference_logps(
             cached = load_arrays(file)
     batches = list(batches)
     logps, _ = read_attempts([batch for batch in batches if any(key not in cached for key in batch.keys)], score)
-    asked = {key: logps[key] if key in logps else cached[key] for batch in batches for key in batch.keys}
-    if asked.keys() - cached.keys():
-        save_arrays(file, newest(cached, asked))
+    requested = {key: logps[key] if key in logps else cached[key] for batch in batches for key in batch.keys}
+    if requested.keys() - cached.keys():
+        save_arrays(file, newest(cached, requested))
         files = sorted(file.parent.glob("*.npz"), key=lambda each: each.stat().st_mtime, reverse=True)
         for old in files[MODELS:]:
             old.unlink(missing_ok=True)
-    return asked
+    return requested

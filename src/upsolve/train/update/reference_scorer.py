@@ -94,8 +94,10 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
         inputs["logits_to_keep"] = longest - first
     out = model(**inputs)
     source_T = torch.from_numpy(np.concatenate(source)).to(device)
-    kept_T = source_T - (source_T // longest + 1) * (longest - out.logits.shape[1])  # the first states of a row may be missing
-    logits_TV = out.logits.flatten(0, 1).index_select(0, kept_T).float()
+    places_T = source_T - (source_T // longest + 1) * (
+        longest - out.logits.shape[1]
+    )  # the first states of a row may be missing
+    logits_TV = out.logits.flatten(0, 1).index_select(0, places_T).float()
     scores_TV = logits_TV.log_softmax(-1)
     logp_T = scores_TV.gather(-1, torch.from_numpy(batch.target_T).to(device)[:, None])[:, 0]
     with torch.no_grad():

@@ -113,8 +113,8 @@ def with_gae(
 
 def masked(attempt: EncodedAttempt, advantages_R: NDArray[np.float64]) -> EncodedAttempt:
     """Return an attempt with new advantages, 0 for masked tokens."""
-    kept = advantages_R if attempt.mask_R is None else advantages_R * attempt.mask_R
-    return replace(attempt, advantages_R=kept.astype(np.float32))
+    masked_R = advantages_R if attempt.mask_R is None else advantages_R * attempt.mask_R
+    return replace(attempt, advantages_R=masked_R.astype(np.float32))
 
 
 def value_metrics(scores: FrozenScores) -> dict[str, float]:

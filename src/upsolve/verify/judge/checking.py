@@ -50,16 +50,16 @@ def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Gener
         JudgeError: the checker is at fault.
     """
     test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
-    accepted, said, broken = yield from asked(task, index, output)
+    accepted, output_of_checker, broken = yield from run_checker(task, index, output)
     if accepted is not None:
         return accepted
     right = test.expected or (yield from reference_output(task, index, settings))
-    if broken if right is None else (yield from asked(task, index, right))[0] is None:
-        raise JudgeError(f"task {task.task_id}: {said} for test {index + 1}"[:500])
+    if broken if right is None else (yield from run_checker(task, index, right))[0] is None:
+        raise JudgeError(f"task {task.task_id}: {output_of_checker} for test {index + 1}"[:500])
     return False
 
 
-def asked(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
+def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
     """Return the checker's answer to an output, None if it gives none, then with what it said, and whether that shows a fault of the checker."""
     if (program := program_of(task.checker)) is None:
         test = task.tests[index]
@@ -76,8 +76,8 @@ def asked(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[boo
     call = CALLS[program.call]
     code = -1 if end.returncode is None else end.returncode
     known = {**dict.fromkeys(call.accepts, True), **dict.fromkeys(call.refuses, False)}
-    said = end.stderr.decode("utf-8", "replace").strip()
-    return known.get(code), f"its checker must end with {', '.join(map(str, known))}; it ended with {code} ({said})", False
+    words = end.stderr.decode("utf-8", "replace").strip()
+    return known.get(code), f"its checker must end with {', '.join(map(str, known))}; it ended with {code} ({words})", False
 
 
 def run_program(program: CheckerProgram, task: Task, index: int, output: str) -> Generator[Job, Exit, Exit]:
@@ -90,8 +90,8 @@ def run_program(program: CheckerProgram, task: Task, index: int, output: str) ->
             return end
         built = yield build_program(program, tools, key)
         if built.returncode != 0:
-            said = (built.stderr + built.stdout).decode("utf-8", "replace").strip()
-            raise JudgeError(f"task {task.task_id}: its checker, a program in {tools.name}, cannot be built: {said}"[:500])
+            log = (built.stderr + built.stdout).decode("utf-8", "replace").strip()
+            raise JudgeError(f"task {task.task_id}: its checker, a program in {tools.name}, cannot be built: {log}"[:500])
     raise JudgeError(f"task {task.task_id}: its checker was lost each time it was built")
 
 

@@ -156,16 +156,16 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
 
 def unrunnable(ends: Iterable[Exit]) -> str:
     """Return why the command of a run could not be started, which the program of another language cannot report; empty if all could."""
-    said = (record["unrunnable"] for end in ends for record in end.records if "unrunnable" in record)
-    return str(next(said, ""))[:MOST_MESSAGE]
+    messages = (record["unrunnable"] for end in ends for record in end.records if "unrunnable" in record)
+    return str(next(messages, ""))[:MOST_MESSAGE]
 
 
-def error_of(said: Any) -> list[Any]:
+def error_of(error: Any) -> list[Any]:
     """Return ``[type, message, line]`` of an error record, validated and truncated, since the attempt may have written it."""
-    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str) and isinstance(said[1], str):
-        hint = NO_MODULE if said[0] == "ModuleNotFoundError" and said[1].startswith("No module named") else ""
-        return [said[0][:MOST_TYPE], f"{said[1][:MOST_MESSAGE]}{hint}", said[2] if type(said[2]) is int else None]
-    return ["MalformedResult", str(said)[:200] if isinstance(said, str | int | None) else type(said).__name__, None]
+    if isinstance(error, list) and len(error) >= 3 and isinstance(error[0], str) and isinstance(error[1], str):
+        hint = NO_MODULE if error[0] == "ModuleNotFoundError" and error[1].startswith("No module named") else ""
+        return [error[0][:MOST_TYPE], f"{error[1][:MOST_MESSAGE]}{hint}", error[2] if type(error[2]) is int else None]
+    return ["MalformedResult", str(error)[:200] if isinstance(error, str | int | None) else type(error).__name__, None]
 
 
 def error_status(error: Sequence[Any]) -> Status:
@@ -195,8 +195,8 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
 def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
     """Return the status and error of a test that raised an exception or exceeded its time limit."""
     if "timeout" in record:
-        said = record["timeout"] if isinstance(record["timeout"], str) else "exceeded the time limit of a test"
-        return Status.TIMEOUT, ["Timeout", said[:MOST_MESSAGE], None]
+        reason = record["timeout"] if isinstance(record["timeout"], str) else "exceeded the time limit of a test"
+        return Status.TIMEOUT, ["Timeout", reason[:MOST_MESSAGE], None]
     error = error_of(record.get("error"))
     return error_status(error), error
 
@@ -284,8 +284,8 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
     """Return the verdict of an attempt that forged a fault of the task in order to be unscored: RUNTIME_ERROR."""
     outcomes = (Status.RUNTIME_ERROR,) * len(task.tests)
-    said = unscored(task, attempt, f"wrote to the result channel: {claim}")
-    return replace(said, status=Status.RUNTIME_ERROR, outcomes=outcomes, error_type="Forgery")
+    verdict = unscored(task, attempt, f"wrote to the result channel: {claim}")
+    return replace(verdict, status=Status.RUNTIME_ERROR, outcomes=outcomes, error_type="Forgery")
 
 
 def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:

@@ -178,14 +178,14 @@ def explain_first_error(
     """
     outcomes, errors = result
     failed = [index for index in range(len(ends)) if outcomes[index] is Status.RUNTIME_ERROR]
-    said = {index: shortened(ends[index].stderr).decode("utf-8", "replace") for index in failed}
+    stderr_of = {index: shortened(ends[index].stderr).decode("utf-8", "replace") for index in failed}
     # a program whose memory is limited by address space may end in any way when an allocation fails: C programs use a null pointer
-    full = {index for index in said if tools.memory == "address" and ends[index].memory_bytes / limit >= FULL}
+    full = {index for index in stderr_of if tools.memory == "address" and ends[index].memory_bytes / limit >= FULL}
     if tools.out_of_memory:
-        full |= {index for index, words in said.items() if re.search(tools.out_of_memory, words, re.MULTILINE)}
+        full |= {index for index, words in stderr_of.items() if re.search(tools.out_of_memory, words, re.MULTILINE)}
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
     if errors and str(errors[0][0]).startswith(("ExitCode", "Signal")):
-        first, words = next(iter(said.items()))
+        first, words = next(iter(stderr_of.items()))
         places = re.finditer(tools.trace, words, re.MULTILINE) if tools.trace else ()
         line = next((line for place in places if (line := lines(int(place["line"])))), None)
         name = "OutOfMemory" if first in full else exception_in(tools, words) or errors[0][0]

@@ -160,8 +160,8 @@ def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> b
     wide = {"address_bytes": 0, "file_bytes": 512 << 20, "processes": max(256, limits.processes), "cpu_seconds": 600}
     libraries = PACKAGES_BYTES if required_by(profile) else 0
     lean = {"address_bytes": limits.memory_bytes + libraries, "file_bytes": RESULTS_READ}
-    said = {"files": 1024, "stack_bytes": STACK_BYTES if grouped else 0, "folder": folder}
-    return marshal.dumps({**asdict(limits), **said, **(wide if runs_programs(profile) else lean)})
+    options = {"files": 1024, "stack_bytes": STACK_BYTES if grouped else 0, "folder": folder}
+    return marshal.dumps({**asdict(limits), **options, **(wide if runs_programs(profile) else lean)})
 
 
 def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:

@@ -199,14 +199,14 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
     lists = {name: cast("list[Any]", value) for name, value in changes.items() if isinstance(value, list)}
     if long := next((name for name, value in lists.items() if len(value) > MOST_NAMES), ""):
         raise ValueError(f"{long}: more than {MOST_NAMES} names")
-    asked = limits_of(changes.pop("limits", {}))
+    changed_limits = limits_of(changes.pop("limits", {}))
     plain = {field.name: getattr(settings, field.name) for field in fields(JudgeSettings)}
     try:
-        wanted = SETTINGS.validate_python({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
+        wanted = SETTINGS.validate_python({**plain, **changes, "limits": {**asdict(settings.limits), **changed_limits}})
     except ValidationError as error:
         found = error.errors(include_url=False)[:3]
         raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
-    refuse_above(wanted, repeats=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in asked})
+    refuse_above(wanted, repeats=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in changed_limits})
     try:
         refuse_impossible(wanted)
         refuse_unknown(wanted)

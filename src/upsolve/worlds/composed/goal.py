@@ -16,9 +16,9 @@ __all__ = [
     "Outcome",
     "Scene",
     "World",
-    "asked",
+    "question_event",
     "placed",
-    "said",
+    "speech_event",
 ]
 
 Event = Mapping[str, Any]
@@ -106,7 +106,7 @@ class Goal:
     """Number of branches, >= 1; each is taken in some world."""
 
 
-def said(words: str, room: str) -> Event:
+def speech_event(words: str, room: str) -> Event:
     """Return the event of saying words in a room."""
     return {"say": [words], "when": {"location": room}}
 
@@ -116,7 +116,7 @@ def placed(thing: str, room: str) -> Event:
     return {"place": [thing], "when": {"location": room}}
 
 
-def asked(person: str, word: str) -> Event:
+def question_event(person: str, word: str) -> Event:
     """Return the event of asking a person a question that contains a word."""
     return {"ask": [person, {"has": word}, None]}
 

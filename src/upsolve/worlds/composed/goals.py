@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from textwrap import indent
 
-from upsolve.worlds.composed.goal import Event, Goal, Names, Outcome, Scene, World, asked, placed, said
+from upsolve.worlds.composed.goal import Event, Goal, Names, Outcome, Scene, World, placed, question_event, speech_event
 
 __all__ = ["GOALS", "HELD_OUT_GOALS", "HELD_OUT_JOINS", "JOINS", "SEARCHES", "capital"]
 
@@ -24,7 +24,7 @@ def report(names: Names) -> Goal:
     room, words = names.rooms.pop(), names.messages.pop()
     text = names.phrase(f'go to the {room} and say "{words}"', f'say "{words}" in the {room}')
     code = f'robot.go_to("{room}")\nrobot.say("{words}")'
-    return Goal("report", text, code, Scene((room,)), lambda _: Outcome([[said(words, room)]]))
+    return Goal("report", text, code, Scene((room,)), lambda _: Outcome([[speech_event(words, room)]]))
 
 
 def fetch(names: Names) -> Goal:
@@ -56,7 +56,7 @@ def which(names: Names) -> Goal:
     )
     code = f'{searching(thing, "found = room")}\nrobot.go_to("{goal}")\nrobot.say(found)'
     scene = Scene((goal,), things={thing: ()})
-    return Goal("which", text, code, scene, lambda world: Outcome([[said(world.things[thing], goal)]]))
+    return Goal("which", text, code, scene, lambda world: Outcome([[speech_event(world.things[thing], goal)]]))
 
 
 def greet(names: Names) -> Goal:
@@ -65,7 +65,7 @@ def greet(names: Names) -> Goal:
     text = names.phrase(f'find {person} and say "{words}" there', f'look for {person} and say "{words}" in that room')
     code = searching(person, f'robot.say("{words}")')
     scene = Scene(people={person: ()})
-    return Goal("greet", text, code, scene, lambda world: Outcome([[said(words, world.people[person])]]))
+    return Goal("greet", text, code, scene, lambda world: Outcome([[speech_event(words, world.people[person])]]))
 
 
 def patrol(names: Names) -> Goal:
@@ -73,7 +73,7 @@ def patrol(names: Names) -> Goal:
     words = names.messages.pop()
     text = names.phrase(f'visit every room and say "{words}" in each', f'say "{words}" in every room of the building')
     code = f'for room in robot.get_all_rooms():\n    robot.go_to(room)\n    robot.say("{words}")'
-    return Goal("patrol", text, code, Scene(), lambda world: Outcome([[said(words, room) for room in world.rooms]]))
+    return Goal("patrol", text, code, Scene(), lambda world: Outcome([[speech_event(words, room) for room in world.rooms]]))
 
 
 def relay(names: Names) -> Goal:
@@ -92,7 +92,7 @@ def relay(names: Names) -> Goal:
     scene = Scene((start, goal), people={person: (start,)}, answers={person: (word, options)})
 
     def outcome(world: World) -> Outcome:
-        return Outcome([[asked(person, word)], [said(world.answers[person][word], goal)]])
+        return Outcome([[question_event(person, word)], [speech_event(world.answers[person][word], goal)]])
 
     return Goal("relay", text, code, scene, outcome)
 
@@ -114,7 +114,7 @@ def choose(names: Names) -> Goal:
 
     def outcome(world: World) -> Outcome:
         chosen_thing = world.answers[person][word]
-        return Outcome([[asked(person, word)], [placed(chosen_thing, start)]], {chosen_thing: start})
+        return Outcome([[question_event(person, word)], [placed(chosen_thing, start)]], {chosen_thing: start})
 
     return Goal("choose", text, code, Scene((start, store), people, where, {person: (word, things)}), outcome)
 
@@ -140,7 +140,7 @@ def repeat(names: Names) -> Goal:
     room, words, times = names.rooms.pop(), names.messages.pop(), names.rng.randint(2, 5)
     text = names.phrase(f'go to the {room} and say "{words}" {times} times', f'say "{words}" {times} times in the {room}')
     code = f'robot.go_to("{room}")\nfor _ in range({times}):\n    robot.say("{words}")'
-    return Goal("repeat", text, code, Scene((room,)), lambda _: Outcome([[said(words, room)] * times]))
+    return Goal("repeat", text, code, Scene((room,)), lambda _: Outcome([[speech_event(words, room)] * times]))
 
 
 def number(names: Names) -> Goal:
@@ -157,7 +157,7 @@ def number(names: Names) -> Goal:
     )
 
     def outcome(world: World) -> Outcome:
-        return Outcome([[said(str(sum(world.people[person] == room for person in people)), room)]])
+        return Outcome([[speech_event(str(sum(world.people[person] == room for person in people)), room)]])
 
     return Goal("number", text, code, Scene((room, other), people=dict.fromkeys(people, (room, other))), outcome)
 
@@ -170,7 +170,7 @@ def size(names: Names) -> Goal:
         f"say the number of rooms, as digits, in the {room}",
     )
     code = f'robot.go_to("{room}")\nrobot.say(str(len(robot.get_all_rooms())))'
-    return Goal("size", text, code, Scene((room,)), lambda world: Outcome([[said(str(len(world.rooms)), room)]]))
+    return Goal("size", text, code, Scene((room,)), lambda world: Outcome([[speech_event(str(len(world.rooms)), room)]]))
 
 
 def detour(names: Names) -> Goal:
@@ -183,7 +183,7 @@ def detour(names: Names) -> Goal:
     code = f'try:\n    robot.go_to("{room}")\nexcept DoorError:\n    robot.go_to("{other}")\nrobot.say("{words}")'
 
     def outcome(world: World) -> Outcome:
-        return Outcome([[said(words, other if room in world.closed else room)]])
+        return Outcome([[speech_event(words, other if room in world.closed else room)]])
 
     return Goal("detour", text, code, Scene((room, other), closed=(room,)), outcome)
 
@@ -196,7 +196,7 @@ def back(names: Names) -> Goal:
         f'return to where you started and say "{words}" there',
     )
     code, first = f'robot.go_to(start)\nrobot.say("{words}")', "start = robot.get_current_location()"
-    return Goal("back", text, code, Scene(), lambda world: Outcome([[said(words, world.robot)]]), first)
+    return Goal("back", text, code, Scene(), lambda world: Outcome([[speech_event(words, world.robot)]]), first)
 
 
 def listed(items: Sequence[str]) -> str:
@@ -250,7 +250,7 @@ def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
     asking = f'robot.ask("{person}", "{question}", ["yes", "no"])'
     code = f'robot.go_to("{room}")\nanswer = {asking}\nif answer == "yes":\n{block(one)}\nelse:\n{block(two)}'
     scene = Scene((room,), people={person: (room,)}, answers={person: (word, ("yes", "no"))})
-    asks = [asked(person, word)]
+    asks = [question_event(person, word)]
     return either(
         "if_answer", (one, two), text, code, scene, lambda world: world.answers[person][word] == "yes", lambda _: asks
     )
@@ -276,7 +276,7 @@ def poll(names: Names, one: Goal, two: Goal) -> Goal:
     def holds(world: World) -> bool:
         return sum(world.answers[person][word] == "yes" for person in people) >= 2
 
-    return either("poll", (one, two), text, code, scene, holds, lambda _: [asked(person, word) for person in people])
+    return either("poll", (one, two), text, code, scene, holds, lambda _: [question_event(person, word) for person in people])
 
 
 def if_closed(names: Names, one: Goal, two: Goal) -> Goal:

@@ -89,9 +89,9 @@ class World:
         if not self.is_in_room(person) or person not in self.people:
             raise AbsentError(f"{person} is not in {self.location}")
         known, words = self.people[person], question.casefold()
-        said = next((answer for word, answer in known.get("answers", {}).items() if word.casefold() in words), "")
-        chosen = next((option for option in options if option.strip().casefold() == said.casefold()), "")
-        if chosen and said == "yes" and known.get("opens", "").casefold() in words:
+        reply = next((answer for word, answer in known.get("answers", {}).items() if word.casefold() in words), "")
+        chosen = next((option for option in options if option.strip().casefold() == reply.casefold()), "")
+        if chosen and reply == "yes" and known.get("opens", "").casefold() in words:
             self.closed.discard(known.get("opens", ""))
         return chosen
 

@@ -363,9 +363,9 @@ def run_command(job: dict[str, Any]) -> int:
             words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", "ONLINE_JUDGE": "1", **own}
         )
     except Exception as error:
-        said = f"{words[0]} cannot be run: {error!r}"
-        report_error(unrunnable=said)
-        os.write(2, said.encode(errors="replace") + b"\n")
+        message = f"{words[0]} cannot be run: {error!r}"
+        report_error(unrunnable=message)
+        os.write(2, message.encode(errors="replace") + b"\n")
     return 127
 
 

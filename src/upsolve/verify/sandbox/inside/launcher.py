@@ -213,11 +213,11 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
     folders = {"own": OWN, "packages": packages, "modules": setup.get("modules", [])}
-    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], "gvisor": own_kernel, **folders})
+    setup_json = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], "gvisor": own_kernel, **folders})
     server = os.memfd_create("server", 0)
     os.write(server, zlib.decompress(binascii.a2b_base64(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"
-    flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, said]
+    flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, setup_json]
     os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})
 
 

@@ -124,17 +124,17 @@ class LocalObjects:
         inner = [value for value in reached if type(value) is types.FunctionType and value.__globals__ is self.space]
         return any(self.reflective(function, seen) for function in inner)
 
-    def answer(self, said: dict[str, Any], shared: Shared) -> str:
+    def answer(self, request: dict[str, Any], shared: Shared) -> str:
         """Execute an operation that the attempt requests, and return the encoded answer."""
         self.depth += 1
         try:
-            args, named, scope = shared.arguments(said)
-            value, allowed = self.objects[int(said["ask"])]
-            if said["do"] not in allowed:
+            args, named, scope = shared.arguments(request)
+            value, allowed = self.objects[int(request["ask"])]
+            if request["do"] not in allowed:
                 raise TypeError(f"not an operation of a {type(value).__name__}")
             if self.depth > MOST_NESTED:
                 raise RecursionError("maximum depth of calls between tests and attempt exceeded")
-            kind, outcome = operations.outcome_of(lambda: use(value, said["do"], args, named))
+            kind, outcome = operations.outcome_of(lambda: use(value, request["do"], args, named))
             return operations.answer(kind, outcome, shared, args, named, scope=scope, number_of=self.number_of)
         except MALFORMED as error:
             return operations.failure(error, shared)

@@ -300,9 +300,9 @@ def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
     if key not in kinds:
         shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
         copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
-        asked = {"__getattr__": Proxy.__getattr__, "__setattr__": Proxy.__setattr__, "__reduce_ex__": copied}
+        hooks = {"__getattr__": Proxy.__getattr__, "__setattr__": Proxy.__setattr__, "__reduce_ex__": copied}
         base = setups.objects.get(own)
-        kinds[key] = type(name, (kind,), {**asked, **shown, **is_instance_of(base)})
+        kinds[key] = type(name, (kind,), {**hooks, **shown, **is_instance_of(base)})
         if isinstance(base, type):
             own_class[kinds[key]] = base
     copied = same_value(kinds[key], value)

@@ -58,28 +58,28 @@ class Limits:
     """Decoded limits of a request; cached, since most requests have the same limits."""
 
     def __init__(self, message: bytes) -> None:
-        said = marshal.loads(message)
-        self.cpu = interpreter.cpu_limits(said["cpu_seconds"])
-        self.said, self.processes = said, said["processes"] + 1
+        options = marshal.loads(message)
+        self.cpu = interpreter.cpu_limits(options["cpu_seconds"])
+        self.options, self.processes = options, options["processes"] + 1
 
     def inherit(self, uid: int) -> bool:
         """Set the rlimits that forks inherit; return False if a hard limit is already lower than requested."""
-        said, memory = self.said, self.said["address_bytes"] or resource.RLIM_INFINITY
-        address_limit = memory + said["stack_bytes"] if said["address_bytes"] else memory
-        size = max(said["output_bytes"] + 1, said["file_bytes"])
+        options, memory = self.options, self.options["address_bytes"] or resource.RLIM_INFINITY
+        address_limit = memory + options["stack_bytes"] if options["address_bytes"] else memory
+        size = max(options["output_bytes"] + 1, options["file_bytes"])
         try:
             for kind, soft, hard in (
                 (resource.RLIMIT_AS, memory, address_limit),
                 (resource.RLIMIT_FSIZE, size, size),
                 (resource.RLIMIT_CORE, 0, 0),
-                (resource.RLIMIT_NOFILE, said["files"], said["files"]),
+                (resource.RLIMIT_NOFILE, options["files"], options["files"]),
                 (resource.RLIMIT_STACK, 8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]),
             ):
                 resource.setrlimit(kind, (soft, hard))
             if not uid:  # with a user id per attempt, fork_process sets it: the kernel counts processes per user
                 resource.setrlimit(resource.RLIMIT_NPROC, (self.processes, self.processes))
-            os.chdir(said["folder"])
-            os.environ["HOME"] = said["folder"]
+            os.chdir(options["folder"])
+            os.environ["HOME"] = options["folder"]
         except (OSError, ValueError):
             return False
         return True
@@ -299,18 +299,18 @@ def tidy(folders: list[str], own: bool) -> bool:
     return True
 
 
-def main(said: str) -> None:
+def main(setup_json: str) -> None:
     """Serve requests until the judge closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signals.pthread_sigmask(signals.SIG_BLOCK, ENDS)
-    setup = child.json.loads(said)
+    setup = child.json.loads(setup_json)
     if setup["modules"]:
         load_packages(setup["packages"], setup["modules"])
     warm_up()
     uid, private = setup["uid"], "mountns" in setup["layers"]
     if setup["proc"] and not uid:
         keep_from_proc()
-    os.write(CONTROL, said.encode())
+    os.write(CONTROL, setup_json.encode())
     last, limits = b"", None
     while message := os.read(CONTROL, 1 << 16):
         same, runs = marshal.loads(message)

@@ -224,16 +224,16 @@ class Shared:
         texts = [*map(self.text, args)], [*map(self.text, named.items())]
         return f'"changed":{changes},"used":{json.dumps(used)},"args":[{",".join(texts[0])}],"named":[{",".join(texts[1])}]'
 
-    def arguments(self, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], set[int]]:
+    def arguments(self, message: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], set[int]]:
         """Return the arguments of a request of the other side, and the containers in them."""
-        self.accept(said)
-        self.settle(said["used"])
+        self.accept(message)
+        self.settle(message["used"])
         self.read = set()
-        return tuple(map(self.value, said["args"])), dict(map(self.value, said["named"])), self.read
+        return tuple(map(self.value, message["args"])), dict(map(self.value, message["named"])), self.read
 
-    def accept(self, said: dict[str, Any]) -> None:
+    def accept(self, message: dict[str, Any]) -> None:
         """Apply the other side's changes."""
-        for changed in said.get("changed", ()):
+        for changed in message.get("changed", ()):
             self.value(changed)
 
     def result(self, reply: dict[str, Any], *, own: bool = False) -> Any:
