@@ -12,7 +12,7 @@ its best temperature is chosen on dev tasks and measured on test tasks (docs/rec
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
 verdicts of every stage shuffled; ``hard``: only on tasks of which at most half of its samples passed; ``hinted``: also on samples at the tasks that it never
-passes, drawn with half of an archived program in the prompt (docs/selection.md); ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
+passes, drawn with half of an archived program in the prompt (docs/rounds.md); ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
 made once per seed. ``rft, own samples twice`` samples all training tasks again with the model of ``rft, own samples``, and goes on from it. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
 starts there, too, and imitates the archive's attempts at the other half for about as many minutes (it samples nothing), and ``sft more, a tenth`` for a tenth.
 The cost of a cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on

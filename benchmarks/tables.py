@@ -1,4 +1,4 @@
-"""Print the tables of docs/results.md from the JSON files of results/: python benchmarks/tables.py"""
+"""Print the tables of docs/results.md and docs/results-arms.md from the JSON files of results/: python benchmarks/tables.py"""
 
 import json
 from pathlib import Path

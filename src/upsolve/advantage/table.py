@@ -1,4 +1,4 @@
-"""Advantage estimators that a recipe can name (``advantage.kind``); docs/objectives.md shows how to add one.
+"""Advantage estimators that a recipe can name (``advantage.kind``); docs/advantages.md shows how to add one.
 
 Legend: G attempts of a group; rewards_G, advantages_G float64 [G]; passed_G bool [G].
 """

@@ -42,9 +42,9 @@ class AdvantageConfig(RecordConfig):
     NAMED_BY = ("advantage", "kind")
 
     kind: AdvantageName = "leave_one_out"
-    """Estimator (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
+    """Estimator (docs/advantages.md): built in, ``package.module:attribute``, or of an installed package."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings of the estimator (docs/objectives.md), such as k of ``pkpo``."""
+    """Settings of the estimator (docs/advantages.md), such as k of ``pkpo``."""
     options_end: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Options that change linearly from round to round, with their values in the last (offline: epoch), such as ``{k: 1}``."""
     beta: float = Field(default=1.0, gt=0)

@@ -1,6 +1,6 @@
 """Detectors of reward hacks: programs that collect the reward without solving the task.
 
-Detectors examine only the code and recognise tricks by their form, so an honest program may be flagged: docs/rewards.md gives the rates.
+Detectors examine only the code and recognise tricks by their form, so an honest program may be flagged: docs/reward-hacks.md gives the rates.
 ``hard_coded`` compares the inputs and answers in a program's tables with those in the visible tests.
 """
 

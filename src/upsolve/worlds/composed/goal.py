@@ -16,8 +16,8 @@ __all__ = [
     "Outcome",
     "Scene",
     "World",
-    "question_event",
     "placed",
+    "question_event",
     "speech_event",
 ]
 
