@@ -79,10 +79,10 @@ def program_from(fields: Mapping[str, Any]) -> CheckerProgram:
 
 @lru_cache(64)
 def program_of(checker: str) -> CheckerProgram | None:
-    """Return the program that ``Task.checker`` holds; None if it holds none, but Python.
+    """Return the program that ``Task.checker`` stores as JSON; None if the checker is Python source.
 
     Raises:
-        ValueError: it begins as a JSON object, but is no checker's.
+        ValueError: the text begins with a JSON object that describes no checker.
     """
     if not is_program(checker):
         return None

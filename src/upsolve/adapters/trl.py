@@ -106,6 +106,6 @@ class Environment:
 def environment_factory(
     tasks: Any = "", *, columns: Mapping[str, str] | None = None, **options: Any
 ) -> Callable[[], Environment]:
-    """Return a factory for ``GRPOTrainer(environment_factory=...)``; arguments as those of ``reward_function``."""
+    """Return a factory for ``GRPOTrainer(environment_factory=...)``; same arguments as ``reward_function``."""
     scorer = Scorer(tasks, **options)
     return lambda: Environment(scorer, columns)

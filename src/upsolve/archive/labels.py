@@ -173,7 +173,7 @@ def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], acc
 
 
 def learned(weights_R: Floats, hits: NDArray[np.bool_], misses: NDArray[np.bool_], assumed_J: Floats) -> Floats:
-    """Return the weighted share of hits of each judge, shrunk to what is assumed, as if ``STRENGTH`` programs had shown that."""
+    """Return the weighted accuracy of each judge, shrunk to the prior as if ``STRENGTH`` further programs had shown the prior."""
     return (weights_R @ hits + STRENGTH * assumed_J) / (weights_R @ (hits | misses) + STRENGTH)
 
 

@@ -95,7 +95,7 @@ def choice(total: str = "{}.total") -> str:
 
 
 def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
-    """Return a verdict; a verdict without analyses gets those of the last analysed one."""
+    """Return a verdict; copies analyses from the last analysed verdict if it has none."""
     analysed = next((other for other in reversed(others) if other.analyses), None)
     if verdict.analyses or analysed is None:
         return verdict

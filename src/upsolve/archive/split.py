@@ -169,7 +169,7 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
 
 
 def tasks_in(archive: Archive, tasks: Sequence[Task], language: str) -> list[Task]:
-    """Return the tasks of a language (empty: all), and those of any language, which then ask for it; ConfigError if no task fits."""
+    """Return the tasks in a language (empty: all); tasks in any language are set to this language. ConfigError if no task fits."""
     fitting = (task for task in tasks if not language or same_language(task.language or language, language))
     chosen = [asking_for(task, language) for task in fitting]
     if tasks and not chosen:

@@ -171,7 +171,7 @@ class Archive:
         return 1 + max((int(part.name[:8]) for part in files), default=0)
 
     def drop(self, tag: str) -> None:
-        """Remove the parts that were appended under a tag, such as those of an interrupted import."""
+        """Remove the parts that were appended under a tag, such as the parts of an interrupted import."""
         with self.lock():
             for name in reversed(list(TABLES)):
                 for part in (self.path / name).glob(f"*-{tag}.parquet"):

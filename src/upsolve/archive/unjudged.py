@@ -59,7 +59,7 @@ PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order b
 
 
 class Programs:
-    """Programs to judge, each once, task by task."""
+    """Distinct programs without a verdict, ordered by task."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task]) -> None:
         """Count the programs of a database with the views ``fresh`` and ``judged``."""

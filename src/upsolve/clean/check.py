@@ -76,7 +76,7 @@ def open_contents(archive: Archive) -> Generator[Contents]:
 
 
 class Action(StrEnum):
-    """What ``--fix`` does with a record."""
+    """Effect of ``--fix`` on a record."""
 
     REPORT = "report"
     """The record stays unchanged."""

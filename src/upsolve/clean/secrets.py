@@ -1,4 +1,4 @@
-"""What an archive must not publish: secrets, personal data, and code without a clear licence or origin.
+"""Checks before an archive is published: secrets, personal data, and code without a clear licence or origin.
 
 Keys are found by the detectors of detect-secrets that know the form of a provider's keys. Detectors that judge by entropy or by the name of a
 variable are left out, because they flag alphabets, and exercises about passwords. Phone numbers with a country code are found by phonenumbers.

@@ -108,7 +108,7 @@ def keys(*, settings: bool = False) -> list[str]:
 
 
 def records(kind: str) -> Callable[[], Iterable[str]]:
-    """Return a function that names the records of a kind."""
+    """Return a function that lists the names of the registered records of a kind."""
 
     def read() -> Iterable[str]:
         from upsolve.plugins import names

@@ -54,7 +54,7 @@ def comparison_figures(comparison: Comparison) -> dict[str, Any]:
 
 
 def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
-    """Return the figures of a model on its test tasks, and on those of further task sets."""
+    """Return the figures of a model on its test tasks and on further task sets."""
     parts = {name: getattr(sweep, name) for name in ("best", "greedy", "hot", "many")}
     measured = {name: evaluation_figures(part, ks) for name, part in parts.items() if part is not None}
     others = {other.best.tasks: sweep_figures(other, ks) for other in sweep.others}

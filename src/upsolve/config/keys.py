@@ -91,7 +91,7 @@ def describe(model: type[BaseModel], key: str) -> str:
 
 
 def summary(model: type[BaseModel], name: str) -> str:
-    """Return the first sentence of a key's documentation, or of the stage's that it holds."""
+    """Return the first sentence of a key's documentation; for the key of a stage, of the stage's class."""
     annotation = model.model_fields[name].annotation
     text = (inspect.getdoc(annotation) or "") if is_model(annotation) else documentation(model, name)
     return text.splitlines()[0] if text else allowed(model, name)

@@ -139,5 +139,5 @@ class RewardConfig(Strict):
 
     @property
     def components(self) -> Mapping[str, float]:
-        """Weights by component: those of the preset, overridden by ``weights``, without zeros."""
+        """Weights by component: the preset's weights, overridden by ``weights``, without zeros."""
         return {name: weight for name, weight in {**PRESETS[self.preset], **self.weights}.items() if weight}

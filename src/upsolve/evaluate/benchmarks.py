@@ -50,7 +50,7 @@ class HeldOut:
 
 
 def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | None = None) -> HeldOut:
-    """Return the tasks of a split that an evaluation samples, and the task sets of ``evaluate.archives``; of both those that have tests.
+    """Return the tasks with tests that an evaluation samples: of a split, and of each archive in ``evaluate.archives``.
 
     Args:
         split: the archive, split by task.

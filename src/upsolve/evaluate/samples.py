@@ -60,7 +60,7 @@ class SampledModel:
         return content_id(name, changed, *form, config.model_dump_json())
 
     def attempts(self, tasks: Sequence[Task], runs: Sequence[SampleRun], report: OnProgress) -> list[list[Attempt]]:
-        """Return ``config.samples`` attempts per task for each run; a stopped call stores those of finished tasks."""
+        """Return ``config.samples`` attempts per task for each run; a stopped call stores the attempts of finished tasks."""
         tools(self.judging.analyses)
         found = [read_samples(run.unfinished) for run in runs]
         total = len(tasks) * sum(run.config.samples for run in runs)

@@ -80,7 +80,7 @@ def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[s
 
 
 def with_statements(task_id: str, same: list[tuple[str, Place]], others: list[tuple[str, Place]]) -> Contested:
-    """Return a task with another statement at some places than at those that have the stored one."""
+    """Return the record of a task with two statements: the places of the stored statement and of the other."""
     stored, other = (where(same[0][1]) if same else EARLIER), where(others[0][1])
     mixed = {key_of(share, file) for share, (file, _) in others}
     kept = {key_of(share, file) for share, (file, _) in same} - mixed
@@ -165,7 +165,7 @@ class Settled:
 
 
 def settle(job: Job, path: Path) -> Settled:
-    """Leave each task once, the first one; those with different content are rejected, and named by ``path`` where a reader names no file.
+    """Keep the first record of each task; reject later records with different content, named by ``path`` if the reader names no file.
 
     What is to be changed is recorded before anything is, so that this can be done again after an interruption.
     """
@@ -187,7 +187,7 @@ def settle(job: Job, path: Path) -> Settled:
 
 
 def languages_of(job: Job, settled: Settled) -> dict[str, str]:
-    """Return the languages of the import's tasks, but for those of Python and of any language."""
+    """Return the languages of the import's tasks, except tasks in Python or in any language."""
     languages: dict[str, str] = {}
     for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet")):
         rows: list[dict[str, str]] = read_part(part, ["task_id", "language"]).to_pylist()
@@ -198,7 +198,7 @@ def languages_of(job: Job, settled: Settled) -> dict[str, str]:
 
 
 def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
-    """Return the tasks that are there several times, those of them that are to be rejected, and the shares that have these, by id."""
+    """Return repeated tasks, the repeated tasks to reject, and the shares that contain rejected tasks, by id."""
     parts = sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
     ids = {part: read_part(part, ["task_id"]).column(0).to_pylist() for part in parts}
     seen = set[str]()
@@ -231,7 +231,7 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str
 
 
 def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
-    """Remove tasks from a part, and the part if none is left; leave those that become tasks of any language once."""
+    """Remove tasks from a part, and the part if it becomes empty; keep one copy of a task that becomes a task in any language."""
     if not part.exists():
         return
     table, done, any_language = read_part(part), {*drops}, {*opened}
@@ -250,7 +250,7 @@ PLAN = "plan.json"
 
 @contextmanager
 def only_importer(archive: Archive, job: Job) -> Generator[None]:
-    """Keep other processes from the same import; for a remote archive, none is kept. ArchiveError if another process runs it."""
+    """Lock the import against other processes (local archives only). ArchiveError if another process runs it."""
     with ExitStack() as stack:
         try:
             with archive.lock():  # ``is_running`` takes the lock of the import for a moment
@@ -311,7 +311,7 @@ def numbers_begun(archive: Archive) -> Iterator[int]:
 
 
 def parts_of_others(archive: Archive, tag: str) -> list[Path]:
-    """Return the parts of tasks but for those of the import with this tag and of other imports that are running; the archive is locked."""
+    """Return the parts of tasks, except parts of the import with this tag and of other running imports; the archive is locked."""
     begun = {*archive.meta().get("incomplete", {}).values()} - {tag}
     left_out = {tag, *(other for other in begun if is_running(archive, other))}
     return [part for part in archive.parts("tasks") if part.stem.rpartition("-")[2] not in left_out]

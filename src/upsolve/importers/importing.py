@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(slots=True)
 class Journal:
-    """What a share has stored."""
+    """Records that a share has stored."""
 
     read: int = 0
     """Rows read."""
@@ -288,7 +288,7 @@ class Writer:
         return f"{file}{f', line {line}' if line else ''}: {test.text.strip()[:80]!r} {test.reason}"
 
     def place_of(self, record: Row) -> tuple[str, int]:
-        """Return file and line of a record of the batch: those of its reader, or else the path and 0."""
+        """Return file and line of a record of the batch; the path and 0 if the reader gives no place."""
         file, line = self.places.get(id(record), NOWHERE)
         return file or str(self.path), line
 
@@ -337,7 +337,7 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Places:
-    """Where the records of a batch stand."""
+    """Places (file and line) of the records of a batch."""
 
     tasks: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
     """Tasks that are stored, or are a stored one again."""

@@ -312,13 +312,13 @@ def words_of(value: Any) -> Sequence[Any]:
 
 
 def judge_name(name: Any) -> Any:
-    """Return the name of a judge as it is stored: ``recorded:ci`` for ``ci``, as other names are those of upsolve's; no text as it is."""
+    """Return the stored name of a judge: ``recorded:ci`` for ``ci``; an empty name stays empty."""
     known = not isinstance(name, str) or name.startswith(("recorded", "score:")) or not is_recorded(name)
     return name if known else f"recorded:{name}"
 
 
 def name_attempt(ids: dict[str, str], name: str, attempt_id: str) -> None:
-    """Note the ``attempt_id`` of an attempt that a file calls by a name; of a name that two different attempts have, none."""
+    """Map a file's name of an attempt to the ``attempt_id``; a name of two different attempts maps to none."""
     ids[name] = attempt_id if ids.get(name, attempt_id) == attempt_id else ""
 
 

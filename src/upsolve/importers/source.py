@@ -37,7 +37,7 @@ IMPORTS = Option(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece of what a source reads, such as one of many files."""
+    """Part of a source's input, such as one of many files."""
 
     path: Path
     """Path of ``Source.read``."""

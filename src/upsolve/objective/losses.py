@@ -1,4 +1,4 @@
-"""Built-in objectives: pure functions of losses without a clipped ratio, and what applies them and those of ``clipped`` to a micro-batch.
+"""Built-in objectives: pure functions of losses without a clipped ratio, and their application, with the losses of ``clipped``, to a micro-batch.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts; K pairs; G attempts of one group. In preference losses,
 logratio = log pi(o)/ref(o), summed over an attempt's tokens, in nats. Pure functions return one loss per token, attempt or pair. A loss of a

@@ -51,7 +51,7 @@ def share(count: int, of: int) -> Share:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Counts of what the recipe can train on."""
+    """Counts of tasks, groups and attempts that the recipe can train on."""
 
     tasks: int
     """Tasks of the archive."""

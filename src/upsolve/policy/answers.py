@@ -136,7 +136,7 @@ def program_in(answer: str, language: str = "python", names: Sequence[str] = (),
 
 
 def names_of(task: Task) -> tuple[str, ...]:
-    """Return the names that a program for a task must define: those of its entry point or, in Python, what its tests use."""
+    """Return the names that a program for a task must define: the entry point's or, in Python, the names that its tests use."""
     if task.entry_point:
         return tuple(dict.fromkeys(re.findall(r"[^\W\d]\w*", task.entry_point)))
     return names_used(task) if is_python(task.language) else ()

@@ -210,7 +210,7 @@ def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """Return the first seed of what has this name: SHA-256(seed, name) mod 2^31."""
+    """Return the first seed for a name: SHA-256(seed, name) mod 2^31."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) % 2**31
 
 

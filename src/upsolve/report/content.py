@@ -142,7 +142,7 @@ def compared(label: str, sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Cha
 
 
 def tables_of(content: ReportContent) -> list[Table]:
-    """Return the tables: results, those of further task sets, rewards and their parts, cost."""
+    """Return the tables: results, results on further task sets, rewards and their components, cost."""
     sweeps, ks = content.sweeps, defined_ks(content.sweeps, content.ks)
     tables = result_tables(sweeps, ks) if sweeps else []
     for name, measured in by_task_set(sweeps).items():

@@ -49,7 +49,7 @@ class Tree:
         return [*first.values()]
 
     def children(self, parent: int | None) -> list[int]:
-        """Return the indices of the corrections of a candidate; of None, those of the samples of the task."""
+        """Return the indices of a candidate's corrections; for None, of the task's samples."""
         return [index for index, other in enumerate(self.parents) if other == parent]
 
 

@@ -1,4 +1,4 @@
-"""What the literals of a task's inputs have in common: mutated inputs keep it, so that a right program may be asked for their answer.
+"""Properties that all inputs of a task share; mutated inputs keep these, so that the answer of a right program is defined.
 
 A program need not be right on inputs that the statement excludes, and the statement is prose. So the domain is learned from the tests, as
 invariants are (Ernst et al. 2001, IEEE TSE 27): types, signs, characters, lengths, order, distinctness, and relations of two arguments.
@@ -30,7 +30,7 @@ CONTAINERS = (list, tuple, set, frozenset)
 
 @dataclass
 class Shape:
-    """What values at one place have in common."""
+    """Properties that all values at one place share."""
 
     kinds: set[type] = field(default_factory=set[type])
     """Types."""
@@ -222,7 +222,7 @@ def within(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the inputs of a task have in common; an input is a list of values, one for each place."""
+    """Properties that all inputs of a task share; an input is a list of values, one for each place."""
 
     shapes: Sequence[Shape]
     """Shape of the values of each place."""

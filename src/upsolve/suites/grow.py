@@ -348,7 +348,7 @@ def leave_out_ordered(growths: Sequence[Growth], settings: JudgeSettings) -> Non
 
 
 def compare(growths: Sequence[Growth], settings: JudgeSettings) -> list[Growth]:
-    """Judge the programs on the candidates; leave out those that a program does not finish, or that most programs fail.
+    """Judge the programs on the candidates; drop candidates that a program does not finish, or that most programs fail.
 
     Return the tasks to judge once more: a candidate that was left out has hidden the outcomes of those after it.
     """

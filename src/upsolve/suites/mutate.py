@@ -148,7 +148,7 @@ def mutated_members(value: Any, seen: Sequence[list[Any]], random: Random) -> tu
 
 
 def mutated_dict(value: dict[Any, Any], seen: Sequence[dict[Any, Any]], random: Random) -> tuple[dict[Any, Any], str]:
-    """Return a dict without a key, with a changed key or value, or with an item of another one."""
+    """Return a dict with one key removed, one key or value changed, or one item copied from another dict in ``seen``."""
     new, keys = {**value}, [*value]
     others = [(key, one) for other in seen for key, one in other.items()]
     how = random.choice(("empty", "deleted", "value", "value", "equal values", "key", "like", "inserted", "reversed"))

@@ -126,7 +126,7 @@ def table_of(connection: sqlite3.Connection, name: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column holds in the stored databases."""
+    """Values of a column in the stored databases."""
 
     values: tuple[Any, ...]
     """Distinct values, without NULL."""

@@ -34,7 +34,7 @@ Query = Mapping[str, str]
 
 
 class Answers:
-    """The answers about one archive, and the run that it was opened from."""
+    """Answers the viewer's requests about one archive, and about its training run if a run was opened."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterato
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of tasks: the file itself, or those of a folder."""
+    """Return the files of tasks: the file itself, or all files of a folder."""
     return [file for file in data_files(path) if "Inputs" not in file.name]
 
 
@@ -67,7 +67,7 @@ def split(path: Path, **_options: Any) -> list[Unit]:
 
 
 def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a file; those of an early HumanEval+ with prompt and inputs, which belong to them by their number."""
+    """Yield the rows of a file; rows of an early HumanEval+ get prompt and inputs by their number."""
     beside = file.with_name(f"{file.name.partition('.')[0]}Inputs.jsonl")
     rows = json_lines(beside) if beside.is_file() else ()
     inputs = {str(row["task_id"]).strip("'"): row["inputs"] for _, row in rows if isinstance(row, dict)}
@@ -124,7 +124,7 @@ def statement_of(prompt: str) -> str:
 
 
 def cases_of(row: Mapping[str, Any], entry_point: str) -> tuple[list[str], list[str | None] | None, int]:
-    """Return the calls, their values if the row has them, and how many calls are those of the original set."""
+    """Return the calls, their values if the row has values, and the number of calls from the original set."""
     if "base_input" in row:
         base = list(row["base_input"])
         inputs = restore_types([*base, *(row.get("plus_input") or ())], str(row.get("assertion") or ""), entry_point)

@@ -104,7 +104,7 @@ def task_of(row: Mapping[str, Any], *, name: str, split: str, database: Any) -> 
 
 
 def is_ordered(query: str) -> bool:
-    """Return whether a query orders its rows, and not just those of a part of it."""
+    """Return whether a query orders its result, and not only a subquery."""
     outer, before = query, ""
     while outer != before:
         outer, before = NESTED.sub(" ", outer), outer
@@ -112,7 +112,7 @@ def is_ordered(query: str) -> bool:
 
 
 def database_of(name: str, files: Sequence[Path], *, max_bytes: int) -> tuple[str, ...]:
-    """Return a schema as CREATE statements, and its databases as scripts; those that are too large are left out while one remains."""
+    """Return a schema as CREATE statements, and its databases as scripts; drops databases that are too large, but never the last."""
     scripts: list[str] = []
     problem, schema = f"no database {name}/*.sqlite here", ""
     for file in files:

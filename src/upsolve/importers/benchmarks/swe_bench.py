@@ -46,7 +46,7 @@ Numbered = Iterable[tuple[int, dict[str, Any] | BadRow]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a report says of a prediction."""
+    """Outcome of a prediction in a report."""
 
     status: Status
     passed: int = 0

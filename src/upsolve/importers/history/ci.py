@@ -78,7 +78,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What the tests gave at a commit, over all reports."""
+    """Outcomes of the tests at a commit, over all reports."""
 
     outcomes: Mapping[str, Status]
     """Test, without parameters -> outcome: PASSED if it passed with all parameters."""
@@ -299,7 +299,7 @@ def verdict_of(
 def runnable(
     history: Repository, change: Change, task: Task, names: Sequence[str], flipped: Sequence[str]
 ) -> tuple[Task, Sequence[str]]:
-    """Return the task with those of the tests that the sandbox runs with the recorded outcome, and CI's names of them."""
+    """Return the task with the tests whose outcome in the sandbox equals the recorded outcome, and their names in CI."""
     tests = [
         (test, next((name for name in names if is_same_test(name, name_of(test.name))), "")) for test in change.tests(history)
     ]

@@ -163,7 +163,7 @@ def outside(sources: Iterable[str], modules: Iterable[str]) -> tuple[str, ...]:
 
 
 def setup_of(attempted: str, path: str, needed: Mapping[str, tuple[str, str]]) -> str:
-    """Return code that makes modules (name -> (path, text)) importable, with the attempt in place of one; it binds no name."""
+    """Return code that makes modules (name -> (path, text)) importable, with the attempt replacing module ``attempted``; binds no name."""
     finder = FINDER.read_text(encoding="utf-8")
     return (
         f'exec({finder!r} + "\\ninstall(space, attempted, path, modules)", '
@@ -217,7 +217,7 @@ class Change:
         return json.dumps({**facts, "repaired": [*repaired], "flaky": [*flaky]})
 
     def test_files(self, repository: Repository) -> dict[str, str]:
-        """Return path -> text of the test files that the commit changes; if it changes none, of those that name the module.
+        """Return path -> text of the test files that the commit changes; if it changes none, of the test files that name the module.
 
         If none names it, those that import the package that contains it.
         """

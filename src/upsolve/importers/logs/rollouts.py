@@ -224,7 +224,7 @@ def number_of(value: Any) -> float | None:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a message's content or of a prompt: text, parts of a content, or messages, joined by empty lines; else ValueError."""
+    """Return a prompt or a message's content as text; joins parts and messages by empty lines. ValueError for other types."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -269,7 +269,7 @@ def read_openrlhf(path: Path, **options: Any) -> Iterator[Row]:
 
 
 def side_of(row: Json, side: str) -> Rollout:
-    """Return one answer of a pair, with what the line says of it and of both."""
+    """Return one answer of a pair, with the fields of the line for this answer and for the pair."""
     answer, prompt = row[side], row.get("prompt")
     if isinstance(answer, list):  # messages, which may begin with those of the prompt
         start = 1 + max((index for index, message in enumerate(answer) if message.get("role") == "user"), default=-1)

@@ -96,7 +96,7 @@ def extra_of(fields: Mapping[str, Any]) -> str:
 
 
 def rest_of(row: Mapping[str, Any], taken: Container[str], **more: Any) -> str:
-    """Return ``extra_of`` the fields of a row but for those that a record has, and of more."""
+    """Return ``extra_of`` the fields of a row that the record does not store, and of more fields."""
     return extra_of({**{name: value for name, value in row.items() if name not in taken}, **more})
 
 

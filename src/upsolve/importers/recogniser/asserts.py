@@ -251,5 +251,5 @@ def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -
 
 
 def parse_asserts(sources: Iterable[str], *, hidden: bool = False, names: Names = Names()) -> tuple[TestCase, ...]:
-    """Return the tests of several statements."""
+    """Parse sources of assert statements to tests."""
     return tuple(parse_assert(source, hidden=hidden, names=names) for source in sources)

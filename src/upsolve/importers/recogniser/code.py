@@ -81,7 +81,7 @@ def plain(source: str) -> str:
 
 
 def in_docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield the statements of a module, with the doctests of its docstrings in place of what they describe."""
+    """Yield the statements of a module; replaces documented functions and classes by the doctests in their docstrings."""
     for node in tree.body:
         text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) else None
         value = node.value if isinstance(node, ast.Expr) else None
@@ -103,7 +103,7 @@ def arrows(text: str) -> str:
 
 
 def asserts_of(text: str) -> Iterator[str]:
-    """Yield the statements of doctests, with what they print as assertions."""
+    """Yield the statements of doctests; turns expected outputs into assertions."""
     for example in doctest.DocTestParser().get_examples(text):
         source, want = example.source.rstrip("\n"), example.want.rstrip("\n")
         tree = parsed(source)

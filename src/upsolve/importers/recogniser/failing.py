@@ -196,7 +196,7 @@ def touches(reads: Collection[str], bound: Collection[str], own: Collection[str]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known of the task of some tests."""
+    """Facts about the task of the tests."""
 
     entry_point: str = ""
     """Function that the tests call, or an expression such as ``Solution().add``; empty if unknown."""

@@ -104,7 +104,7 @@ def of_object(value: Mapping[str, Any], about: About) -> Found:
 
 
 def as_items(value: Any) -> list[Any]:
-    """Return tests as a list: those of a list, of columns of inputs and outputs, or one."""
+    """Return tests as a list, from a list, from columns of inputs and outputs, or from a single test."""
     value = value_in(value) if isinstance(value, str) else value
     if isinstance(value, Mapping) and isinstance(value.get("input"), list) and isinstance(value.get("output"), list):
         return [{"input": one, "output": other} for one, other in zip(value["input"], value["output"], strict=True)]
@@ -224,7 +224,7 @@ def called_in(text: Any) -> str:
 def called(
     name: str, items: Sequence[Mapping[str, Any]], found: Found, about: About, *, wrapped: bool
 ) -> tuple[Found, tuple[TestCase, ...]]:
-    """Return the tests that call a function, and what their task needs, added to what is known of it.
+    """Return the tests that call a function, and the facts about their task, completed by these tests.
 
     Their texts are read together: whether ``13`` is a number or text shows over all tests.
     """
@@ -434,7 +434,7 @@ def reader_of(texts: Sequence[str]) -> Callable[[str], Any]:
 
 
 def values_of(outputs: Sequence[Any]) -> list[Any]:
-    """Return expected values; texts are read alike, or, if some are plain text, only those that are lists or objects."""
+    """Return expected values; parses all texts, or only lists and objects if some texts are plain text."""
     texts = [one for one in outputs if isinstance(one, str)]
     read = reader_of(texts)
     if read is str:

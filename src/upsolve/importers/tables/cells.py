@@ -58,7 +58,7 @@ SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
 class Quotes(StrEnum):
-    """What quotes in CSV files mean."""
+    """Meaning of quotes in CSV files."""
 
     DOUBLE = "double"
     """A cell may stand between quotes; quotes in it are doubled."""
@@ -110,7 +110,7 @@ def table_rows(
 
 
 def rows_within(path: Path, name: str) -> Iterator[Numbered]:
-    """Return the rows of a JSON file: its items, or those of the list with this name; SourceError names the lists of objects that it has."""
+    """Return the rows of a JSON file: its items, or the items of the named list; SourceError names the lists in the file."""
     value = json_value(path)
     found = nested_value(value, name.split(".")) if name else value
     if not isinstance(found, list):

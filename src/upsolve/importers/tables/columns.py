@@ -116,7 +116,7 @@ def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
 
 
 def fits(field: str, column: str, values: Sequence[Any]) -> bool:
-    """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence.
+    """Return whether the values fit a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence.
 
     Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
     """

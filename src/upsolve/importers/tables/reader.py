@@ -178,7 +178,7 @@ class Reader:
         self.built = {about: task} if described else {}
 
     def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the values of a row by field, and those of other columns; null, empty text and NaN are missing."""
+        """Return the values of a row by field, and the values of other columns; null, empty text and NaN are missing."""
         cells: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         nested = {column: path for column, path in self.nested.items() if column not in row}

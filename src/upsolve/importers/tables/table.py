@@ -114,7 +114,7 @@ def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Num
 
 
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
-    """Return the words for a status, those of a map first; SourceError if one is no status."""
+    """Return the words for a status, first the map's words; SourceError if a word maps to no status."""
     given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
     vague = bool(outcomes) and all(map(says_opposite, outcomes))
@@ -234,7 +234,7 @@ def files_of(path: Path, *, rows: str) -> list[Path]:
 
 
 def is_array(file: Path) -> bool:
-    """Return whether a file of JSON begins as an array; also if it cannot be read, which its reader says."""
+    """Return whether a JSON file begins with an array; True for an unreadable file, whose reader reports the error."""
     try:
         with open_bytes(file) as content:
             return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")

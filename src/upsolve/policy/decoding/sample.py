@@ -47,7 +47,7 @@ PADDING, SPARE = 3, 384
 
 
 def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[tuple[T, EncodedPrompt]]]:
-    """Yield the prompts, each with what it is for, in parts that are decoded one after the other, the shortest prompts first.
+    """Yield the prompts, each with its requests, in parts that are decoded one after the other, the shortest prompts first.
 
     The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
     (``PADDING``) than those before it.

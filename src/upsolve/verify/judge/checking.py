@@ -60,7 +60,7 @@ def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Gener
 
 
 def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
-    """Return the checker's answer to an output, None if it gives none, then with what it said, and whether that shows a fault of the checker."""
+    """Return the checker's answer (None if it gives no answer), its message, and whether the message shows a fault of the checker."""
     if (program := program_of(task.checker)) is None:
         test = task.tests[index]
         call = ("apply", ("check", [test.input, test.expected, output]))

@@ -122,7 +122,7 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
 
 
 def rows_in(end: Exit, record: Mapping[str, Any]) -> str:
-    """Return the part of the output that a record refers to."""
+    """Return the bytes of the output between the offsets in a record."""
     return end.stdout[record.get("start", 0) : record["end"]].decode("utf-8", "replace")
 
 

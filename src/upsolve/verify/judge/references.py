@@ -80,7 +80,7 @@ def why(end: Exit, found: Mapping[int, Mapping[str, Any]]) -> str:
 
 
 def as_literal(data: object) -> str | None:
-    """Return encoded data as a Python literal, ``OPAQUE`` if it is none, None if it is longer than ``LONGEST``."""
+    """Return encoded data as a Python literal; ``OPAQUE`` if no literal exists, None if longer than ``LONGEST``."""
     try:
         text = repr(value_of(data, set, dict))
         if text in ("inf", "-inf"):

@@ -45,7 +45,7 @@ class Setup:
 
 
 class Parts(NamedTuple):
-    """What decides the names under test of a task."""
+    """Inputs that decide which names of a task are under test."""
 
     setup: str
     entry_point: str

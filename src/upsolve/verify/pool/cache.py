@@ -29,7 +29,7 @@ DEFAULT = {name: getattr(JudgeSettings(), name) for name in DECISIVE}
 
 @lru_cache(maxsize=64)
 def task_key(task: Task, settings: JudgeSettings) -> str:
-    """Return the content id of what decides a verdict beside attempt and runtime: tests, setup, limits, isolation, judge."""
+    """Return the content id of tests, setup, limits, isolation and judge: all that decides a verdict beside attempt and runtime."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(limits_for(task, settings).named(), sort_keys=True)
     others = {name: value for name in DECISIVE if name not in KEYED and (value := getattr(settings, name)) != DEFAULT[name]}

@@ -101,7 +101,7 @@ class Job:
 
 
 class RenewError(JudgeError):
-    """The server cannot raise its rlimits to those of this job; a new server can."""
+    """The server cannot raise its rlimits to the job's limits; a new server can."""
 
 
 class Server:

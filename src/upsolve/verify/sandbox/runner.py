@@ -130,7 +130,7 @@ class Exit:
 
 
 class OfThread(threading.local):
-    """What each thread has for itself."""
+    """State of one thread."""
 
     def __init__(self) -> None:
         self.servers: dict[tuple[str, bool], Server] = {}
@@ -290,7 +290,7 @@ def content(handle: int, max_bytes: int) -> bytes:
 
 
 def places_of(data: bytes, most_records: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the result lines of long results, those of tests by their places; see ``Exit.reports``."""
+    """Yield the result lines of long results; lines of tests by their offsets (``Exit.reports``)."""
     start, left = 0, OTHER_BYTES
     for _ in range(most_records):
         end = data.find(b"\n", start)

@@ -107,7 +107,7 @@ class Remote:
         raise IncompleteAnswerError("the answer was cut off")
 
     def verdict_in(self, record: dict[str, Any]) -> Verdict:
-        """Return the verdict of a line, without fields of a newer server; JudgeError if it is none, or says that the server is older."""
+        """Return the verdict of a line, without fields of a newer server; JudgeError if the line is no verdict or the server is older."""
         try:
             verdict = from_row(Verdict, {name: value for name, value in record.items() if name in VERDICT})
         except ValueError as error:

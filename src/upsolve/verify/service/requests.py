@@ -184,7 +184,7 @@ SETTINGS = TypeAdapter(JudgeSettings)
 
 
 def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits) -> JudgeSettings:
-    """Return the server's settings, replaced by those of a request where it holds any (null: the server's).
+    """Return the server's settings, overridden by the request's settings (null: the server's value).
 
     Args:
         given: settings by name.

@@ -98,7 +98,7 @@ def run_script(job: Job, settings: JudgeSettings) -> Exit:
 
 
 def run_command(job: Job, settings: JudgeSettings, *, own: bool = False) -> Exit:
-    """Run a compiler, interpreter or built program (``own``: it ends with 127 if it is none); JudgeError if another cannot start."""
+    """Run a compiler, interpreter or built program (``own``: exits with 127 if it cannot start); JudgeError if the compiler or interpreter cannot start."""
     end = run_jobs([job], settings)[0]
     if problem := reports(end, "broken") or ("" if own else reports(end, "unrunnable")):
         raise JudgeError(problem)

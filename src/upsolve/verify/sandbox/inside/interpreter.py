@@ -201,7 +201,7 @@ def copy_pipes(targets: dict[int, int], pid: int) -> int:
 
 
 def move_data(source: int, target: int) -> bool:
-    """Write what a pipe holds to a file; return False if all writers have closed the pipe. What the file has no room for is lost."""
+    """Copy a pipe's content to a file, up to the file's limit; return False if all writers have closed the pipe."""
     try:
         data = os.read(source, CAPACITY)
     except BlockingIOError:

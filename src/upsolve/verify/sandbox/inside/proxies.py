@@ -264,7 +264,7 @@ def proxy_of(channel: Any, number: int, about: list[Any]) -> Any:
 
 
 def new_kind(name: str, methods: list[str], own: Any) -> type:
-    """Return a proxy type. Its instances are instances of ``own``, a class of the setup, if that is one."""
+    """Return a proxy type; a subclass of ``own`` if ``own`` is a class of the setup."""
     shown = {special: METHODS[special] for special in methods if special in METHODS}
     if not {"__iter__", "__getitem__"}.isdisjoint(methods):
         shown.pop("__contains__", None)  # the items decide, which are compared here

@@ -208,7 +208,7 @@ class Shared:
         return [*used]
 
     def settle(self, numbers: Iterable[int] | None) -> None:
-        """Forget all containers but these; with None, none."""
+        """Forget all containers except these; None: forget nothing."""
         if numbers is None or not self.objects:
             return
         left = {number: self.objects[number] for number in numbers if number in self.objects}
