@@ -11,7 +11,7 @@ import upsolve
 
 ROOT = Path(__file__).parents[1]
 NAMES = """
-    Advantage Answer Archive Attempt Capability Check Comparison Component Credit Detector Engine Evaluation Evidence Export Finding Group
+    Advantage Answer Archive Attempt Capability Check Comparison Component Credit Derivation Detector Engine Evaluation Evidence Export Finding Group
     HeldOut JudgeSettings Language Limits Objective Parents Recipe ReportContent SolveSettings Source Split Status Sweep Task TaskScore
     TestCase TestKind Trained UpsolveError Verdict
     __version__ capability compare create_archive evaluate_model export_archive held_out ingest load_evaluation load_recipe

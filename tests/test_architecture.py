@@ -41,7 +41,7 @@ PIPELINE = (
     "experiment",
 )
 """Stages from the attempts to the report of a run, in order."""
-BESIDE = ("worlds", "importers", "suites", "clean", "exports", "plan", "view", "adapters")
+BESIDE = ("worlds", "importers", "suites", "derive", "clean", "exports", "plan", "view", "adapters")
 """Packages beside the pipeline: it works without them (tests/test_pipeline_alone.py)."""
 ORDER = (*PIPELINE, *BESIDE, "cli", "__main__")
 NAME = re.compile(r"upsolve(\.\w+)+(:\w+)?")

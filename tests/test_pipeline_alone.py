@@ -1,4 +1,4 @@
-"""The pipeline without the packages beside it: ``upsolve.importers``, ``suites``, ``exports``, ``clean``, ``plan``, ``view``, ``adapters``, ``worlds``."""
+"""The pipeline without the packages beside it: ``upsolve.importers``, ``suites``, ``derive``, ``exports``, ``clean``, ``plan``, ``view``, ``adapters``, ``worlds``."""
 
 import json
 import os
@@ -38,6 +38,7 @@ COMMANDS = {
     "ingest --sources": "importers",
     "archive doctor embedded": "clean",
     "tests grade embedded": "suites",
+    "derive repair embedded out": "derive",
     "archive export embedded out --as sft": "exports",
     "plan embedded": "clean",
     "init embedded": "plan",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from upsolve.archive.store import Archive, create_archive, open_archive
     from upsolve.clean.check import Check
     from upsolve.config import Recipe, load_recipe
+    from upsolve.derive.derivation import Derivation
     from upsolve.errors import UpsolveError
     from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, held_out, sweep_model
     from upsolve.evaluate.capability import Capability, capability
@@ -55,6 +56,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Credit",
+    "Derivation",
     "Detector",
     "Engine",
     "Evaluation",
@@ -116,6 +118,7 @@ SOURCES = {
     "upsolve.archive.store": ("Archive", "create_archive", "open_archive"),
     "upsolve.clean.check": ("Check",),
     "upsolve.config": ("Recipe", "load_recipe"),
+    "upsolve.derive.derivation": ("Derivation",),
     "upsolve.errors": ("UpsolveError",),
     "upsolve.evaluate.benchmarks": ("HeldOut", "evaluate_model", "held_out", "sweep_model"),
     "upsolve.evaluate.capability": ("Capability", "capability"),

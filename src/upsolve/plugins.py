@@ -52,6 +52,7 @@ KINDS: Mapping[str, Kind] = {
     "check": Kind("upsolve.clean.doctor:CHECKS", "upsolve.clean.check:Check"),
     "component": Kind("upsolve.reward.components:COMPONENTS", "upsolve.reward.components:Component"),
     "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
+    "derivation": Kind("upsolve.derive.deriving:DERIVATIONS", "upsolve.derive.derivation:Derivation"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
     "evidence": Kind("upsolve.solve.choose:EVIDENCE", "upsolve.solve.choose:Evidence"),

@@ -141,7 +141,16 @@ def test_lines_that_a_library_reports(name, code, status, line):
 
 
 def test_every_language_has_a_case():
-    assert {one.name for one in languages.languages().values() if not one.engine} == set(CASES)
+    assert {one.name for one in languages.languages().values() if not one.engine} == {*CASES, "text"}
+
+
+def test_a_text_is_its_output():
+    task = Task("word", "", (TestCase(TestKind.STDIO, "", "pass"),), language="text")
+    assert [run("text", code, task).status for code in ("pass", " pass", "fail")] == [
+        Status.PASSED,
+        Status.FAILED,
+        Status.FAILED,
+    ]
 
 
 def test_code_behind_the_attempt_decides_by_its_exit():

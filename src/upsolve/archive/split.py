@@ -16,7 +16,20 @@ from upsolve.errors import ConfigError
 from upsolve.languages.names import asking_for, language_in, same_language
 from upsolve.types import Group, Task, content_id
 
-__all__ = ["RECORDED", "Split", "recorded_name", "report_languages", "split_archive", "split_tasks", "tasks_of"]
+__all__ = [
+    "DERIVED_FROM",
+    "RECORDED",
+    "Split",
+    "origin_of",
+    "recorded_name",
+    "report_languages",
+    "split_archive",
+    "split_tasks",
+    "tasks_of",
+]
+
+DERIVED_FROM = "derived_from"
+"""Field of the ``extra`` of a derived task: the id of the task that it was derived from."""
 
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""
@@ -37,6 +50,8 @@ def split_tasks(
 ) -> dict[str, list[Task]]:
     """Split tasks by a hash of seed and task id, so that a task stays in its split while the archive grows.
 
+    A derived task (``upsolve.derive``) counts by the id of the task that it was derived from, and shares its split.
+
     Args:
         tasks: what to split.
         fractions: share of each split; they sum to one.
@@ -53,9 +68,9 @@ def split_tasks(
     """
     if abs(sum(fractions.values()) - 1) > 1e-9:
         raise ValueError(f"fractions must sum to one: {dict(fractions)}")
-    names = field_values(tasks, by) if by else {task.task_id: task.task_id for task in tasks}
+    names = field_values(tasks, by) if by else {task.task_id: origin_of(task) for task in tasks}
     if by and RECORDED.keys() & set(names.values()):
-        chosen = recorded_split(names, fractions, seed=seed, by=by)
+        chosen = recorded_split(tasks, names, fractions, seed=seed, by=by)
     elif by:
         chosen = split_names(names.values(), fractions, seed=seed, ranked=ranked)
         if empty := [split for split in fractions if split not in chosen.values()]:
@@ -67,9 +82,15 @@ def split_tasks(
     else:
         chosen: dict[str, str] = {}
         for difficulty in {task.difficulty for task in tasks}:
-            members = [task.task_id for task in tasks if task.difficulty == difficulty]
+            members = [names[task.task_id] for task in tasks if task.difficulty == difficulty]
             chosen |= split_names(members, fractions, seed=seed, ranked=ranked)
+        chosen = {task_id: chosen[name] for task_id, name in names.items()}
     return {split: [task for task in tasks if chosen[task.task_id] == split] for split in fractions}
+
+
+def origin_of(task: Task) -> str:
+    """Return the id of the task that a derived task was derived from; of any other task its own id."""
+    return str(json.loads(task.extra).get(DERIVED_FROM, task.task_id)) if DERIVED_FROM in task.extra else task.task_id
 
 
 def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
@@ -92,10 +113,12 @@ def recorded_name(task: Task) -> str | None:
     return RECORDED.get(str(json.loads(task.extra or "{}").get("split")))
 
 
-def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str) -> dict[str, str]:
+def recorded_split(
+    tasks: Sequence[Task], names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str
+) -> dict[str, str]:
     """Return the split that each task names in a field; ConfigError if a value names none.
 
-    Where no task names dev, it is a part of the training tasks, by a hash of the task id: dev / (train + dev) of them, in expectation.
+    Where no task names dev, it is a part of the training tasks, by a hash of the (origin's) task id: dev / (train + dev) of them, in expectation.
     """
     if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
         (task_id, name), known = unknown[0], ", ".join(RECORDED)
@@ -107,7 +130,8 @@ def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, 
         return chosen
     total = fractions["train"] + fractions["dev"]
     shares = {split: fractions[split] / total for split in ("train", "dev")}
-    return {name: by_hash(name, shares, seed) if split == "train" else split for name, split in chosen.items()}
+    origins = {task.task_id: origin_of(task) for task in tasks}
+    return {name: by_hash(origins[name], shares, seed) if split == "train" else split for name, split in chosen.items()}
 
 
 def split_names(names: Iterable[str], fractions: Mapping[str, float], *, seed: int, ranked: bool) -> dict[str, str]:

@@ -14,7 +14,7 @@ from upsolve.cli.recipes import load
 if TYPE_CHECKING:
     from upsolve.suites.grade import Totals
 
-__all__ = ["grade", "grow", "shrink"]
+__all__ = ["OutFolder", "grade", "grow", "shrink"]
 
 tests_app = typer.Typer(
     no_args_is_help=True,

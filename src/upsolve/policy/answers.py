@@ -258,7 +258,7 @@ def tier(label: str, language: str) -> int:
     """Return 2 for a label of the language, 1 for none or an unknown or related one, 0 for the label of something else."""
     if not label:
         return 1
-    if label in OTHERS:
+    if label in OTHERS and label != language:
         return 0
     name = language_in(label)
     if name == language or (label in SQL and is_query(language)):

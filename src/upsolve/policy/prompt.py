@@ -15,6 +15,7 @@ __all__ = [
     "CLOSE",
     "FAILURES",
     "MARK",
+    "OUTCOMES",
     "PLAIN",
     "VERSION",
     "answer_text",

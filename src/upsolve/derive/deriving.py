@@ -1,0 +1,150 @@
+"""The new archive of derived tasks, written portion by portion."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from upsolve.archive.store import Archive
+from upsolve.derive.derivation import Derivation, Origin
+from upsolve.derive.programs import REPAIR
+from upsolve.errors import ConfigError
+from upsolve.importers.source import parse_options
+from upsolve.plugins import blame, find
+from upsolve.suites.shrink import archive_parts
+from upsolve.suites.writing import NewArchive, Portion
+from upsolve.types import Group, OnProgress, Status, Verdict, no_progress
+from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["DERIVATIONS", "DeriveSettings", "derive", "derive_groups"]
+
+PORTION = 32
+"""Tasks from which tasks are derived, judged and written together."""
+DERIVATIONS: Mapping[str, Derivation] = {"repair": REPAIR}
+"""Built-in derivations by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeriveSettings:
+    """What is derived."""
+
+    kind: str
+    """Name of a derivation."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of the derivation."""
+    limit: int = 0
+    """Most derived tasks, from tasks in an order by the seed; 0: no limit, and tasks in stored order."""
+    seed: int = 0
+    """Seed of all choices."""
+
+
+def derive(
+    archive: Archive,
+    out: str | Path,
+    how: DeriveSettings,
+    *,
+    settings: JudgeSettings | None = None,
+    progress: OnProgress = no_progress,
+) -> list[dict[str, Any]]:
+    """Write an archive of derived tasks with judged answers; return a row for each task that was read.
+
+    The same call resumes an interrupted one, and writes the same files. Verdicts have no times, which no two runs share.
+
+    Args:
+        archive: the archive, which is only read.
+        out: folder of the new archive.
+        how: what is derived.
+        settings: limits and isolation of the judge.
+        progress: called with the tasks done and all tasks.
+
+    Raises:
+        ArchiveError: the folder holds something else.
+        ConfigError: no derivation has this name, or an option is unknown or invalid.
+        JudgeError: the sandbox broke, or a layer is missing.
+    """
+    how = checked(how)
+    groups = archive.groups()
+    facts = {"command": "derive", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)}
+    new = NewArchive(out, {**facts, "kind": how.kind, "options": dict(how.options), "limit": how.limit, "seed": how.seed})
+    places = [*range(len(groups))]
+    if how.limit:
+        Random(f"{how.seed}/order").shuffle(places)
+    made = sum(row["derived"] for row in new.rows)
+    for start in range(len(new.rows), len(places), PORTION):
+        if how.limit and made >= how.limit:
+            break
+        chosen = [groups[place] for place in places[start : start + PORTION]]
+        portion = derive_groups(chosen, how, settings or JudgeSettings(), left=how.limit - made if how.limit else None)
+        new.write(portion)
+        made += len(portion.tasks)
+        progress("derive", *((made, how.limit) if how.limit else (len(new.rows), len(places))))
+    return new.rows
+
+
+def checked(how: DeriveSettings) -> DeriveSettings:
+    """Return the settings with options of the declared types; ConfigError if no derivation has this name, or an option is wrong."""
+    try:
+        record: Derivation = find("derivation", how.kind)
+        options = parse_options(f"derivation {how.kind}", record.options, how.options)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if wrong := next((name for name, value in options.items() if isinstance(value, int) and value < 1), ""):
+        raise ConfigError(f"derivation {how.kind}, option {wrong}: must be at least 1, got {options[wrong]}")
+    return replace(how, options=options)
+
+
+def derive_groups(groups: Sequence[Group], how: DeriveSettings, settings: JudgeSettings, *, left: int | None = None) -> Portion:
+    """Return the tasks derived from some tasks, at most ``left``, with judged answers.
+
+    A derived task whose answers all fail, or cannot be judged, is left out: its tests are no fair judge.
+    """
+    origins = [Origin(one, how.kind, Random(f"{how.seed}/{how.kind}/{one.task.task_id}"), Counter()) for one in groups]
+    found = [[*derived_from(origin, how)] for origin in origins]
+    settle = judged([group for each in found for group in each], settings)
+    portion = Portion()
+    for origin, each in zip(origins, found, strict=True):
+        kept = list[Group]()
+        for group in (next(settle) for _ in each):
+            statuses = {one.status for one in group.verdicts if one is not None}
+            if group.attempts and Status.PASSED not in statuses:
+                unscored = statuses <= {Status.UNSCORED}
+                origin.leave("the judge cannot score the answers" if unscored else "the judge rejects the reference answer")
+            elif left is None or len(portion.tasks) + len(kept) < left:
+                kept.append(group)
+        portion.tasks += [group.task for group in kept]
+        portion.attempts += [attempt for group in kept for attempt in group.attempts]
+        portion.verdicts += [one for group in kept for one in group.verdicts if one is not None]
+        row = {"task_id": origin.task.task_id, "derived": len(kept), "left_out": dict(origin.left_out)}
+        portion.rows.append(row)
+    return portion
+
+
+def derived_from(origin: Origin, how: DeriveSettings) -> Iterator[Group]:
+    """Yield the tasks derived from a task."""
+    record: Derivation = find("derivation", how.kind)
+    try:
+        yield from record.rows(origin, **how.options)
+    except Exception as error:
+        blame("derivation", how.kind, error)
+
+
+def judged(groups: Sequence[Group], settings: JudgeSettings) -> Iterator[Group]:
+    """Yield groups with a verdict on every attempt: the known one, else the judge's without its times."""
+    pairs = [
+        (group.task, attempt)
+        for group in groups
+        for attempt, known in zip(group.attempts, group.verdicts, strict=True)
+        if known is None
+    ]
+    fresh = iter(verify(pairs, settings))
+    for group in groups:
+        verdicts = tuple(known or untimed(next(fresh)) for known in group.verdicts)
+        yield replace(group, verdicts=verdicts)
+
+
+def untimed(verdict: Verdict) -> Verdict:
+    """Return a verdict without time and memory, which differ from run to run."""
+    return replace(verdict, wall_seconds=None, cpu_seconds=None, memory_bytes=None)
