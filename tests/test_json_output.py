@@ -93,6 +93,8 @@ def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp
     assert said("sample", "rloo", *options)["added"] == 12
     measured = said("eval", "rloo", *options, "--out", tmp_path / "eval")
     assert measured["models"][0]["greedy"]["pass@1"]["mean"] == 0 and measured["comparisons"] == []
+    choices = measured["models"][0]["choices"]
+    assert choices["any"]["mean"] == choices["chosen"]["mean"] == 0 and choices["samples"] == 2 * choices["any"]["tasks"]
     again = said("report", tmp_path / "eval" / "model.json", tmp_path / "eval" / "model.json")
     assert [model["greedy"] for model in again["models"]] == [measured["models"][0]["greedy"]] * 2
     change = again["comparisons"][0]

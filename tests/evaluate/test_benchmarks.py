@@ -119,7 +119,9 @@ def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, 
         assert asked == [dev, test]
     else:
         assert asked == [[one] for one in (*dev, *test, (1.0, 2, 3))]
-    assert {total for what, total in told if what.startswith("base: test")} == {15}
+    assert {total for what, total in told if what.startswith("base: test,")} == {15}
+    assert ("base: test: choose", 3) in told and (found.choices.temperature, found.choices.samples) == (0.5, 3)
+    assert [(task.samples, task.greedy, task.any, task.inputs) for task in found.choices.tasks] == [(3, False, False, 5)] * 3
     assert [one.temperature for one in found.dev] == [0.0, 0.5, 1.0] and found.best is found.greedy
     assert (found.best.temperature, found.many.temperature, found.hot.temperature) == (0.0, 0.5, 1.0)
     assert found.hot.tasks == "embedded:test" and {one.tasks for one in found.dev} == {"embedded:dev"}

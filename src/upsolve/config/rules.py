@@ -331,6 +331,7 @@ READ: Mapping[str, Condition] = {
     "objective.preference.beta": objective("dpo", "kto", "rank"),
     **{f"objective.preference.{key}": objective("dpo") for key in ("label_smoothing", "pairs", "focal")},
     **{f"objective.preference.{key}": objective("kto") for key in ("desirable", "undesirable")},
+    "evaluate.choose": Condition("a temperature above 0 in evaluate.temperatures", lambda r: any(r.evaluate.temperatures)),
     "monitor.eval_every": HELDOUT,
     "monitor.max_likelihood_drop": Condition(
         "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.switch

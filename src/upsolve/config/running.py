@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, field_validator
 
 from upsolve.config.strict import RecordConfig, Rule, Strict
-from upsolve.plugins import named
+from upsolve.plugins import find, named
 
 __all__ = [
     "DataConfig",
@@ -368,6 +368,10 @@ class VerifyConfig(Strict):
     """Cache verdicts by content (code, tests, limits, judge)."""
 
 
+KINDS = ("tests", "runs", "agreement", "likelihood")
+"""Built-in kinds of evidence, the strongest first (``upsolve.solve.choose.EVIDENCE``)."""
+
+
 class EvalConfig(Strict):
     """Evaluation before and after training, at several temperatures."""
 
@@ -387,6 +391,9 @@ class EvalConfig(Strict):
     many_samples: int = Field(default=0, ge=0)
     """Samples per measured task at the temperature that is best for pass@k: for large k, and for the number of tasks that are solved at all,
     such as in 64 samples; 0: ``sample.samples``."""
+    choose: tuple[str, ...] = KINDS
+    """Evidence by which one sample a task is chosen, of those that are drawn anyway, the strongest kind first: the built-in kinds or your own
+    (docs/solving.md). Hidden tests are no evidence; ``[]``: nothing is chosen."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4, 8), min_length=1)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)
@@ -408,6 +415,15 @@ class EvalConfig(Strict):
         if twice := sorted({name for name in archives if archives.count(name) > 1}):
             raise ValueError(f"archives: {twice[0]} is named twice")
         return archives
+
+    @field_validator("choose")
+    @classmethod
+    def kinds_exist(cls, choose: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse an unknown kind of evidence."""
+        for name in choose:
+            if name not in KINDS:
+                find("evidence", name)
+        return choose
 
     @field_validator("temperatures")
     @classmethod

@@ -15,8 +15,9 @@ import torch
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, SampleConfig, VerifyConfig
 from upsolve.errors import ConfigError
+from upsolve.evaluate.choice import Drawn, choices_from
 from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
-from upsolve.evaluate.scores import Evaluation, score_tasks
+from upsolve.evaluate.scores import Choices, Evaluation, score_tasks
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
 from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
@@ -27,6 +28,7 @@ from upsolve.train.data.groups import passed
 from upsolve.train.data.pack import pack
 from upsolve.train.update.reference_scorer import padded_scores
 from upsolve.types import Attempt, Group, OnProgress, Task, Verdict, no_progress
+from upsolve.verify.limits import judge_settings
 
 __all__ = ["HeldOut", "evaluate_model", "held_out", "heldout_likelihood", "labelled", "sweep_model"]
 
@@ -77,8 +79,8 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
     return HeldOut(archive, config.split, choosing, usable, stored, others)
 
 
-Judged = tuple[Evaluation, list[Attempt], list[Verdict]]
-"""An evaluation, its samples, and their verdicts."""
+Judged = tuple[Evaluation, Drawn]
+"""An evaluation, and its samples with their verdicts."""
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class Measurement:
         started = time.monotonic()
         runs = [SampleRun(config, self.folder_of(tasks, config)) for config in configs]
         sampled = self.model.attempts(tasks, runs, report)
+        drawn = time.monotonic() - started
         verdicts = iter(self.model.verdicts(tasks, [attempt for attempts in sampled for attempt in attempts], report))
         judged = [[*islice(verdicts, len(attempts))] for attempts in sampled]
         seconds, tokens = time.monotonic() - started, [sum(one.tokens or 0 for one in attempts) for attempts in sampled]
@@ -120,24 +123,33 @@ class Measurement:
                 seed=run.config.seed,
                 max_tokens=run.config.max_tokens,
                 scores=score_tasks(tasks, attempts, verdicts_of),
-                wall_seconds=seconds * own / max(sum(tokens), 1),
+                wall_seconds=seconds * (share := own / max(sum(tokens), 1)),
                 prompts=prompts_id(tasks, self.model.model.prompt),
             )
-            results.append((evaluation, attempts, verdicts_of))
+            results.append((evaluation, Drawn(run.config.temperature, attempts, verdicts_of, drawn * share)))
         return results
 
     def at_each(
         self, tasks: TaskSet, sample: SampleConfig, samples: Mapping[float, int], report: OnProgress
-    ) -> dict[float, Evaluation]:
-        """Return the evaluations at temperatures with a number of samples each."""
+    ) -> dict[float, Judged]:
+        """Return the evaluations at temperatures with a number of samples each, and their samples."""
         configs = [
             sample.model_copy(
                 update={"temperature": at, "samples": count if at else 1}
             )  # greedy decoding always gives the same
             for at, count in samples.items()
         ]
-        judged = self.evaluate(tasks.tasks, configs, tasks.name, report)
-        return {temperature: evaluation for temperature, (evaluation, _, _) in zip(samples, judged, strict=True)}
+        return dict(zip(samples, self.evaluate(tasks.tasks, configs, tasks.name, report), strict=True))
+
+    def chosen(
+        self, tasks: TaskSet, at: Mapping[float, Judged], many: float, kinds: Sequence[str], report: OnProgress
+    ) -> Choices | None:
+        """Choose one sample a task from the greedy one and those at ``many``, or the highest temperature if that is 0; None without samples."""
+        warm = many or max(at)
+        if not kinds or not warm or not tasks.tasks:
+            return None
+        drawn = [at[temperature][1] for temperature in (0.0, warm) if temperature in at]
+        return choices_from(tasks.tasks, drawn, kinds, settings=judge_settings(self.model.verify), progress=report)
 
     def folder_of(self, tasks: Sequence[Task], config: SampleConfig) -> Path | None:
         """Return the folder for the samples of an unfinished evaluation; None if samples are not stored."""
@@ -182,9 +194,9 @@ def evaluate_model(
         The evaluation, and the samples with their verdicts.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
-    [result] = measurement.evaluate(tasks, [sample], task_set, progress or no_progress)
+    [(evaluation, drawn)] = measurement.evaluate(tasks, [sample], task_set, progress or no_progress)
     measurement.finish()
-    return result
+    return evaluation, [*drawn.attempts], [*drawn.verdicts]
 
 
 def sweep_model(
@@ -202,35 +214,37 @@ def sweep_model(
 
     Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at three
     temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples`` times, if it is set), and
-    the highest; and once at temperature 0, if that is among the temperatures; so are other task sets, at the same temperatures. An
-    interrupted call resumes like ``evaluate_model``.
+    the highest; and once at temperature 0, if that is among the temperatures; so are other task sets, at the same temperatures. One of
+    these samples a task is chosen by ``evaluate.choose``. An interrupted call resumes like ``evaluate_model``.
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
         model, verify, name, keep: as for ``evaluate_model``.
         sample: engine, number of samples on test tasks, top-p, length limit and seed; its temperature is not read.
-        evaluate: temperatures, and samples on dev tasks.
+        evaluate: temperatures, samples on dev tasks, and evidence.
         progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
     archive, temperatures = tasks.archive, usable_temperatures(evaluate, tasks.dev)
 
-    def measured(part: TaskSet, samples: Mapping[float, int], *, dev: bool = False) -> dict[float, Evaluation]:
+    def measured(part: TaskSet, samples: Mapping[float, int], *, dev: bool = False) -> dict[float, Judged]:
         label = f"{name}: {part.name.removeprefix(f'{archive}:')}, {', '.join(map(temperature_name, samples))}"
         given = sample.model_copy(update={"seed": sample.seed + dev})  # other samples on dev
         return measurement.at_each(part, given, samples, labelled(progress or no_progress, label))
 
-    dev_tasks = TaskSet(f"{archive}:dev", tasks.dev)
-    on_dev = dict.fromkeys(temperatures, evaluate.dev_samples)
-    dev = tuple(measured(dev_tasks, on_dev, dev=True).values()) if len(temperatures) > 1 else ()
+    dev_tasks, on_dev = TaskSet(f"{archive}:dev", tasks.dev), dict.fromkeys(temperatures, evaluate.dev_samples)
+    dev = tuple(one for one, _ in measured(dev_tasks, on_dev, dev=True).values()) if len(temperatures) > 1 else ()
     best = best_temperature(dev) if dev else temperatures[0]
     drawn = [one for one in dev if one.temperature or not evaluate.many_samples]  # greedy decoding has one sample
     many = best_temperature(drawn, evaluate.dev_samples) if dev else temperatures[0]
     each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
-        at = measured(task_set, {t: evaluate.many_samples or each if t == many else each for t in chosen})
-        sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0)))
+        judged = measured(task_set, {t: evaluate.many_samples or each if t == many else each for t in chosen})
+        at = {temperature: evaluation for temperature, (evaluation, _) in judged.items()}
+        told = labelled(progress or no_progress, f"{name}: {task_set.name.removeprefix(f'{archive}:')}")
+        choices = measurement.chosen(task_set, judged, many, evaluate.choose, told)
+        sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0), choices=choices))
     stored = tasks.stored if sample.engine == "transformers" else ()
     logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=evaluate.likelihood_tasks)
     measurement.finish()

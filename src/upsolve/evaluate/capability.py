@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_line, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import mcnemar
 from upsolve.evaluate.scores import Evaluation, TaskScore, pass_at_k, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
@@ -102,6 +102,15 @@ class Capability:
             return ""
         mean = 100 * self.strongest.means[0]
         return f"; the first model passes more at another temperature ({temperature_name(where)}, {mean:.1f} %), beside which {self.strongest.change}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """A line on the choice among samples of each model that it was measured for."""
+        lines = [choice_line(sweep.name, sweep.choices) for sweep in (self.before, self.after)]
+        change = chosen_change(self.before.choices, self.after.choices)
+        if change:
+            lines[1] += f"; beside the choice of {self.before.name} {interval_text(change.difference)} points"
+        return tuple(line for line in lines if line)
 
     @property
     def warnings(self) -> tuple[str, ...]:

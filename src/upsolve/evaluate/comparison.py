@@ -5,10 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
-from upsolve.evaluate.scores import Evaluation, task_pass_at_k
+from upsolve.evaluate.scores import Choices, Evaluation, task_pass_at_k
 from upsolve.evaluate.sweep import temperature_name
 
-__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text", "points"]
+__all__ = [
+    "DECIDABLE",
+    "Comparison",
+    "choice_gain",
+    "choice_line",
+    "chosen_change",
+    "compare",
+    "drops",
+    "interval_text",
+    "points",
+]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6
@@ -184,3 +194,30 @@ def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str
                 )
                 break
     return tuple(sentences)
+
+
+def choice_gain(choices: Choices | None) -> Paired | None:
+    """Return pass@1 of the chosen samples - pass@1 of the greedy ones, paired by task; None without greedy samples."""
+    greedy = choices.passed("greedy") if choices else {}
+    return paired_difference(greedy, choices.passed("chosen")) if choices and greedy else None
+
+
+def chosen_change(before: Choices | None, after: Choices | None) -> Paired | None:
+    """Return pass@1 of the second model's chosen samples - that of the first one's, paired by task; None without shared tasks."""
+    first, second = (choices.passed("chosen") if choices else {} for choices in (before, after))
+    shared = [name for name in first if name in second]
+    if not shared:
+        return None
+    return paired_difference({name: first[name] for name in shared}, {name: second[name] for name in shared})
+
+
+def choice_line(name: str, choices: Choices | None) -> str:
+    """Return pass@1 of greedy decoding and after choice, and the share of tasks that any sample solves, in one line; empty without choices."""
+    passed = {part: [*choices.passed(part).values()] for part in ("greedy", "chosen", "any")} if choices else {}
+    if not choices or not passed["chosen"]:
+        return ""
+    shares = {part: f"{100 * sum(values) / len(values):.1f} %" for part, values in passed.items() if values}
+    gain = choice_gain(choices)
+    greedy = f"greedy {shares['greedy']}, " if gain else ""
+    change = f" ({interval_text(gain.difference)} points)" if gain else ""
+    return f"{name}: {greedy}chosen of {choices.samples} {shares['chosen']}{change}, any of {choices.samples} {shares['any']}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.evaluate.scores import Evaluation, TaskScore
+from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.files import write_text
 
@@ -64,6 +64,7 @@ def sweep_data(sweep: Sweep) -> dict[str, Any]:
         },
         "heldout_logp": sweep.heldout_logp,
         "heldout_tasks": sweep.heldout_tasks,
+        "choices": asdict(sweep.choices) if sweep.choices else None,
         "others": [sweep_data(replace(other, dev=())) for other in sweep.others],
     }
 
@@ -85,7 +86,14 @@ def sweep_of(data: dict[str, Any], dev: tuple[Evaluation, ...]) -> Sweep:
     evaluations: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
     logp, tasks = data["heldout_logp"], data["heldout_tasks"]
     others = tuple(sweep_of(other, dev) for other in data.get("others", ()))
-    return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, others=others, **evaluations)
+    choices = choices_of(data["choices"]) if data.get("choices") else None
+    return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, choices=choices, others=others, **evaluations)
+
+
+def choices_of(data: dict[str, Any]) -> Choices:
+    """Return the choices of a JSON object."""
+    data["kinds"], data["tasks"] = tuple(data["kinds"]), tuple(TaskChoice(**task) for task in data["tasks"])
+    return Choices(**data)
 
 
 def evaluation_of(data: dict[str, Any]) -> Evaluation:

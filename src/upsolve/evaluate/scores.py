@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, severity, unreadable
 
 __all__ = [
+    "Choices",
     "Evaluation",
+    "TaskChoice",
     "TaskScore",
     "error_mix",
     "lint_profile",
@@ -80,6 +83,61 @@ class Evaluation:
     def __repr__(self) -> str:
         at = "" if self.temperature is None else f", temperature={self.temperature:g}"
         return f"Evaluation({self.name!r}, model={self.model!r}, tasks={self.tasks!r}{at}, {len(self.scores)} scores)"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChoice:
+    """The sample of a task that is chosen by evidence; hidden tests decide whether it passes, and are no evidence."""
+
+    task_id: str
+    """The task."""
+    samples: int
+    """n, the samples among which one is chosen, the greedy one included, >= 1."""
+    tokens: int
+    """Their length, tokens."""
+    greedy: bool | None
+    """Whether the greedy sample passes every test; None if it is unscored, or there is none."""
+    chosen: bool | None
+    """Whether the chosen sample passes every test; None if it is unscored."""
+    any: bool
+    """Whether one of the samples passes every test."""
+    early: bool | None
+    """Whether the sample passes that is chosen when sampling stops early (``upsolve.solve.solving.why_stop``); None if it is unscored."""
+    early_samples: int
+    """Samples that are drawn when sampling stops early, 1..n."""
+    early_tokens: int
+    """Their length, tokens."""
+    decided_by: str = ""
+    """First kind of evidence by which the chosen sample is better than another; empty if all are equal."""
+    inputs: int = 0
+    """Inputs on which the samples were run: those of visible tests, or databases made from a schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """One chosen sample a task, of an evaluation's own samples: the greedy one, and those at one temperature above 0."""
+
+    kinds: tuple[str, ...]
+    """Kinds of evidence, the strongest first (``upsolve.solve.choose.EVIDENCE``)."""
+    temperature: float | None
+    """Temperature of the samples besides the greedy one, > 0; None for pooled folds with different temperatures."""
+    tasks: tuple[TaskChoice, ...]
+    """One choice per task, in the order of the evaluation."""
+    sample_seconds: float = 0.0
+    """Time of sampling, in the call that finished the evaluation."""
+    choose_seconds: float = 0.0
+    """Time in which they were run on visible inputs and compared; judging by all tests is not part of it."""
+
+    @property
+    def samples(self) -> int:
+        """Largest n of a task."""
+        return max((task.samples for task in self.tasks), default=0)
+
+    def passed(self, part: Literal["greedy", "chosen", "any", "early"]) -> dict[str, float]:
+        """Return 1.0 or 0.0 for each task where greedy (if any task has one), chosen and early sample are scored, by task id."""
+        needs = ("chosen", "early", *(("greedy",) if any(task.greedy is not None for task in self.tasks) else ()))
+        known = [task for task in self.tasks if all(getattr(task, name) is not None for name in needs)]
+        return {task.task_id: float(getattr(task, part)) for task in known if getattr(task, part) is not None}
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:

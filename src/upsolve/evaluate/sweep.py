@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from upsolve.evaluate.scores import Evaluation, task_pass_at_k
+from upsolve.evaluate.scores import Choices, Evaluation, task_pass_at_k
 
 __all__ = ["Sweep", "best_temperature", "by_task_set", "defined_ks", "pooled", "single", "temperature_name"]
 
@@ -28,6 +28,8 @@ class Sweep:
     """Mean log-probability per token of stored passed attempts at test tasks, nats, <= 0, at temperature 1; None if not measured."""
     heldout_tasks: int = 0
     """Number of tasks that ``heldout_logp`` is the mean over."""
+    choices: Choices | None = None
+    """Test tasks: one sample chosen of the greedy one and those of ``many`` (of ``hot``, if ``many`` is greedy); None if not measured."""
     others: "tuple[Sweep, ...]" = ()
     """The model on the task sets of ``evaluate.archives``, at the same temperatures; each is named by ``best.tasks``."""
 
@@ -64,6 +66,7 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
         greedy=joined(greedy) if len(greedy) == len(sweeps) else None,
         heldout_logp=sum(logp * count for logp, count in logps) / tasks if tasks else None,
         heldout_tasks=tasks,
+        choices=joined_choices([sweep.choices for sweep in sweeps]),
     )
 
 
@@ -79,6 +82,21 @@ def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evalu
         scores=scores,
         temperature=temperatures.pop() if len(temperatures) == 1 else None,
         wall_seconds=sum(evaluation.wall_seconds for evaluation in evaluations),
+    )
+
+
+def joined_choices(folds: Sequence[Choices | None]) -> Choices | None:
+    """Return the choices of several folds together; None if a fold has none, or chose by other evidence."""
+    known = [choices for choices in folds if choices is not None]
+    if len(known) < len(folds) or len({choices.kinds for choices in known}) != 1:
+        return None
+    temperatures = {choices.temperature for choices in known}
+    return Choices(
+        known[0].kinds,
+        temperatures.pop() if len(temperatures) == 1 else None,
+        tuple(task for choices in known for task in choices.tasks),
+        sum(choices.sample_seconds for choices in known),
+        sum(choices.choose_seconds for choices in known),
     )
 
 

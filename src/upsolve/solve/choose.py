@@ -66,9 +66,9 @@ def runs(candidates: Candidates) -> list[float]:
 
 
 def vote_weights(attempts: Sequence[Attempt]) -> list[float]:
-    """Return the weight of each candidate's vote [N], the largest 1: exp(log pi), with 1 for all if a likelihood is unknown.
+    """Return the weight of each candidate's vote [N], the largest 1: pi / max pi, with 1 for all if a likelihood is unknown.
 
-    The log-probability is divided by the temperature-free length only in its sum: log pi = sum_t log pi(token_t), nats.
+    log pi = sum_t log pi(token_t), nats, at temperature 1 without a nucleus (``Attempt.behavior_logp``), whatever temperature was sampled at.
     """
     logps = [attempt.behavior_logp for attempt in attempts]
     known = [logp for logp in logps if logp is not None]
@@ -93,7 +93,10 @@ def agreement(candidates: Candidates) -> list[float]:
 
 
 def likelihood(candidates: Candidates) -> list[float]:
-    """Return the log-probability of each candidate under its author, nats: sum_t log pi(token_t); 0 for all if one is unknown."""
+    """Return the log-probability of each candidate, nats: sum_t log pi(token_t); 0 for all if one is unknown.
+
+    pi is the author's distribution at temperature 1 without a nucleus (``Attempt.behavior_logp``), whatever temperature was sampled at.
+    """
     logps = [attempt.behavior_logp for attempt in candidates.attempts]
     return [0.0] * len(logps) if None in logps else [float(logp or 0.0) for logp in logps]
 

@@ -19,7 +19,7 @@ from upsolve.types import Attempt, OnProgress, Status, Task, TestCase, Verdict, 
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["KINDS", "Answer", "SolveSettings", "inputs_of", "solve"]
+__all__ = ["KINDS", "Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "stages", "why_stop"]
 
 KINDS = ("tests", "runs", "agreement", "likelihood")
 """Kinds of evidence, the strongest first."""
@@ -140,7 +140,7 @@ def solve(
             for one in [*left]:
                 choice = choose(one.candidates, how.kinds)
                 spent = time.monotonic() - started
-                if reason := why_stop(one.candidates, choice, how, spent, is_last=number == len(steps) - 1):
+                if reason := why_stop(one.candidates, choice, how, seconds=spent, is_last=number == len(steps) - 1):
                     left.remove(one)
                     done += 1
                     progress("solve", done, len(tasks))
@@ -199,7 +199,7 @@ def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings
     return [next(judged) if task.tests else None for task, _ in pairs]
 
 
-def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, seconds: float, *, is_last: bool) -> str:
+def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, *, seconds: float, is_last: bool) -> str:
     """Return why no more candidates of a task are sampled; empty if more are."""
     verdict, outputs = candidates.verdicts[choice.index], candidates.outputs[choice.index]
     if how.stop_early and verdict is not None and verdict.status is Status.PASSED:
