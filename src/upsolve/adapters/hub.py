@@ -97,7 +97,7 @@ def measured(run: Path | None) -> list[str]:
         change = capability(before, after)
     except (UpsolveError, ValueError) as error:
         return [f"The evaluations cannot be compared: {error}"]
-    return ["## Measured", change.sentence, *change.warnings]
+    return ["## Measured", change.sentence, *change.choices, *change.warnings]
 
 
 def archive_card(folder: Path, title: str) -> str:

@@ -229,6 +229,7 @@ def answer(data: Any, text: str, *, as_json: bool) -> None:
 
 def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
     """Print how models compare with the first one, and the tables of all, for each task set; ConfigError if their tasks differ."""
+    from upsolve.evaluate.comparison import choice_line
     from upsolve.evaluate.sweep import by_task_set, defined_ks
     from upsolve.report.content import compared
     from upsolve.report.tables import result_tables
@@ -246,5 +247,8 @@ def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
             typer.echo("\n".join((change.capability.sentence, *change.capability.warnings, *change.drops)))
         for table in result_tables(measured, used, further=bool(name)):
             show(table.title, table.header, table.rows)
+        first = choice_line(measured[0].name, measured[0].choices)
+        for line in dict.fromkeys([line for change in changes for line in change.capability.choices] or [first]):
+            typer.echo(line, nl=bool(line))
     if others := sorted({other.best.tasks for sweep in sweeps for other in sweep.others} - {*shared}):
         typer.echo(f"not compared, since not all models were measured there: {', '.join(others)}")

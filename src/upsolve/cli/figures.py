@@ -6,12 +6,16 @@ from typing import Any
 
 from upsolve.errors import ConfigError
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import Comparison
-from upsolve.evaluate.intervals import mean_interval
-from upsolve.evaluate.scores import Evaluation, task_all_pass_at_k, task_pass_at_k, weighted_mean
+from upsolve.evaluate.comparison import Comparison, choice_gain, chosen_change
+from upsolve.evaluate.intervals import Paired, mean_interval
+from upsolve.evaluate.scores import Choices, Evaluation, task_all_pass_at_k, task_pass_at_k, weighted_mean
 from upsolve.evaluate.sweep import Sweep, defined_ks
 
 __all__ = ["change_figures", "results_figures"]
+
+
+SPENT = ("samples", "tokens", "early_samples", "early_tokens")
+"""Fields of a choice that are summed over tasks."""
 
 
 def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any]:
@@ -38,7 +42,29 @@ def change_figures(change: Capability) -> dict[str, Any]:
         "gain": compared["best"]["difference"],
         **compared,
         "solved": {**asdict(change.solved), "p_value": change.solved.p_value},
+        "chosen": paired_figures(chosen_change(change.before.choices, change.after.choices)),
         "detectable": change.best.detectable,
+    }
+
+
+def paired_figures(paired: Paired | None) -> dict[str, Any] | None:
+    """Return a paired difference with its p-value; None without shared tasks."""
+    return {"difference": asdict(paired.difference), "p_value": paired.p_value} if paired else None
+
+
+def choice_figures(choices: Choices | None) -> dict[str, Any] | None:
+    """Return pass@1 of greedy, chosen and any samples, and the cost of the choice; None if nothing was chosen."""
+    if choices is None:
+        return None
+    parts = {part: [*choices.passed(part).values()] for part in ("greedy", "chosen", "any", "early")}
+    return {
+        "kinds": list(choices.kinds),
+        "temperature": choices.temperature,
+        **{part: asdict(mean_interval(values)) if values else None for part, values in parts.items()},
+        "chosen - greedy": paired_figures(choice_gain(choices)),
+        **{name: sum(getattr(task, name) for task in choices.tasks) for name in SPENT},
+        "sample_seconds": choices.sample_seconds,
+        "choose_seconds": choices.choose_seconds,
     }
 
 
@@ -62,6 +88,7 @@ def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
         "model": sweep.name,
         **measured,
         "dev": [evaluation_figures(part, (1,)) for part in sweep.dev],
+        "choices": choice_figures(sweep.choices),
         "heldout_logp": sweep.heldout_logp,
         "heldout_tasks": sweep.heldout_tasks,
         "entropy": weighted_mean(sweep.hot.scores, "mean_entropy"),

@@ -35,7 +35,7 @@ def markdown_text(content: ReportContent, changes: Sequence[Change], tables: Seq
 def paragraph(change: Change) -> str:
     """Return the sentence about a model, with details and warnings below it."""
     about = change.capability
-    below = [about.best.details or "", *about.warnings, *change.drops]
+    below = [about.best.details or "", *about.choices, *about.warnings, *change.drops]
     return "\n".join([f"**{plain(change.label + about.sentence)}**", *(f"\n{plain(line)}" for line in below if line)])
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import DECIDABLE, Comparison
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
 from upsolve.evaluate.scores import (
+    Choices,
     Evaluation,
     TaskScore,
     error_mix,
@@ -52,6 +53,8 @@ def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool =
     if any(sweep.dev for sweep in sweeps) and not further:
         tables.append(temperature_table(sweeps))
     tables.append(pass_table([sweep.best for sweep in sweeps], [1], at="each at its best temperature for pass@1"))
+    if any(sweep.choices for sweep in sweeps):
+        tables.append(choice_table(sweeps))
     if many := [k for k in ks if k > 1]:
         tables.append(pass_table([sweep.many for sweep in sweeps], many, at="each at its best temperature for it"))
     tables += [table for other in sweeps[1:] if (table := change_table(sweeps[0].best, other.best)).rows]
@@ -84,6 +87,8 @@ def capability_table(change: Capability) -> Table:
     rows = [comparison_row("pass@1, each at its own best temperature", change.best, own=True)]
     if change.greedy:
         rows.append(comparison_row("pass@1, greedy", change.greedy))
+    if before.choices and after.choices:
+        rows.append(choice_row(before.choices, after.choices))
     rows.append(comparison_row(f"pass@1, {temperature_name(change.hot.temperatures[1])}", change.hot))
     if change.many.k > 1:
         rows.append(comparison_row(f"pass@{change.many.k}, each at its own best temperature", change.many, own=True))
@@ -111,6 +116,16 @@ def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> 
     names = [f" ({temperature_name(temperature)})" if own else "" for temperature in comparison.temperatures]
     cells = [f"{percent(mean)}{name}" for mean, name in zip(comparison.means, names, strict=True)]
     return (label, *cells, comparison.change)
+
+
+def choice_row(before: Choices, after: Choices) -> tuple[str, ...]:
+    """Return the row of pass@1 after choice."""
+    paired = chosen_change(before, after)
+    means = [
+        percent(sum(values) / len(values) if (values := one.passed("chosen").values()) else None) for one in (before, after)
+    ]
+    count = " and ".join(dict.fromkeys(str(one.samples) for one in (before, after)))
+    return (f"pass@1, chosen of {count} samples", *means, interval_text(paired.difference) if paired else "–")
 
 
 def number_row(label: str, before: float | None, after: float | None) -> tuple[str, ...]:
@@ -152,6 +167,49 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str 
     title = f"{both}, %, with 95 % intervals over tasks" + (f", {at}" if at else "")
     names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
     return Table(title, ("tasks", "measure", *names), tuple(rows))
+
+
+def choice_table(sweeps: Sequence[Sweep]) -> Table:
+    """Return pass@1 of greedy decoding, of chosen samples and of any sample, with paired differences, and what sampling and choosing cost."""
+    first = sweeps[0]
+    kinds = dict.fromkeys(", ".join(sweep.choices.kinds) for sweep in sweeps if sweep.choices)
+    columns = [choice_cells(sweep.choices) for sweep in sweeps]
+    labels = [*dict.fromkeys(label for column in columns for label in column)]
+    rows = [(label, *(column.get(label, "–") for column in columns)) for label in labels]
+    changes = [chosen_change(first.choices, sweep.choices) for sweep in sweeps[1:]]
+    if any(changes):
+        cells = [interval_text(change.difference) if change else "–" for change in changes]
+        rows.insert(1 + labels.index(GAIN), (f"chosen - chosen of {first.name}, points", "", *cells))
+    title = f"One sample a task, chosen by {' or '.join(kinds)}, without hidden tests: pass@1, %"
+    names = [f"{s.name}, {temperature_name(s.choices.temperature)}" if s.choices else s.name for s in sweeps]
+    return Table(title, ("", *names), tuple(rows))
+
+
+GAIN = "chosen - greedy, points"
+
+
+def choice_cells(choices: Choices | None) -> dict[str, str]:
+    """Return the cells of a model in the table of choices, by row; {} without choices."""
+    if choices is None:
+        return {}
+    parts = {part: [*choices.passed(part).values()] for part in ("greedy", "chosen", "any", "early")}
+    cells = {part: cell(mean_interval(values)) if values else "–" for part, values in parts.items()}
+    gain, tasks = choice_gain(choices), choices.tasks
+    samples, early = (sum(counts) for counts in zip(*((task.samples, task.early_samples) for task in tasks), strict=True))
+    tokens, early_tokens = sum(task.tokens for task in tasks), sum(task.early_tokens for task in tasks)
+    return {
+        "greedy": cells["greedy"],
+        "chosen": cells["chosen"],
+        "any": cells["any"],
+        GAIN: interval_text(gain.difference) if gain else "–",
+        "chosen, sampling stops early": cells["early"],
+        "samples a task": number(samples / len(tasks)),
+        "samples a task, sampling stops early": number(early / len(tasks)),
+        "sampled tokens": f"{tokens:,}",
+        "sampled tokens, sampling stops early": f"{early_tokens:,}",
+        "time of sampling": minutes(choices.sample_seconds),
+        "time of choosing": minutes(choices.choose_seconds),
+    }
 
 
 def change_table(before: Evaluation, after: Evaluation) -> Table:
