@@ -1,5 +1,7 @@
 """Values worked by hand, ranges as a law, and what has no value."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,7 +178,80 @@ def test_a_component_of_ones_own():
 @given(verdicts, st.text("a =\n()`é🙂\r", max_size=60), st.floats(1e-3, 10))
 def test_values_stay_in_their_range(verdict, code, usual):
     for name, component in COMPONENTS.items():
-        if name == "score":  # which is any number, or none
+        if component.group or name == "score":  # which is any number, or none
             continue
         got = value(name, verdict, code, usual=usual)
         assert got is not None and component.low <= got <= component.high, name
+
+
+def group_of(*rows, task=TASK):
+    """A group from (code, tests passed of 4, count); every attempt failed."""
+    attempts = tuple(Attempt("t", code, count=count) for code, _, count in rows)
+    verdicts = tuple(Verdict(a.attempt_id, Status.FAILED, passed, 4) for a, (_, passed, _) in zip(attempts, rows, strict=True))
+    return Group(task, attempts, verdicts)
+
+
+def rewards(group, **config):
+    weights = {"outcome": 0, **dict.fromkeys(config.pop("weights"), 1.0)}
+    return reward(group, RewardConfig(weights=weights, **config)).rewards_G.tolist()
+
+
+SIX = group_of(("x = 1", 4, 2), ("x  =  1  # one", 1, 1), ("x = 2", 1, 2), ("x = 3", 0, 1))
+
+
+def test_majority_is_the_share_of_samples_with_an_equal_program():
+    # of 6 samples, 2 + 1 are x = 1, 2 are x = 2, and one is x = 3
+    assert rewards(SIX, weights=["majority"]) == pytest.approx([1 / 2, 1 / 2, 1 / 3, 1 / 6])
+
+
+def test_majority_compares_outputs_where_programs_print():
+    codes, outputs = ("print(1)", "print(2 - 1)", "print(2)", "x", "y"), ("1\n", "1\n", "2\n", "", "2\n")
+    statuses = (*(Status.FAILED,) * 4, Status.TIMEOUT)  # what a program prints before it is killed is no answer
+    attempts = tuple(Attempt("t", code) for code in codes)
+    rows = zip(attempts, statuses, outputs, strict=True)
+    verdicts = tuple(Verdict(one.attempt_id, status, 0, 4, stdout_head=output) for one, status, output in rows)
+    assert rewards(Group(TASK, attempts, verdicts), weights=["majority"]) == pytest.approx([0.4, 0.4, 0.2, 0.2, 0.2])
+
+
+def test_distinct_is_one_over_the_number_of_equal_programs():
+    assert rewards(SIX, weights=["distinct"]) == pytest.approx([1 / 3, 1 / 3, 1 / 2, 1])
+    other = (Attempt("t", "int  x;", "c++"), Attempt("t", "int x;", "c++"), Attempt("t", "int y;", "c++"))
+    verdicts = tuple(Verdict(one.attempt_id, Status.FAILED, 0, 4) for one in other)
+    assert rewards(Group(TASK, other, verdicts), weights=["distinct"]) == [0.5, 0.5, 1]
+
+
+def test_rank_is_the_share_of_others_below():
+    # fractions 1, 1/4, 1/4, 0: two are equal, so each is below one and beside one of three others
+    assert rewards(SIX, weights=["rank"]) == [1, 0.5, 0.5, 0]
+    assert rewards(SIX, weights=["rank"], rank="length", length=(2, 12)) == pytest.approx([2 / 3, 0, 2 / 3, 2 / 3])
+    assert rewards(group_of(("x", 4, 1)), weights=["rank"]) == [0.5]
+
+
+def test_rank_needs_what_its_component_needs():
+    config = RewardConfig(weights={"rank": 1}, rank="lint")
+    assert analyses_needed(config) == ("lint",)
+    assert reward(SIX, config).left_out == {"rank: no value of the component reward.rank": 4}
+    seconds = [replace(FAILED, status=Status.PASSED, cpu_seconds=cpu) for cpu in (0.1, 0.2, 0.4)]
+    timed = Group(TASK, tuple(Attempt("t", f"x = {n}") for n in range(3)), tuple(seconds))
+    assert rewards(timed, weights=["rank"], rank="efficiency") == [1, 0.5, 0]  # log2 of 2, 1 and 1/2
+    with pytest.raises(ValueError, match="majority is computed from the whole group already"):
+        RewardConfig(weights={"rank": 1}, rank="majority")
+
+
+LATE = Component(lambda members, _: [n / 10 for n in range(len(members))], 0, 1, group=True)
+SHORT = Component(lambda *_: [0.5], 0, 1, group=True)
+HOLED = Component(lambda members, _: [None, *[1.0] * (len(members) - 1)], 0, 1, "holed: the first", group=True)
+
+
+def test_a_component_of_the_group_of_ones_own():
+    assert rewards(SIX, weights=[LATE]) == [0, 0.1, 0.2, 0.3]
+    assert reward(SIX, RewardConfig(weights={"outcome": 0, HOLED: 1})).left_out == {"holed: the first": 1}
+    with pytest.raises(ValueError, match=f"{__name__}:SHORT: 1 values for the 4 attempts of a group"):
+        rewards(SIX, weights=[SHORT])
+
+
+def test_attempts_with_a_reward_of_their_own_are_not_in_the_group():
+    attempts = (*SIX.attempts[:3], replace(SIX.attempts[3], truncated=True))
+    cut = Group(TASK, attempts, SIX.verdicts)
+    assert rewards(cut, weights=["majority"], truncated=-1.0) == pytest.approx([3 / 5, 3 / 5, 2 / 5, -1])
+    assert rewards(cut, weights=[LATE], truncated="drop") == [0, 0.1, 0.2]

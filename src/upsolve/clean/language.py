@@ -13,8 +13,9 @@ from typing import Any
 
 from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Contents, Fault
-from upsolve.clean.code import is_valid, nodes_of, python_tree, tree_of
+from upsolve.clean.code import is_valid
 from upsolve.languages import PYTHON, languages
+from upsolve.verify.analysis.syntax import nodes_of, python_tree, tree_of
 
 __all__ = ["LANGUAGE", "language_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from upsolve.archive.info import missing_signal
 from upsolve.archive.preference import OWN, select_contradictions
 from upsolve.clean.check import Action, Check, Contents, Fault
-from upsolve.clean.code import normalise
+from upsolve.verify.analysis.syntax import normalise
 
 __all__ = ["BALANCE", "CONTRADICTIONS", "FLAKY", "LANGUAGES", "SIGNAL"]
 

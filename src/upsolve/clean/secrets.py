@@ -12,8 +12,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from upsolve.clean.check import Action, Check, Contents, Fault, mask
-from upsolve.clean.code import normalise, quoted_spans, same_shape
+from upsolve.clean.code import quoted_spans, same_shape
 from upsolve.types import Task
+from upsolve.verify.analysis.syntax import normalise
 
 __all__ = ["LICENCE", "LICENCES", "PROVENANCE", "SECRETS", "Secret", "find_secrets"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, FiniteFloat
 
 from upsolve.config.strict import Rule, Strict
-from upsolve.plugins import named
+from upsolve.plugins import find, named
 from upsolve.types import Status
 
 __all__ = ["PRESETS", "Preset", "RewardConfig", "Severity"]
@@ -88,6 +88,10 @@ class RewardConfig(Strict):
             lambda r: f"gated: {unweighted(r, r.gated)} has no weight; set reward.weights or remove it",
         ),
         Rule(
+            lambda r: "rank" not in r.components or not find("component", r.rank).group,
+            "rank: {0.rank} is computed from the whole group already; name a component of a single attempt",
+        ),
+        Rule(
             lambda r: not r.gated or r.components.keys() - {*r.gated},
             "gated: names every component, so there is none whose negative rewards could close a token",
         ),
@@ -105,6 +109,8 @@ class RewardConfig(Strict):
     """Cost of one finding, by the severity of its rule; severities that a recipe does not name keep the default."""
     efficiency: Literal["group", "reference"] = "group"
     """Baseline of ``efficiency``: the median processor time of the group's passed attempts, or that of the task's reference."""
+    rank: ComponentName = "fraction"
+    """``rank``: the component whose values are ranked within the group; one of a single attempt."""
     complexity: int = Field(default=10, ge=1)
     """``complexity``: largest cyclomatic complexity with value 0 (McCabe's limit is 10); at twice that it is -1."""
     length: tuple[int, int] = (2000, 4000)
@@ -141,3 +147,8 @@ class RewardConfig(Strict):
     def components(self) -> Mapping[str, float]:
         """Weights by component: the preset's weights, overridden by ``weights``, without zeros."""
         return {name: weight for name, weight in {**PRESETS[self.preset], **self.weights}.items() if weight}
+
+    @property
+    def read(self) -> set[str]:
+        """Components whose values are computed: those with a weight, and the one that ``rank`` ranks."""
+        return {*self.components, *([self.rank] if "rank" in self.components else [])}

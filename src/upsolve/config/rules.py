@@ -292,7 +292,10 @@ READ: Mapping[str, Condition] = {
     "reward.hacked": Condition("reward.detectors", lambda r: r.reward.detectors),
     "reward.outcomes": component("outcome"),
     "reward.severity": component("lint", "security", "types"),
-    "reward.efficiency": component("efficiency"),
+    "reward.efficiency": Condition(
+        "a weight (reward.weights) for efficiency", lambda r: component("efficiency").holds(r) or "efficiency" in r.reward.read
+    ),
+    "reward.rank": component("rank"),
     "reward.complexity": component("complexity"),
     "reward.length": component("length"),
     "advantage.kind": Condition(

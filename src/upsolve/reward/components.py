@@ -3,20 +3,24 @@
 import ast
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from upsolve.config import RewardConfig
 from upsolve.config.reward import Severity
 from upsolve.languages import PYTHON
+from upsolve.plugins import find
 from upsolve.reward.code import line_starts, lines_of, names_read, parse, valid_characters
 from upsolve.reward.credit import EACH, FINDINGS, LAST, LINES, PREFIX, UNIFORM, Credit
 from upsolve.reward.judged import Judged
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
+from upsolve.verify.analysis.syntax import normalise
 
 __all__ = ["CLOCK_SECONDS", "COMPONENTS", "Component", "answer_format"]
 
@@ -26,6 +30,7 @@ EXECUTED = (Status.PASSED, Status.FAILED)
 """Outcomes of a test in which the program ended normally."""
 FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 Value = Callable[[Judged, RewardConfig], float | None]
+GroupValue = Callable[[Sequence[Judged], RewardConfig], Sequence[float | None]]
 
 
 Edge = tuple[int, str, tuple[int, ...]]
@@ -119,8 +124,9 @@ def bound(tree: ast.Module) -> Iterator[Bound]:
 class Component:
     """A term that a reward may have (``docs/extending.md`` adds one)."""
 
-    value: Value
-    """Value of a judged attempt, in [low, high]; None if data for it is missing: the attempt is then left out and counted, not given 0."""
+    value: Value | GroupValue
+    """Value of a judged attempt, in [low, high]; None if data for it is missing: the attempt is then left out and counted, not given 0.
+    With ``group``: the values of all judged attempts of a group, in their order."""
     low: float = -math.inf
     """Smallest value."""
     high: float = math.inf
@@ -131,6 +137,18 @@ class Component:
     """Analysis whose findings the value needs (docs/analysis.md), so that runs ask the judge for it; empty if none."""
     credit: Credit = LAST
     """How the value is assigned to tokens, unless a recipe says otherwise (``reward.credit``)."""
+    group: bool = False
+    """``value`` takes the group's judged attempts that no rule for truncated or hacked attempts rewards or leaves out."""
+
+    def value_of(self, judged: Judged, config: RewardConfig) -> float | None:
+        """Return the value of an attempt; of a component without ``group``."""
+        value: Any = self.value
+        return value(judged, config)
+
+    def values_of(self, members: Sequence[Judged], config: RewardConfig) -> Sequence[float | None]:
+        """Return the values of the attempts of a group; of a component with ``group``."""
+        value: Any = self.value
+        return value(members, config)
 
     def why_missing(self, name: str, status: Status) -> str:
         """Return the reason why an attempt has no value, for counts and messages."""
@@ -277,6 +295,51 @@ def analysed_python(value: Value, low: float, high: float, analysis: str, *, cre
     return Component(lambda j, c: value(j, c) if j.attempt.language in PYTHON else None, low, high, missing, analysis, credit)
 
 
+def counts_of_equals(keys: Sequence[Hashable], members: Sequence[Judged]) -> list[int]:
+    """Return for each attempt the number of samples with the same key; an attempt that occurs n times counts n times."""
+    counts = Counter[Hashable]()
+    for key, one in zip(keys, members, strict=True):
+        counts[key] += one.attempt.count
+    return [counts[key] for key in keys]
+
+
+def program_of(one: Judged) -> Hashable:
+    """Return what programs that differ only in comments and white space share."""
+    return normalise(one.attempt.code, one.attempt.language)
+
+
+def majority(members: Sequence[Judged], _config: RewardConfig) -> list[float]:
+    """Return the share in (0, 1] of the group's samples with the same output or, of a program without output, with an equal program.
+
+    The output is what the run of the last test printed, as far as the verdict holds it; the reward needs no tests that are right.
+    """
+    keys = [one.verdict.stdout_head if one.verdict.status in EXECUTED else "" for one in members]
+    counts = counts_of_equals([key or (program_of(one),) for key, one in zip(keys, members, strict=True)], members)
+    total = sum(one.attempt.count for one in members)
+    return [count / total for count in counts]
+
+
+def distinct(members: Sequence[Judged], _config: RewardConfig) -> list[float]:
+    """Return 1 / n in (0, 1], n samples of the group with an equal program."""
+    return [1 / count for count in counts_of_equals([*map(program_of, members)], members)]
+
+
+def rank(members: Sequence[Judged], config: RewardConfig) -> list[float | None]:
+    """Return (below + equal / 2) / others in [0, 1], counts of the other attempts with a lower and an equal value of the component ``config.rank``.
+
+    1/2 for an attempt alone; None if the component has no value.
+    """
+    component: Component = find("component", config.rank)
+    values = [component.value_of(one, config) for one in members]
+    known = sorted(value for value in values if value is not None)
+
+    def place(value: float) -> float:
+        below, equal = bisect_left(known, value), bisect_right(known, value) - bisect_left(known, value) - 1
+        return (below + equal / 2) / (len(known) - 1) if len(known) > 1 else 0.5
+
+    return [None if value is None else place(value) for value in values]
+
+
 UNCOUNTED = "tests were not counted (upsolve verify)"
 UNTIMED = (
     "efficiency: no processor time of the attempt, or of the reference or group it is compared with (upsolve verify --all)"
@@ -297,6 +360,9 @@ COMPONENTS: Mapping[str, Component] = {
     "complexity": Component(lambda j, c: complexity(j.verdict, c.complexity), -1, 0, analysis="complexity", credit=FINDINGS),
     "efficiency": Component(lambda j, _: efficiency(j.verdict, j.baseline_seconds), -1, 1, UNTIMED, credit=UNIFORM),
     "dataflow": Component(lambda j, c: dataflow(j.attempt, j.task, c.dataflow_threshold), 0, 1, NO_REFERENCE, credit=EACH),
+    "majority": Component(majority, 0, 1, group=True),
+    "distinct": Component(distinct, 0, 1, group=True),
+    "rank": Component(rank, 0, 1, "rank: no value of the component reward.rank", group=True),
     "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, credit=UNIFORM),
     "score": Component(lambda j, c: score(j.verdict, c), missing=NO_SCORE),
     "format": Component(lambda j, _: answer_format(j.attempt, j.task), -1, 0),

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,7 +136,8 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     if config.verdicts != "as_judged":
         flagged[f"{CONTROL} {config.verdicts}"] = sum(v is not None and v.status is not Status.UNSCORED for v in group.verdicts)
     terms = terms_of(config)
-    baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in terms else None
+    baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in config.read else None
+    ruled: list[tuple[int, Judged, tuple[Part, ...] | str]] = []
     for index in range(len(group.attempts)):
         if (verdict := group.verdicts[index]) is None or verdict.status is Status.UNSCORED:
             left_out[f"no reward for {verdict.status}" if verdict and not verdict.is_score else "not judged"] += 1
@@ -147,7 +148,10 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
             continue
         flags = ((TRUNCATED,) if judged.attempt.truncated else ()) + hacks(judged.attempt, judged.task, config.detectors)
         flagged.update(flags)
-        terms_or_reason = rule_parts(flags, config) or component_parts(judged, terms, config)
+        ruled.append((index, judged, rule_parts(flags, config)))
+    shared = group_values([judged for _, judged, rule in ruled if not rule], terms, config)
+    for index, judged, rule in ruled:
+        terms_or_reason = rule or component_parts(judged, terms, config, {name: next(of) for name, of in shared.items()})
         if isinstance(terms_or_reason, str):
             left_out[terms_or_reason] += 1
         else:
@@ -165,7 +169,7 @@ def terms_of(config: RewardConfig) -> Terms:
 
 def analyses_needed(config: RewardConfig) -> tuple[str, ...]:
     """Return the analyses that the components of a recipe read, sorted."""
-    return tuple(sorted({component.analysis for component, _ in terms_of(config).values()} - {""}))
+    return tuple(sorted({find("component", name).analysis for name in config.read} - {""}))
 
 
 def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float]) -> float | None:
@@ -210,12 +214,29 @@ def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...]
     return ""
 
 
-def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the terms of a reward, or the reason why one of them has no value."""
+def group_values(members: Sequence[Judged], terms: Terms, config: RewardConfig) -> Mapping[str, Iterator[float | None]]:
+    """Return the values of each component that sees the whole group, of its members in their order."""
+    found: dict[str, Iterator[float | None]] = {}
+    for name, (component, _) in terms.items():
+        if component.group and members:
+            try:
+                values = [*component.values_of(members, config)]
+            except Exception as error:
+                blame("component", name, error)
+            if len(values) != len(members):
+                raise RecordError(f"component {name}: {len(values)} values for the {len(members)} attempts of a group")
+            found[name] = iter(values)
+    return found
+
+
+def component_parts(
+    judged: Judged, terms: Terms, config: RewardConfig, shared: Mapping[str, float | None]
+) -> tuple[Part, ...] | str:
+    """Return the terms of a reward, or the reason why one of them has no value; ``shared``: values of the components of groups."""
     parts: list[Part] = []
     for name, (component, weight) in terms.items():
         try:
-            value = component.value(judged, config)
+            value = shared[name] if component.group else component.value_of(judged, config)
             if value is None:
                 return component.why_missing(name, judged.verdict.status)
             fits = math.isfinite(value) and component.low <= value <= component.high
@@ -237,7 +258,7 @@ def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judg
     The time of a reference is the median over the group's passed attempts with the same code. References without such attempts
     are judged, once each. A task without a reference, or whose reference does not pass, is missing in the result.
     """
-    if config.efficiency != "reference" or "efficiency" not in config.components:
+    if config.efficiency != "reference" or "efficiency" not in config.read:
         return {}
     recorded = {group.task.reference: times for group in groups if (times := recorded_seconds(group))}
     tasks = {task.reference: task for group in groups if (task := group.task).reference.strip()}

@@ -1,4 +1,4 @@
-"""Syntax errors and valid prefix, in every language whose tree-sitter grammar is installed; dead code of Python programs.
+"""Syntax trees, normalised programs, syntax errors and valid prefix, in every language whose tree-sitter grammar is installed; dead code of Python programs.
 
 Dead code is unreachable or unused (Vulture) or, if executed lines are known, not executed.
 """
@@ -8,20 +8,21 @@ import contextlib
 import importlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.extras import needs_extras
-from upsolve.languages import languages
+from upsolve.languages import PYTHON, languages
 from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source, column_of
 
-__all__ = ["dead", "parse", "syntax", "unexecuted"]
+__all__ = ["dead", "nodes_of", "normalise", "parse", "python_tree", "syntax", "tree_of", "unexecuted"]
 
 MOST = 20
 """Maximum number of errors reported per program."""
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 
 
 @cache
@@ -42,6 +43,52 @@ def parser(grammar: str) -> Any:
 def parse(code: str, grammar: str = "tree_sitter_python") -> Any:
     """Return the root node of a program's syntax tree; invalid code has one, too."""
     return parser(grammar).parse(code.encode("utf-8", "replace")).root_node
+
+
+def python_tree(code: str) -> ast.Module | None:
+    """Return the syntax tree of a Python 3 program; None if it does not parse."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def tree_of(code: str, language: str) -> Any:
+    """Return the root of a program's tree-sitter tree; None if its language has no grammar, JudgeError if not installed."""
+    if language in PYTHON:
+        return parse(code)
+    known = languages().get(language)
+    return parse(code, known.grammar) if known and known.grammar else None
+
+
+def normalise(code: str, language: str, *, docstrings: bool = True) -> str:
+    """Return a text that is equal for programs that differ only in comments, white space or, if not wanted, docstrings."""
+    if language in PYTHON:
+        if tree := python_tree(code):
+            return ast.dump(tree if docstrings else without_docstrings(tree))
+    elif (root := tree_of(code, language)) is not None and not root.has_error:
+        return "\n".join(
+            node.text.decode("utf-8", "replace") for node in nodes_of(root) if not node.children and "comment" not in node.type
+        )
+    return " ".join(code.split())
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    """Return a tree whose docstrings are empty."""
+    for node in ast.walk(tree):
+        if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
+            node.body[0] = ast.Expr(ast.Constant(""))
+    return tree
+
+
+def nodes_of(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
+    """Yield the nodes of a tree in the order of the text, parents first, but none below a node that is whole."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += () if is_whole(node) else reversed(node.children)
 
 
 def syntax(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
