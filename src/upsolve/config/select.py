@@ -19,6 +19,7 @@ __all__ = [
     "ask_pairs",
     "checked_pairs",
     "columns_read",
+    "edit_distance",
     "pair_query",
     "selection_table",
 ]

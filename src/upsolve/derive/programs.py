@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from upsolve.config.select import edit_distance
 from upsolve.derive.derivation import Derivation, Origin, fenced, judged_as, most
 from upsolve.policy.prompt import FAILURES, OUTCOMES, feedback
-from upsolve.train.data.pairs import edit_distance
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 __all__ = ["REPAIR", "nearest", "token_distance", "visible_feedback"]
@@ -68,7 +68,7 @@ def token_distance(code: str, other: str) -> int:
     words = [TOKEN.findall(text.strip())[:LONGEST] for text in (code, other)]
     letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words[0] + words[1]), 1)}
     first, second = ("".join(map(letters.__getitem__, each)) for each in words)
-    return edit_distance(first, second)
+    return edit_distance(first, second) or 0
 
 
 REPAIR = Derivation(repairs, "correct a failed program by the feedback of its visible tests", (most(4, "failed programs"),))
