@@ -239,6 +239,7 @@ def test_rank_needs_what_its_component_needs():
 
 
 LATE = Component(lambda members, _: [n / 10 for n in range(len(members))], 0, 1, group=True)
+RAISES = Component(lambda *_: 1 / 0, 0, 1, group=True)
 SHORT = Component(lambda *_: [0.5], 0, 1, group=True)
 HOLED = Component(lambda members, _: [None, *[1.0] * (len(members) - 1)], 0, 1, "holed: the first", group=True)
 
@@ -246,6 +247,8 @@ HOLED = Component(lambda members, _: [None, *[1.0] * (len(members) - 1)], 0, 1, 
 def test_a_component_of_the_group_of_ones_own():
     assert rewards(SIX, weights=[LATE]) == [0, 0.1, 0.2, 0.3]
     assert reward(SIX, RewardConfig(weights={"outcome": 0, HOLED: 1})).left_out == {"holed: the first": 1}
+    with pytest.raises(ValueError, match=rf"{__name__}:RAISES: ZeroDivisionError: .* \(test_components.py, line \d+\)"):
+        rewards(SIX, weights=[RAISES])
     with pytest.raises(ValueError, match=f"{__name__}:SHORT: 1 values for the 4 attempts of a group"):
         rewards(SIX, weights=[SHORT])
 

@@ -76,7 +76,7 @@ class RewardConfig(Strict):
             "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
         ),
         Rule(
-            lambda r: bool(r.score) == ("score" in r.components),
+            lambda r: bool(r.score) == ("score" in r.read),
             "score: the component and the name of the score need each other; set reward.weights.score=1 and reward.score=NAME, or neither",
         ),
         Rule(

@@ -222,7 +222,7 @@ def group_values(members: Sequence[Judged], terms: Terms, config: RewardConfig) 
             try:
                 values = [*component.values_of(members, config)]
             except Exception as error:
-                blame("component", name, error)
+                reraise("component", name, error)
             if len(values) != len(members):
                 raise RecordError(f"component {name}: {len(values)} values for the {len(members)} attempts of a group")
             found[name] = iter(values)
