@@ -12,7 +12,7 @@ from upsolve.derive.derivation import Derivation, Origin
 from upsolve.derive.programs import REPAIR
 from upsolve.errors import ConfigError
 from upsolve.importers.source import parse_options
-from upsolve.plugins import blame, find
+from upsolve.plugins import find, reraise
 from upsolve.suites.shrink import archive_parts
 from upsolve.suites.writing import NewArchive, Portion
 from upsolve.types import Group, OnProgress, Status, Verdict, no_progress
@@ -128,7 +128,7 @@ def derived_from(origin: Origin, how: DeriveSettings) -> Iterator[Group]:
     try:
         yield from record.rows(origin, **how.options)
     except Exception as error:
-        blame("derivation", how.kind, error)
+        reraise("derivation", how.kind, error)
 
 
 def judged(groups: Sequence[Group], settings: JudgeSettings) -> Iterator[Group]:
