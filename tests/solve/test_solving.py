@@ -57,6 +57,19 @@ def test_more_are_sampled_until_one_passes():
     assert [calls[:2] for calls in sampler.calls] == [(0.0, 1), (0.8, 2)] and len({seed for *_, seed in sampler.calls}) == 2
 
 
+def test_a_scorer_decides_between_equal_candidates_without_hidden_tests():
+    def size(pairs):
+        assert not any(test.hidden for task, _ in pairs for test in task.tests)
+        return [{"size": float(len(attempt.code))} for _, attempt in pairs]
+
+    codes = ["def f(x): return x", "def f(x): return 0 * x", "def f(x): return x - 0"]
+    answer = answers([DOUBLE], Fixed(double=[(code, -1.0) for code in codes]), 3, kinds=("tests", "score"), scorer=size)[
+        "double"
+    ]
+    assert answer.choice.scores == {"tests": (0.0, 0.0, 0.0), "score": (18.0, 22.0, 22.0)}
+    assert (answer.attempt.code, answer.choice.decided_by) == (codes[1], "score")
+
+
 def test_agreement_decides_without_tests_and_budgets_end_sampling():
     task = Task("area", "CREATE TABLE a (x INT)\nAll x.", language="sql")
     rows = [("select x + 1 from a", -1.0), ("select x from a", -1.5), ("select a.x from a", -1.5), *[("selec x", -0.1)] * 5]

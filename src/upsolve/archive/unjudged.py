@@ -8,13 +8,13 @@ import duckdb
 import pyarrow as pa
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import OWN
+from upsolve.archive.preference import OWN, register_scores
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Changes", "Programs", "Stale", "stale", "unjudged"]
+__all__ = ["Changes", "Programs", "Stale", "not_scored", "stale", "unjudged"]
 
 Changes = Callable[[Task, Attempt, Verdict], Sequence[int]]
 """Numbers of the changes of the judge that concern a verdict and are newer than it; empty if it is valid."""
@@ -95,6 +95,17 @@ def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, ever
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.execute(JUDGED, [judge, list(analyses), everything])
+        connection.execute(FRESH)
+        yield Programs(connection, archive.tasks())
+
+
+@contextmanager
+def not_scored(archive: Archive, name: str, *, everything: bool = False) -> Generator[Programs]:
+    """Yield the programs without a score of a name, or all. ``done`` counts the programs with one, ``orphans`` those without a task."""
+    parts = {table: archive.parts(table) for table in TABLES}
+    with connect(parts, places=True) as connection:
+        register_scores(connection, parts)
+        connection.execute("create table judged as select attempt_id from scores where name = ? and not ?", [name, everything])
         connection.execute(FRESH)
         yield Programs(connection, archive.tasks())
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from upsolve.archive.info import Agreement
     from upsolve.archive.labels import JudgeLabels
 
-__all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query"]
+__all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query", "score"]
 
 TITLES = {
     "statuses": "attempts by outcome",
@@ -215,6 +215,37 @@ def query(
     show_rows(f"{answer.num_rows:,} rows", answer.column_names, cells)
     if len(cells) < answer.num_rows:
         typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")
+
+
+@archive_app.command("score")
+def score(
+    archive: Annotated[str, typer.Argument(help="Folder or URL of the archive.")],
+    command: Annotated[
+        str, typer.Option(help="Program that reads attempts as JSON lines and writes a number a line (docs/scores.md).")
+    ] = "",
+    likelihood: Annotated[
+        str, typer.Option(metavar="MODEL", help="Model whose log-probabilities of each attempt, sum and mean, are the scores.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of the score; default: score, or likelihood.")] = "",
+    batch: Annotated[int, typer.Option(min=1, help="Attempts that the program gets at once.")] = 256,
+    everything: Annotated[bool, typer.Option("--all", help="Score all attempts again, also those with the score.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score attempts by a command or a model, and store the numbers beside the verdicts. Repeat the command to resume."""
+    from upsolve.archive.places import refuse_shipped
+    from upsolve.archive.store import Archive
+    from upsolve.solve.scoring import by_command, by_likelihood, score_archive
+
+    if bool(command) == bool(likelihood):
+        raise typer.BadParameter("score needs either --command or --likelihood, such as --command 'python grade.py'")
+    refuse_shipped(archive)
+    called = name or ("score" if command else "likelihood")
+    scorer = by_command(command, called) if command else by_likelihood(likelihood, called)
+    first = called if command else f"{called}_sum"
+    with bars() as progress:
+        done = score_archive(Archive(archive), scorer, first, batch=batch, everything=everything, progress=progress)
+    text = f"{done.scored:,} attempts scored, {done.unscored:,} without a number, {done.before:,} scored before, {done.orphans:,} without a task"
+    answer(asdict(done), text, as_json=as_json)
 
 
 def distinct_names(names: list[str]) -> list[str]:

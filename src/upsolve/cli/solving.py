@@ -48,8 +48,10 @@ def solve(
         typer.Option(help="What later rounds correct: refine (the default), scatter, uct, none (new samples), or your own."),
     ] = "",
     choose: Annotated[
-        str, typer.Option(help="Kinds of evidence, the strongest first: tests, runs, agreement, likelihood, or your own.")
+        str,
+        typer.Option(help="Kinds of evidence, the strongest first: tests, runs, agreement, likelihood, score, or your own."),
     ] = "tests,runs,agreement,likelihood",
+    score: Annotated[str, typer.Option(help="Evidence score: a command (docs/scores.md), or likelihood:MODEL.")] = "",
     budget: Annotated[str, typer.Option(help="Limits of sampling: tokens=N of a task, seconds=N of the command.")] = "",
     stop_early: Annotated[bool, typer.Option(help="Sample no more once visible tests pass or three candidates agree.")] = True,
     limit: Annotated[int, typer.Option(min=0, help="Solve the first N tasks; 0: all.")] = 0,
@@ -64,18 +66,20 @@ def solve(
 ) -> None:
     """Answer tasks: sample candidates, run them, and choose one by visible tests, outputs and likelihood."""
     from upsolve.solve.asked import AnswerFile, database_input, tasks_at
+    from upsolve.solve.scoring import scorer_of
     from upsolve.solve.solving import SolveSettings
 
     loaded = load(None, [f"sample.samples={samples}", *(settings or [])], model=model, seed=seed)
     limits = budget_of(budget)
-    tokens = int(limits["tokens"]) if "tokens" in limits else None
     if parents and rounds == 1:
         raise ConfigError(f"--parents {parents} has no effect with one round: add --rounds 3")
     ways = known("parent", "--parents", parents or "refine")
-    how = SolveSettings(known("evidence", "--choose", choose), tokens, limits.get("seconds"), stop_early, rounds, ways[0])
+    kinds, scorer = known("evidence", "--choose", choose), scorer_of(score) if score else None
+    how = SolveSettings(kinds, int(limits.get("tokens", 0)) or None, limits.get("seconds"), stop_early, rounds, ways[0], scorer)
     wanted = [task_of_prompt(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
     inputs = {task.task_id: [database_input(database)] for task in wanted} if database else None
-    file = AnswerFile(out, f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}") if out else None
+    key = f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}{score and f' {score}'}"
+    file = AnswerFile(out, key) if out else None
     rows: list[dict[str, Any]] = [*file.answered.values()] if file else []
     for row in answers(loaded, [task for task in wanted if not (file and task.task_id in file.answered)], how, inputs):
         rows.append(row)

@@ -28,6 +28,8 @@ class Candidates:
     """Outputs of each on the same inputs."""
     parents: tuple[int | None, ...] = ()
     """Index of the candidate that each corrects, smaller than its own; None for a sample of the task. () if none corrects another."""
+    scores: tuple[float | None, ...] = ()
+    """Score of each by the command or model that a user names; None for no score. () without a scorer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,19 @@ def likelihood(candidates: Candidates) -> list[float]:
     return [0.0] * len(logps) if None in logps else [float(logp or 0.0) for logp in logps]
 
 
+def score(candidates: Candidates) -> list[float]:
+    """Return the score of each candidate; the smallest one for a candidate without a score, 0 for all without any."""
+    given = candidates.scores or (None,) * len(candidates.attempts)
+    least = min((one for one in given if one is not None), default=0.0)
+    return [least if one is None else one for one in given]
+
+
 EVIDENCE: Mapping[str, Evidence] = {
     "tests": Evidence(tests, "share of visible tests passed"),
     "runs": Evidence(runs, "share of inputs on which the program runs to its end"),
     "agreement": Evidence(agreement, "share of the votes, weighted by likelihood, for the same outputs"),
     "likelihood": Evidence(likelihood, "log-probability under the model"),
+    "score": Evidence(score, "number by a command, or log-probability under another model (--score)"),
 }
 """Built-in kinds of evidence by name."""
 CLOSE = 1e-9

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from upsolve.config import ModelConfig, SampleConfig
+from upsolve.errors import ConfigError
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Request, Sampler, request_sampler, requests
 from upsolve.solve.choose import Candidates, Choice, choose
 from upsolve.solve.databases import databases_of
 from upsolve.solve.outputs import Outputs, outputs_of
+from upsolve.solve.scoring import Scorer
 from upsolve.solve.search import Parents, Tree, corrections
 from upsolve.types import Attempt, OnProgress, Status, Task, TestCase, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
@@ -47,6 +49,12 @@ class SolveSettings:
     """Rounds of at most ``samples`` candidates each, >= 1; candidates of later rounds correct those of earlier ones."""
     parents: str | Parents = "refine"
     """Which candidates later rounds correct (``upsolve.solve.search.PARENTS``)."""
+    scorer: Scorer | None = field(default=None, repr=False)
+    """Scores candidates for the evidence ``score`` (``upsolve.solve.scoring``), which needs it."""
+
+    def __post_init__(self) -> None:
+        if ("score" in self.kinds) != (self.scorer is not None):
+            raise ConfigError("the evidence score and a scorer need each other: --choose tests,runs,score with --score COMMAND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +88,13 @@ class Open:
     verdicts: list[Verdict | None] = field(default_factory=list[Verdict | None])
     outputs: list[Outputs] = field(default_factory=list[Outputs])
     parents: list[int | None] = field(default_factory=list[int | None])
+    scores: list[float | None] = field(default_factory=list[float | None])
 
     @property
     def candidates(self) -> Candidates:
         """The candidates so far."""
-        return Candidates(self.task, tuple(self.attempts), tuple(self.verdicts), tuple(self.outputs), tuple(self.parents))
+        verdicts, outputs, parents = tuple(self.verdicts), tuple(self.outputs), tuple(self.parents)
+        return Candidates(self.task, tuple(self.attempts), verdicts, outputs, parents, tuple(self.scores))
 
 
 New = tuple[Open, Attempt, int | None]
@@ -123,7 +133,7 @@ def solve(
         progress: called with the tasks answered and all tasks.
 
     Raises:
-        ConfigError: a kind of evidence is unknown, a schema cannot be read, or the sampler cannot be asked for corrections.
+        ConfigError: a kind of evidence is unknown or lacks its scorer, a schema cannot be read, or the sampler cannot be asked for corrections.
         ModelError: the model cannot be loaded, or its server does not answer.
         JudgeError: the sandbox broke, or a layer is missing.
     """
@@ -136,7 +146,7 @@ def solve(
         left = [Open(task, tuple(given.get(task.task_id) or inputs_of(task))) for task in tasks[start : start + PORTION]]
         for number, stage in enumerate(steps):
             is_later = number >= len(steps) - (how.rounds - 1)
-            extend(corrected(left, draw, stage, how) if is_later else sampled(left, draw, stage), settings)
+            extend(corrected(left, draw, stage, how) if is_later else sampled(left, draw, stage), settings, how.scorer)
             for one in [*left]:
                 choice = choose(one.candidates, how.kinds)
                 spent = time.monotonic() - started
@@ -180,16 +190,19 @@ def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: Sol
     return [(owner, found[number], parent) for number, (owner, _, parent) in enumerate(asked)]
 
 
-def extend(new: Sequence[New], settings: JudgeSettings) -> None:
-    """Judge new candidates of open tasks on visible tests, run them on the inputs, and add them."""
+def extend(new: Sequence[New], settings: JudgeSettings, scorer: Scorer | None = None) -> None:
+    """Judge new candidates of open tasks on visible tests, run them on the inputs, score them, and add them."""
     owners, attempts = [owner for owner, *_ in new], [attempt for _, attempt, _ in new]
     verdicts = shown_verdicts(owners, attempts, settings)
     outputs = outputs_of([one.task for one in owners], attempts, [one.inputs for one in owners], settings)
-    for (owner, attempt, parent), verdict, output in zip(new, verdicts, outputs, strict=True):
+    tasks = [shown(owner.task) for owner in owners]
+    found = scorer([*zip(tasks, attempts, strict=True)]) if scorer and new else [{}] * len(new)
+    for (owner, attempt, parent), verdict, output, scores in zip(new, verdicts, outputs, found, strict=True):
         owner.attempts.append(attempt)
         owner.verdicts.append(verdict)
         owner.outputs.append(output)
         owner.parents.append(parent)
+        owner.scores.append(next(iter(scores.values()), None))
 
 
 def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings) -> list[Verdict | None]:

@@ -1,0 +1,198 @@
+"""Scores of attempts by a user's command or by the likelihood under a model, for archives and for the choice among candidates."""
+
+import json
+import math
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from upsolve.archive.preference import score_verdicts
+from upsolve.archive.store import Archive
+from upsolve.archive.unjudged import not_scored
+from upsolve.config import ModelConfig, SampleConfig
+from upsolve.errors import ConfigError
+from upsolve.types import Attempt, OnProgress, Task, no_progress
+
+__all__ = ["LIKELIHOOD", "ScoredArchive", "Scorer", "by_command", "by_likelihood", "read_scores", "score_archive", "scorer_of"]
+
+Pairs = Sequence[tuple[Task, Attempt]]
+"""Attempts with their tasks."""
+Scorer = Callable[[Pairs], Sequence[Mapping[str, float]]]
+"""Returns the scores of each attempt by name, finite; {} for an attempt without a score. The first name is that of the evidence ``score``."""
+LIKELIHOOD = "likelihood"
+LONGEST = 4096
+"""Largest number of tokens of prompt and program together; longer ones have no likelihood."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredArchive:
+    """Counts of ``score_archive``."""
+
+    scored: int
+    """Programs that have a score now and had none."""
+    unscored: int
+    """Programs without a number."""
+    before: int
+    """Programs that had the score before."""
+    orphans: int
+    """Programs without a task."""
+
+
+def scorer_of(text: str) -> Scorer:
+    """Return the scorer that an option names: ``likelihood:MODEL``, or a command."""
+    kind, _, model = text.partition(":")
+    return by_likelihood(model) if kind == LIKELIHOOD and model else by_command(text)
+
+
+def by_command(command: str, name: str = "score") -> Scorer:
+    """Return a scorer that gives attempts to a command as JSON lines and reads a number a line (``read_scores``).
+
+    Args:
+        command: program and arguments, split as by a shell and run without one.
+        name: name of the score.
+
+    Raises:
+        ConfigError: the command cannot be run, fails, or writes another number of lines than attempts; raised by the scorer.
+    """
+    words = shlex.split(command)
+
+    def scores(pairs: Pairs) -> list[dict[str, float]]:
+        distinct = {attempt.attempt_id: (task, attempt) for task, attempt in pairs}
+        lines = "".join(json.dumps(row_of(task, attempt)) + "\n" for task, attempt in distinct.values())
+        try:
+            done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
+        except (OSError, IndexError, ValueError) as error:
+            raise ConfigError(f"score command {command!r}: cannot be run: {error}") from error
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ConfigError(f"score command {command!r}: exit code {done.returncode}: {reason}")
+        found = dict(zip(distinct, read_scores(done.stdout, [*distinct]), strict=True))
+        known = (found[attempt.attempt_id] for _, attempt in pairs)
+        return [{} if value is None else {name: value} for value in known]
+
+    return scores
+
+
+def row_of(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """Return what a command reads of an attempt: no tests."""
+    names = ("attempt_id", "task_id", "language", "author", "code", "answer")
+    return {**{name: getattr(attempt, name) for name in names}, "prompt": task.prompt, "entry_point": task.entry_point}
+
+
+def read_scores(text: str, ids: Sequence[str]) -> list[float | None]:
+    """Return the score of each attempt from the lines of a command; None for nan, infinity, an empty line and words.
+
+    Args:
+        text: a line for each attempt: a number, in the order of the attempts, or an object with ``attempt_id`` and ``score``, in any order.
+        ids: ids of the attempts, distinct.
+
+    Raises:
+        ConfigError: another number of lines than attempts, or lines that do not name each attempt once.
+    """
+    lines = text.splitlines()
+    if len(lines) != len(ids):
+        raise ConfigError(
+            f"the score command wrote {len(lines)} lines for {len(ids)} attempts: write one number a line, or an object with attempt_id "
+            "and score; nan for an attempt without a score"
+        )
+    values = [*map(value_of, lines)]
+    if not any(isinstance(value, dict) for value in values):
+        return [*map(finite, values)]
+    named = {str(row.get("attempt_id")): row.get("score") for row in values if isinstance(row, dict)}
+    if named.keys() != {*ids}:
+        other = next(iter({*ids} - named.keys()), "")
+        raise ConfigError(f"the score command wrote no line for the attempt {other}: each attempt_id must occur once")
+    return [finite(named[one]) for one in ids]
+
+
+def value_of(line: str) -> Any:
+    """Return the JSON value of a line, else its text."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def finite(value: Any) -> float | None:
+    """Return a finite number; None for any other value."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def by_likelihood(model: str, name: str = LIKELIHOOD) -> Scorer:
+    """Return a scorer by the log-probability of the tokens of an attempt under a model, nats, given the prompt of its task.
+
+    The scores are ``NAME_sum``, sum_t log pi(token_t), and ``NAME_mean``, divided by the number of tokens. The model is loaded at the first call.
+
+    Raises:
+        ModelError: the model cannot be loaded; raised by the scorer.
+    """
+    loaded: list[Any] = []
+
+    def scores(pairs: Pairs) -> list[dict[str, float]]:
+        if not loaded:
+            from upsolve.policy.engines import sampler
+
+            loaded.append(sampler(SampleConfig(engine="transformers"), ModelConfig(name=model)))
+        found = (token_logps(loaded[0], task, attempt) for task, attempt in pairs)
+        return [{f"{name}_sum": sum(one), f"{name}_mean": sum(one) / len(one)} if one else {} for one in found]
+
+    return scores
+
+
+def token_logps(local: Any, task: Task, attempt: Attempt) -> list[float]:
+    """Return the log-probability of each token of an attempt, nats; [] for an empty attempt and for one that is too long."""
+    import numpy as np
+    import torch
+
+    from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
+    from upsolve.train.data.pack import pack
+    from upsolve.train.update.reference_scorer import padded_scores
+
+    codec = local.codec
+    prompt_P, ids_R = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
+    if not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
+        return []
+    encoded = EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),))
+    with torch.inference_mode():
+        logps: list[float] = padded_scores(local.model.eval(), pack([[encoded]])).logp_T.tolist()
+    return logps
+
+
+def score_archive(
+    archive: Archive,
+    scorer: Scorer,
+    name: str,
+    *,
+    batch: int = 256,
+    everything: bool = False,
+    progress: OnProgress = no_progress,
+) -> ScoredArchive:
+    """Score the programs of an archive that lack a score, and store it beside their verdicts; a repeated call resumes.
+
+    Args:
+        archive: the archive.
+        scorer: the scorer.
+        name: name of the score that says which programs are scored already.
+        batch: programs that the scorer gets, and that are stored, at once.
+        everything: score again the programs that have the score.
+        progress: called with the programs scored and all programs.
+    """
+    scored = unscored = 0
+    with not_scored(archive, name, everything=everything) as programs:
+        for pairs in chunks(programs, batch):
+            found = [*zip(pairs, scorer(pairs), strict=True)]
+            archive.append(verdicts=[one for (_, attempt), given in found for one in score_verdicts(attempt.attempt_id, given)])
+            scored, unscored = scored + sum(bool(given) for _, given in found), unscored + sum(not given for _, given in found)
+            progress("score", scored + unscored, len(programs))
+        return ScoredArchive(scored, unscored, programs.done, programs.orphans)
+
+
+def chunks(programs: Any, size: int) -> Iterator[list[tuple[Task, Attempt]]]:
+    """Yield lists of at most ``size`` programs."""
+    rest = iter(programs)
+    while part := list(islice(rest, size)):
+        yield part
