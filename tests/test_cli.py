@@ -263,7 +263,7 @@ def test_a_temperature_that_evaluations_do_not_read_is_refused(here):
     assert "set evaluate.temperatures=[0.2]" in here("eval", "--set", "sample.temperature=0.2", code=2)
 
 
-def test_a_recipe_with_such_a_temperature_is_told_and_none_comes_with_one(tmp_path, capsys):
+def test_recipes_with_such_a_temperature_warn_and_no_shipped_recipe_has_one(tmp_path, capsys):
     (tmp_path / "r.yaml").write_text("sample: {temperature: 0.2}\nevaluate: {temperatures: [0, 1]}\n")
     load_evaluated(str(tmp_path / "r.yaml"), [])
     assert "evaluations ignore sample.temperature and use evaluate.temperatures: 0, 1" in capsys.readouterr().err
@@ -303,7 +303,7 @@ def clear_library_settings(monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["", "1024"])
-def test_onednn_keeps_few_programs_unless_told_otherwise(given, monkeypatch):
+def test_onednn_caches_few_programs_by_default(given, monkeypatch):
     clear_library_settings(monkeypatch)
     if given:
         monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)

@@ -325,12 +325,12 @@ def test_overrides_are_merged_into_mappings():
 
 
 @pytest.mark.parametrize("override", ["optim.lr=[1", "name={a: ", "optim.lr='"])
-def test_an_override_that_is_not_yaml_is_said(override):
+def test_an_override_that_is_not_yaml_raises(override):
     with pytest.raises(ConfigError, match="the value cannot be read as YAML"):
         load_recipe(None, [override])
 
 
-def test_a_recipe_that_is_not_text_is_said(tmp_path):
+def test_a_recipe_that_is_not_text_raises(tmp_path):
     file = tmp_path / "r.yaml"
     file.write_bytes(b"name: \xff\xfe")
     with pytest.raises(ConfigError, match="r.yaml: cannot be read as YAML"):

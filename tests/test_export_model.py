@@ -128,7 +128,7 @@ def test_a_folder_says_which_token_ends_a_turn(tmp_path, before, kept):
     assert json.loads((tmp_path / "again" / "generation_config.json").read_text())["eos_token_id"] == [*kept, end]
 
 
-def test_llama_cpp_is_told_which_token_ends_a_turn(tmp_path):
+def test_gguf_stores_the_token_that_ends_a_turn(tmp_path):
     """The end of a turn in the chat template, which is not the end of text; without a chat template there is none."""
     name = write_model(tmp_path / "model", "qwen2")
 

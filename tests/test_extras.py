@@ -114,7 +114,7 @@ def test_without_a_gpu_the_smaller_build_of_torch_is_named(tmp_path, monkeypatch
     assert "whl/cpu" not in str(missing("torch"))
 
 
-def test_a_missing_analysis_is_said_before_anything_is_judged():
+def test_a_missing_analysis_raises_before_judging():
     require("ruff", "tree-sitter")
     code, out = with_core_alone(
         "import upsolve\nfrom upsolve.extras import require\ntry:\n    require('tree-sitter')\nexcept upsolve.UpsolveError as e: print(e)"

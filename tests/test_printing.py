@@ -47,7 +47,7 @@ def test_programs_cannot_command_the_terminal(run, columns):
     assert not {*said} & {"\x1b", "\x07", "\x9b"} and "\\x1b]0;owned\\x07 \\x9b2J" in said
 
 
-def test_the_first_rows_are_printed_unless_more_are_asked_for(run):
+def test_the_first_rows_are_printed_by_default(run):
     said = run("select author from attempts order by author", "--rows", "2")
     assert "[c]" in said and "[d]" not in said and "the first 2 of 3 rows; --rows 0 prints all" in said
     assert "[d]" in run("select author from attempts", "--rows", "0")

@@ -11,7 +11,7 @@ __all__ = ["CALLS", "Call", "CheckerProgram", "is_program", "program_from", "pro
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a checker is called, and what its exit code says."""
+    """Arguments of a checker, and the meaning of its exit codes."""
 
     arguments: tuple[str, ...]
     """Names of files, before ``CheckerProgram.arguments``: ``input``, ``output``, ``answer`` (the expected output) and the folder ``feedback``."""

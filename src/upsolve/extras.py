@@ -33,7 +33,7 @@ TORCH_FOR_CPUS = "pip install torch --index-url https://download.pytorch.org/whl
 
 @contextmanager
 def needs_extras() -> Generator[None, None, None]:
-    """Turn the import error of an optional dependency, or of a package of upsolve that was left out, into one that names the remedy.
+    """Turn the import error of an optional dependency or a missing part of upsolve into an error with its remedy.
 
     Raises:
         MissingExtraError: the module that cannot be found belongs to an extra, or to upsolve.

@@ -29,7 +29,7 @@ SKIPPED = (f"{Path(__file__).parent}{os.sep}", f"{Path(import_module.__code__.co
 
 
 class RecordError(ConfigError, ValueError):
-    """A record that a recipe names raised an exception, or returned what it may not: names the record and, where known, its line."""
+    """A record that a recipe names raised an exception or returned an invalid value: names the record and, if known, its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def described(error: Exception) -> str:
 
 
 def reraise(kind: str, name: Any, error: Exception) -> NoReturn:
-    """Raise what the function of a record raised: of one that is not built in, with its name and line.
+    """Raise the exception of a record's function again; adds name and line if the record is not built in.
 
     Raises:
         RecordError: the record is not built in. Expected errors, and those of memory, are raised as they are.
@@ -186,7 +186,7 @@ def find(kind: str, name: Any) -> Any:
 
 
 def only(field: str, given: Collection[str], allowed: Sequence[str]) -> None:
-    """Check the words in a field of a record, in a list even if there may be one.
+    """Check the words in a field of a record; the field is a list or a single word.
 
     Raises:
         ValueError: a word that is not among the allowed ones.

@@ -275,7 +275,7 @@ SEQUENCES = {Task("a", "b"): "tests", Attempt("a", "b", behavior_logp=-1): "toke
 
 
 @pytest.mark.parametrize("record", SEQUENCES)
-def test_plain_records_are_told_by_the_classes_of_their_values(record):
+def test_plain_records_are_recognised_by_the_classes_of_their_values(record):
     assert are_plain([record, record])
     for name in {"language", "error_message", "passed", "truncated", "official"} & {*record.__slots__}:
         assert not are_plain([record, replace(record, **{name: 1.5})])

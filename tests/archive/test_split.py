@@ -81,7 +81,7 @@ def test_leaks_of_a_split_are_reported(tmp_path):
         split_archive(archive, DataConfig())
 
 
-def test_the_verdicts_of_a_judge_can_be_asked_for(tmp_path):
+def test_a_recipe_selects_the_verdicts_of_a_judge(tmp_path):
     archive = Archive.create(tmp_path)
     attempt = Attempt("t/1", "x")
     archive.append(

@@ -85,7 +85,7 @@ def test_wrong_queries_err_in_many_ways_and_few_are_right_by_luck(groups):
     assert min(statuses[status] for status in (Status.FAILED, Status.RUNTIME_ERROR, Status.COMPILE_ERROR)) > 0.15 * len(wrong)
 
 
-def test_an_order_is_asked_for_where_it_counts(groups):
+def test_the_prompt_requests_an_order_if_order_counts(groups):
     words = re.compile(r"\bfirst\b|\bordered\b|\bsorted\b")
     for group in groups:
         one_row = all(test.expected.count("\n") == 1 for test in group.task.tests)
@@ -103,7 +103,7 @@ def test_no_table_of_a_test_schema_is_in_a_training_schema(archive):
 
 
 @pytest.mark.parametrize("field", ["split", "schema"])
-def test_both_splits_keep_schemas_apart_and_leak_nothing(archive, field):
+def test_both_splits_separate_schemas_and_leak_nothing(archive, field):
     tasks = split_archive(archive, DataConfig(archive="embedded-sql", split_by=field)).tasks
     schemas = {name: {about(task)["schema"] for task in members} for name, members in tasks.items()}
     assert not schemas["train"] & schemas["test"] and not schemas["dev"] & schemas["test"]

@@ -136,7 +136,7 @@ def test_without_dev_tasks_only_the_lowest_temperature_is_measured(tiny_model):
     assert found.dev == () and found.best is found.hot is found.greedy and found.best.temperature == 0
 
 
-def test_a_missing_analysis_is_said_before_sampling(tiny_model, monkeypatch):
+def test_a_missing_analysis_raises_before_sampling(tiny_model, monkeypatch):
     monkeypatch.setattr(samples, "sampler", lambda *_: pytest.fail("sampled"))
     stages = stages_of(tiny_model) | {"verify": VerifyConfig(analyses=("security",))}
     monkeypatch.setitem(analyst.TOOLS, "security", "peft_of_nobody")

@@ -27,7 +27,7 @@ def test_the_deviation_of_two_answers():
             answer_deviation(*wrong)
 
 
-def test_the_power_is_kept():
+def test_power_does_not_change():
     """Simulated: of 1,000 comparisons with the detectable difference, about 80 % have an interval above 0."""
     random, tasks = np.random.default_rng(0), 200
     found = random.normal(detectable(tasks, 0.2), 0.2, (1000, tasks))

@@ -118,7 +118,7 @@ def test_unscored_is_not_zero():
     assert weighted_mean(scores, "mean_tokens") == 20
 
 
-def test_lint_is_told_of_what_ruff_could_read():
+def test_lint_counts_only_programs_that_ruff_parses():
     found = (Finding("lint", "F401", "", 1), Finding("lint", "F821", "", 2), Finding("security", "B105", "", 2))
     attempts = [
         Attempt("t", "x = 1"),

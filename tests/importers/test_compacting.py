@@ -85,7 +85,7 @@ def test_a_row_that_is_appended_again_after_a_compaction_is_seen(tmp_path, tagge
     assert archive.column("verdicts", "attempt_id")[-5:] == ["x", "y", "x", "x", "x"]
 
 
-def test_tags_that_can_be_asked_for_stay(tmp_path):
+def test_tags_that_queries_use_stay(tmp_path):
     archive = filled(tmp_path / "a", tag="0001")
     filled(tmp_path / "a", parts=2, tag="0002")
     compact(archive, keep_hours=0)

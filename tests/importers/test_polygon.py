@@ -173,7 +173,7 @@ def test_the_first_language_where_english_is_missing(tmp_path):
     assert task_in(bare)[0].prompt == "Сумма"
 
 
-def test_what_is_no_package_is_said(tmp_path):
+def test_a_path_that_is_no_package_raises(tmp_path):
     with pytest.raises(SourceError, match=r"no problem\.xml in it or below; unpack packages"):
         [*read(tmp_path)]
     (tmp_path / "problem.xml").write_text("<problem><name>x</name></problem>")

@@ -135,7 +135,7 @@ def rows_of_graders(tmp_path):
     [("contest", {2, 5}), ("publisher", set()), ("exact", {0, 1, 2, 5})],
     ids=["contest", "publisher", "exact"],
 )
-def test_apps_compared_as_asked(tmp_path, compare, failing):
+def test_option_compare_of_apps(tmp_path, compare, failing):
     _, tasks, rejected = imported(tmp_path, "apps", rows_of_graders(tmp_path), compare=compare)
     found = {
         int(task.task_id.rpartition("/")[2]) for task in tasks.values() if statuses(task, task.reference) != [Status.PASSED]

@@ -212,7 +212,7 @@ def test_the_commands_take_urls(tmp_path, bucket):
     assert len(Archive(tmp_path / "copy").attempts()) == 12
 
 
-def test_what_is_wrong_is_said(bucket):
+def test_errors_name_the_cause(bucket):
     with pytest.raises(ArchiveError, match="not an archive"):
         Archive(f"{bucket}/nothing")
     with pytest.raises(SourceError, match="no such file"):

@@ -56,14 +56,14 @@ def test_a_missing_score_is_unscored_and_never_zero(score):
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"passed_at": 100}, 0), ({"passed_at": 1}, 0)])
-def test_scores_above_1_without_the_score_that_passes_are_said_once(tmp_path, recwarn, options, count):
+def test_scores_above_1_without_a_threshold_warn_once(tmp_path, recwarn, options, count):
     rows = [{"input": "p", "output": f"x{score}", "reward": score} for score in (0, 1, 50, 100)]
     imported(tmp_path, "openrlhf", lines_of(tmp_path / "a.jsonl", *rows), **options)
     said = [str(one.message) for one in recwarn if "scores above 1 occur, such as 50" in str(one.message)]
     assert len(said) == count and all("--passed-at SCORE" in one for one in said)
 
 
-def test_tokens_are_kept_and_the_log_probability_of_an_answer_with_text_is_not_that_of_its_program():
+def test_tokens_are_stored_but_no_log_probability_of_answers_with_text():
     plain = records(Rollout("p", CODE, 1.0, token_ids=[5, 6], logps=[-0.5, -1.0]))[1]
     assert (plain.token_ids, plain.token_logps, plain.behavior_logp, plain.tokens) == ((5, 6), (-0.5, -1.0), -1.5, 2)
     fenced = records(Rollout("p", ANSWER, 1.0, token_ids=[5, 6], logps=[-0.5, -1.0], tokens=9))[1]
@@ -102,7 +102,7 @@ def test_rollouts_join_known_tasks_by_name_or_prompt(tmp_path):
         Rollouts("trl", statement="(")
 
 
-def test_columns_are_kept_as_json_that_sql_can_read():
+def test_columns_are_stored_as_json_that_sql_can_read():
     assert as_json({"a": math.nan, "b": [math.inf, 1], "c": None, "d": "", "e": 0, "f": {1: {2}}}) == (
         '{"a": null, "b": ["inf", 1], "e": 0, "f": {"1": "{2}"}}'
     )

@@ -85,7 +85,7 @@ def test_the_tasks_are_judged_and_split_as_recorded(spider, tmp_path):
     assert [task.task_id for task in split.tasks["test"]] == ["spider/dev/1"]
 
 
-def test_a_larger_database_can_be_asked_for(spider, tmp_path):
+def test_option_max_kb_admits_a_larger_database(spider, tmp_path):
     archive = Archive.create(tmp_path / "archive")
     ingest(archive, "spider", spider, max_kb=1000, max_databases=1, max_rejected=1)
     tests = {task.task_id: task.tests for task in archive.tasks()}

@@ -72,7 +72,7 @@ def test_arrow_files(archive, tmp_path, name):
         (['fn main() { println!("1"); }'], "rust"),
     ],
 )
-def test_the_language_of_programs_that_are_not_python_is_said(archive, tmp_path, recwarn, codes, language, lines):
+def test_programs_not_in_python_need_a_language(archive, tmp_path, recwarn, codes, language, lines):
     rows = [{"task_id": "t", "prompt": "p", "code": code, "status": "AC"} for code in codes]
     ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     assert {attempt.language for attempt in archive.attempts()} == {language} == {task.language for task in archive.tasks()}

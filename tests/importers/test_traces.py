@@ -321,7 +321,7 @@ def verifiers_verdicts(archive):
     return [from_row(Verdict, row) for row in archive.table("verdicts").to_pylist()]
 
 
-def test_a_conversation_of_verifiers_is_kept(tmp_path):
+def test_a_conversation_of_verifiers_is_stored(tmp_path):
     several = trace("first", 2)
     several["nodes"] += [node("user", "Again.", 2), node("assistant", None, 3), node("assistant", "second", 4)]
     several["task"]["data"]["prompt"] = None

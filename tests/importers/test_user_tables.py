@@ -64,7 +64,7 @@ def test_an_array_of_json(tmp_path):
     assert stored(tmp_path, file, **COLUMNS) == EXPECTED
 
 
-def test_values_in_objects_are_named_with_dots_and_the_rest_is_kept(tmp_path):
+def test_values_in_objects_have_names_with_dots_and_the_rest_is_stored(tmp_path):
     file = tmp_path / "log.jsonl"
     rows = [
         {"task": {"text": r["Frage"], "kind": "sum"}, "out": {"src": r["Lösung"]}, "ok": r["Urteil"], "by": r["wer"]}
@@ -150,7 +150,7 @@ def test_mistakes_with_databases(tmp_path, database, options, said):
         ingest(Archive.create(tmp_path / "a"), "table", database, prompt="frage", **options)
 
 
-def test_a_named_column_without_a_value_is_said(tmp_path):
+def test_a_named_column_without_a_value_warns(tmp_path):
     file = tmp_path / "log.jsonl"
     file.write_text('{"q": "add", "a": "x = 1"}\n')
     with pytest.warns(UserWarning, match="log.jsonl: no row has a value for error=err"):
@@ -248,7 +248,7 @@ def test_what_is_no_test_is_not_taken_for_one(tmp_path, tests):
     assert re.match("tests: .* tests nothing: a test is an assert", row.reason)
 
 
-def test_comments_between_asserts_are_kept(tmp_path):
+def test_comments_between_asserts_are_preserved(tmp_path):
     file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": "# small\nassert f(1) == 2"}])
     assert not ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1).reasons
 
@@ -374,7 +374,7 @@ def test_problems_and_submissions_in_a_folder(tmp_path):
     assert report.bad == 0 and not any(report.orphans.values()) and len(archive.groups()) == 1
 
 
-def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_rejected(tmp_path):
+def test_fields_of_a_row_without_a_program_are_stored_with_its_task_or_rejected(tmp_path):
     rows = [
         {"task_id": "a", "prompt": "Add.", "code": "x = 1"},
         {"task_id": "b", "prompt": "Multiply.", "rating": 5},
@@ -655,7 +655,7 @@ def extras(archive):
     return [json.loads(attempt.extra or "{}") for attempt in archive.attempts()]
 
 
-def test_scores_pass_from_a_score_on_and_are_kept(tmp_path):
+def test_scores_at_or_above_the_threshold_pass_and_are_stored(tmp_path):
     archive = Archive.create(tmp_path / "a")
     file = write_lines(tmp_path / "log.jsonl", numbered("status", 1, "0.74", 1e-7, "skipped", math.nan))
     assert ingest(archive, "table", file, passed_at="0.75").bad == 0
@@ -663,7 +663,7 @@ def test_scores_pass_from_a_score_on_and_are_kept(tmp_path):
     assert extras(archive) == [{"status": 1}, {"status": "0.74"}, {"status": 1e-7}, {}, {}]
 
 
-def test_points_with_fractions_are_no_numbers_of_tests_and_are_kept(tmp_path):
+def test_points_with_fractions_are_stored_and_are_no_numbers_of_tests(tmp_path):
     rows = [{**row, "max": "10.0"} for row in numbered("points", "7.5", "10.0", "", 9.5)]
     archive, report = imported_rows(tmp_path, rows, passed="points", total="max")
     assert report.bad == 0

@@ -203,7 +203,7 @@ def test_lines_of_json_name_languages_as_tables_do(tmp_path):
     assert group.attempts[1].parent_id == group.attempts[0].attempt_id
 
 
-def test_text_in_extra_is_kept_beside_unknown_fields(tmp_path):
+def test_text_in_extra_is_stored_beside_unknown_fields(tmp_path):
     rows = [
         {"kind": "attempt", "task_id": "a", "code": "x", "extra": "a note", "team": "ann"},
         {"kind": "attempt", "task_id": "a", "code": "y", "extra": '{"points": 2}', "team": "bob"},

@@ -98,7 +98,7 @@ def test_drift_by_hand():
     assert (nothing.tokens, nothing.absolute, nothing.k3, nothing.most) == (0, 0.0, 0.0, 0.0)
 
 
-def test_what_is_missing_or_wrong_is_said():
+def test_missing_or_wrong_data_raises():
     data = LossInputs(ATTEMPT, torch.ones(5), torch.zeros(2), None, None, sampler_T=OLD)
     with pytest.raises(ValueError, match="objective.correction needs"):
         token_losses(OLD, data, config_of("reinforce", kind="tis"))

@@ -110,7 +110,7 @@ def test_recipes_that_train_on_passed_attempts_alone_imitate(name, wanted):
     assert imitates(recipe.advantage, recipe.objective) is wanted
 
 
-def test_what_an_archive_alone_says(archive):
+def test_plan_of_an_archive_without_a_model(archive):
     twin = Task("bench/1", quiet_split(archive, recipe_of(archive).data).tasks["train"][0].prompt, (), "f")
     benchmarks = {"bench": [twin, task("other")]}
     found = plan_archive(recipe_of(archive), with_model=False, judged=40, benchmarks=benchmarks)
@@ -133,7 +133,7 @@ def test_a_sample_of_verdicts_depends_on_the_seed_alone(archive):
 
 
 @pytest.mark.filterwarnings("ignore:batched decoding")
-def test_a_model_is_asked_for_likelihood_pass_rate_and_speed(archive, tiny_model):
+def test_plan_measures_likelihood_pass_rate_and_speed_of_a_model(archive, tiny_model):
     sample = SampleConfig(max_tokens=8, samples=3)
     recipe = recipe_of(archive, model=ModelConfig(name=tiny_model, bf16=False), sample=sample)
     seen = []

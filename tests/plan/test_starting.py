@@ -83,7 +83,7 @@ def test_groups_are_as_large_as_most_tasks_with_several_attempts_allow(tmp_path,
     assert look_at(archive).group == size
 
 
-def test_what_an_archive_lacks_is_said(tmp_path, monkeypatch):
+def test_init_states_what_an_archive_lacks(tmp_path, monkeypatch):
     folder, file = archive_of(tmp_path / "archive", tests=0, mixed=False), tmp_path / "r.yaml"
     init(monkeypatch, folder, "--out", file)
     text = file.read_text()

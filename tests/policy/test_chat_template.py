@@ -112,7 +112,7 @@ def test_arguments_reach_the_template(tokenizer_of, tiny_model):
         load_codec(tiny_model, style=named)
 
 
-def test_a_thought_that_was_asked_for_is_not_closed_in_silence(tokenizer_of):
+def test_a_requested_thought_is_not_closed_silently(tokenizer_of):
     asked = PromptConfig(template={"enable_thinking": True})
     with pytest.raises(ModelError, match="enable_thinking"):
         Codec(tokenizer_of(SWITCH), style=asked)

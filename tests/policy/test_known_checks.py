@@ -33,7 +33,7 @@ def small(**settings):
     return LlamaForCausalLM(LlamaConfig(**sizes | settings))
 
 
-def test_what_was_kept_is_known_for_models_of_the_same_form():
+def test_cached_checks_apply_to_models_of_the_same_form():
     cache_check(check_file("scorer", small()), "1")
     assert cached_check(check_file("scorer", small())) == "1"
     other = small()
@@ -73,7 +73,7 @@ def test_a_replaced_forward_pass_is_checked_anew():
     assert check_file("scorer", model) != known
 
 
-def test_a_check_is_made_anew_if_asked_for(monkeypatch):
+def test_a_check_is_repeated_on_request(monkeypatch):
     file = check_file("scorer", small())
     cache_check(file, "1")
     monkeypatch.setenv("UPSOLVE_CHECK", "always")

@@ -174,7 +174,7 @@ def test_a_mistyped_name_is_answered_at_once(tiny_model, tmp_path, monkeypatch):
     assert time.monotonic() - started < 60
 
 
-def test_offline_the_hub_is_not_asked(monkeypatch):
+def test_offline_makes_no_request_to_the_hub(monkeypatch):
     import huggingface_hub
 
     def asked(*_args, **_how):
@@ -188,7 +188,7 @@ def test_offline_the_hub_is_not_asked(monkeypatch):
         load_codec("someone/something-large")
 
 
-def test_what_the_hub_says_of_a_name(monkeypatch):
+def test_errors_of_the_hub_for_a_name(monkeypatch):
     import huggingface_hub
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -211,7 +211,7 @@ def test_what_the_hub_says_of_a_name(monkeypatch):
     assert not locate("someone/something").local
 
 
-def test_a_scale_of_adapters_below_one_is_kept(tiny_model, tmp_path):
+def test_a_scale_of_adapters_below_one_is_preserved(tiny_model, tmp_path):
     model = with_adapters(load_model(tiny_model), ModelConfig(lora_rank=2, lora_alpha=0.5), seed=0)
     layer = model.base_model.model.model.layers[0].self_attn.q_proj
     assert layer.scaling["default"] == 0.25  # 0.5 / 2

@@ -84,7 +84,7 @@ def test_other_prompts_have_another_id():
     assert model.fingerprint([TASK], SampleConfig()) != model.fingerprint([in_ruby], SampleConfig())
 
 
-def test_a_query_is_asked_for():
+def test_the_prompt_requests_a_query():
     task = Task("q", "CREATE TABLE b (a);\n\nAll of a.", language="sql")
     assert messages(task)[0]["content"].endswith("All of a.\n\nAnswer with one query for SQLite.")
     assert opening(task) == "```sql\n"

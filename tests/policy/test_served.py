@@ -150,7 +150,7 @@ def key(attempt):
     return attempt.task_id, attempt.code
 
 
-def test_sampled_ids_are_kept_where_the_server_gives_them(server):
+def test_sampled_ids_are_stored_if_the_server_returns_them(server):
     config = CONFIG.model_copy(update={"temperature": 1.0, "top_p": 1.0})
     found = list(served(server, extra={"return_token_ids": True})(TASKS, config=config))
     drawn = {(request.task.task_id, tuple(server.drawn[request.seed])) for request in requests(TASKS, CONFIG)}
@@ -259,7 +259,7 @@ def test_a_chat_has_no_log_probability_of_its_code_alone(server):
 @pytest.mark.parametrize(
     "faults", [["drop"], ["half"], ["abort"], [(500, ""), (500, "")], [(503, ""), "drop", (429, "0")]], ids=str
 )
-def test_what_passes_is_asked_again_and_changes_nothing(server, faults):
+def test_transient_errors_are_retried_without_effect(server, faults):
     whole = sorted(served(server)(TASKS, config=CONFIG), key=key)
     server.sent.clear()
     server.faults = list(faults)
@@ -267,7 +267,7 @@ def test_what_passes_is_asked_again_and_changes_nothing(server, faults):
     assert len(server.sent) == 9 + len(faults)
 
 
-def test_a_server_says_when_to_come_back(server):
+def test_retry_after_is_respected(server):
     server.faults = [(429, "1")]
     list(served(server)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
     assert server.times[1] - server.times[0] >= 1
@@ -298,7 +298,7 @@ def test_waits_double(server):
     assert all(0.5 <= share <= 1 for share in shares) and len({*shares}) == 6
 
 
-def test_a_server_that_hangs_is_asked_again(server):
+def test_requests_to_a_hanging_server_are_retried(server):
     """As often as it takes: on a busy machine the answers after the first may be late as well."""
     server.faults = ["hang"]
     hasty = served(server, timeout_seconds=0.5, retries=100)

@@ -78,7 +78,7 @@ def test_it_sleeps_while_the_trainer_steps(tiny_model, tmp_path, calls, monkeypa
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
-def test_it_stays_awake_where_it_is_told_to_or_cannot_sleep(tiny_model, tmp_path, calls, monkeypatch, on_gpu):
+def test_the_engine_stays_awake_if_configured_or_unable_to_sleep(tiny_model, tmp_path, calls, monkeypatch, on_gpu):
     if on_gpu:
         gpu(monkeypatch)
     sampled(tiny_model, tmp_path / "policy", SampleConfig(engine="vllm", samples=2, vllm={"sleep": not on_gpu}))
@@ -107,7 +107,7 @@ def test_its_share_is_what_the_trainer_leaves(monkeypatch):
     assert beside_trainer(others, plan_of(75, 1)) == others
 
 
-def test_a_run_that_will_not_fit_is_told_what_to_change():
+def test_a_run_that_does_not_fit_names_the_remedy():
     shape = ModelShape(7 * 10**9, 28, 3584, 28, 3584, 512, 18944, 152064, linear=6 * 10**9)
     plan = plan_memory(shape, model=ModelConfig(), optim=OptimConfig(), group=GroupShape(500, 4, 300))
     said = plan.warning(80 * GIB)

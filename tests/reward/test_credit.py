@@ -73,7 +73,7 @@ def test_carriage_returns_tabs_and_fences(codec):
     assert at(codec, fenced, (4, 1), whole_lines=True) == ["t", " =", " ", "1"]  # and not the closing fence
 
 
-def test_a_token_over_a_line_end_is_blamed_for_what_it_shows():
+def test_a_token_across_a_line_end_gets_credit_for_its_visible_characters():
     code = "ab\ncd\n  ef"
     odd = [(0, 1), (1, 4), (4, 6), (6, 8), (8, 10), (10, 14)]  # a, b\nc, d\n, blanks, ef, the fence
     assert line_starts(code) == [0, 3, 6, 10]
@@ -155,7 +155,7 @@ def test_dense_rewards_are_those_of_the_paper(codec):
     assert texts(accents, codec.offsets(accents), got < 0) == [" )"]
 
 
-def test_who_is_to_blame_for_a_status(codec):
+def test_tokens_to_blame_for_a_status(codec):
     code = "def g(x):\n    return x\n\ndef f(x):\n    return x / 0\n\nassert g(1) == 2\n"
     offsets = codec.offsets(code)
 

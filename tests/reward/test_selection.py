@@ -84,7 +84,7 @@ def test_groups_that_stay_and_those_that_are_counted(expression, wanted):
     assert found.left_out == Counter({"tasks: select.groups": 3 - len(wanted)})
 
 
-def test_what_an_import_did_not_know_can_be_asked_for():
+def test_select_reads_fields_unknown_to_the_importer():
     extra = ['{"licence": "MIT", "points": 3}', '{"licence": "GPL"}', ""]
     known = made("known", [1, 0, 0], extra=extra, language=["python", "c++", "python"])
     other = replace(known, group=replace(known.group, task=replace(known.group.task, task_id="other", extra='{"year": 2020}')))

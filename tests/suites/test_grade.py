@@ -130,7 +130,7 @@ def test_the_command_prints_counts(tmp_path, capsys):
         ("hh", ("ff", "ff", "tp", "pf"), [0, 1]),
     ],
 )
-def test_the_fewest_tests_are_kept(marks, outcomes, kept):
+def test_shrink_selects_the_fewest_tests(marks, outcomes, kept):
     group = group_of(task_of(marks), *outcomes)
     assert kept_tests(group.task, [one for one in group.verdicts if one]) == (kept, "")
 
@@ -142,7 +142,7 @@ def test_a_failure_without_outcomes_keeps_all_tests():
     assert kept_tests(task, [Verdict("b", Status.FAILED)]) == ([0, 1], "no scored attempt"), "of a judge with tests of its own"
 
 
-def test_the_error_of_a_test_that_is_kept_stays():
+def test_shrink_preserves_the_error_of_a_selected_test():
     task = task_of("vvh")
     finding = Finding("traceback", "ValueError", "test 2: x", 1)
     error = {"error_type": "ValueError", "error_message": "test 2: x", "error_line": 1, "findings": (finding,)}

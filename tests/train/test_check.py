@@ -46,7 +46,7 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
         ),
     ],
 )
-def test_what_is_missing_is_said(settings, message):
+def test_missing_parts_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
         check_run(Recipe.model_validate(settings), [group(MIXED)])
 

@@ -100,7 +100,7 @@ def test_attempts_without_ids_are_left_out_with_the_reason(monkeypatch):
     assert advantages(encoded) == pytest.approx([1 / 2, -1 / 2])
 
 
-def test_weights_of_a_group_with_an_overlong_attempt_are_kept():
+def test_weights_of_a_group_with_an_overlong_attempt_do_not_change():
     # 1 - 1/3 times 0.5, 0 - 1/3 times 2 and 0.25
     encoded, _ = encode(group(["aa", "bbb", "c" * 20, "d"], [1.0, 0.0, 1.0, 0.0], [0.5, 2.0, 7.0, 0.25]))
     assert advantages(encoded) == pytest.approx([1 / 3, -2 / 3, -1 / 12])

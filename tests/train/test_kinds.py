@@ -314,7 +314,7 @@ def test_flash_attention_takes_what_it_is_given():
     assert out.shape == (rows, length, 4, 16) and out.dtype == torch.bfloat16
 
 
-def test_a_pytorch_whose_kernel_has_no_window_is_said_to_be_too_old(monkeypatch):
+def test_a_pytorch_whose_kernel_has_no_window_is_rejected_as_too_old(monkeypatch):
     monkeypatch.setattr(varlen, "OPTIONS", frozenset({"is_causal"}))  # 2.10
     with pytest.raises(ModelError, match=r"needs PyTorch 2\.11"):
         varlen.varlen_attention(torch.nn.Module(), *[torch.empty(1)] * 3, None)

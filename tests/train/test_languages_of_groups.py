@@ -55,7 +55,7 @@ def test_without_a_language_tasks_of_any_ask_for_python(archive):
     assert sum(map(len, split.tasks.values())) == 50
 
 
-def test_a_language_is_asked_for_and_tasks_in_others_are_not_used(archive):
+def test_the_recipe_selects_a_language_and_skips_tasks_in_others(archive):
     data = DATA.model_copy(update={"language": "C++"})
     with pytest.warns(UserWarning, match=r"240 attempts"):
         split = split_archive(archive, data)
@@ -96,7 +96,7 @@ def test_groups_drawn_from_an_outline_are_in_one_language(archive, monkeypatch, 
     }
 
 
-def test_new_samples_are_asked_for_in_the_language(archive, tmp_path):
+def test_new_samples_are_in_the_selected_language(archive, tmp_path):
     recipe = load_recipe("grpo", ["data.language=cpp", "data.train=0.98", "data.dev=0.01"])
     with warnings.catch_warnings(action="ignore"):
         groups = split_archive(archive, recipe.data).groups["train"]

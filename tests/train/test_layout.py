@@ -60,7 +60,7 @@ SPANS = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4), 0, 100)], [GroupS
 """Groups of two rows of 140 tokens: one continues the prompt of another, one has no attempts; both rows end with padding."""
 
 
-def test_a_layout_is_kept_as_long_as_its_backward_pass_also_by_hooks_that_copy_tensors(tiny_model):
+def test_a_layout_lives_until_its_backward_pass_even_with_hooks_that_copy_tensors(tiny_model):
     model = load_model(tiny_model)
     model.set_attn_implementation(TREE)
     gc.collect()

@@ -144,7 +144,7 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("keep", "advice"), [("last", "set monitor.keep: best"), ("best", "lower optim.lr, or monitor.eval_every")]
 )
-def test_a_collapse_before_any_weights_were_kept_says_what_helps(tiny_model, tmp_path, keep, advice):
+def test_a_collapse_before_any_saved_weights_names_the_remedy(tiny_model, tmp_path, keep, advice):
     monitor = {**SETTINGS["monitor"], "min_entropy": 99, "keep": keep}
     with pytest.raises(TrainingError, match=rf"step 1: entropy .* no earlier weights to end with: {advice}"):
         run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
@@ -211,7 +211,7 @@ def test_a_run_of_one_step_is_warned_about(tiny_model, tmp_path, caplog):
     assert "optim.tokens_per_step (now 1,000,000)" in caplog.text
 
 
-def test_a_measured_base_is_kept_where_no_number_of_it_can_change(tmp_path):
+def test_a_measured_base_is_reused_if_no_number_can_change(tmp_path):
     """What may change is listed: keys that are new, or forgotten, may not."""
     keys = flat(Recipe().model_dump(mode="json"))
     assert all(any(within(key, [each]) for key in keys) for each in UNMEASURED)

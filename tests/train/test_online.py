@@ -169,7 +169,7 @@ def test_a_killed_online_run_goes_on_bit_by_bit(tiny_model, tmp_path, whole, sto
     assert kept[0] == kept[1], "no sample is lost, none is there twice"
 
 
-def test_samples_are_judged_and_kept_for_the_next_offline_run(tiny_model, tmp_path):
+def test_samples_are_judged_and_stored_for_the_next_offline_run(tiny_model, tmp_path):
     run(recipe_for(tiny_model, source={"rounds": 2}, monitor={"snapshot_every": 3}), tmp_path / "online")
     snapshots = sorted((tmp_path / "online" / "snapshots").iterdir())
     assert snapshots[0].name == "000003" and (snapshots[0] / "model.safetensors").exists()
@@ -265,7 +265,7 @@ def test_tasks_come_by_their_pass_rate_and_in_the_end_all(tmp_path, order, first
     assert {task.task_id for task in some.candidates(0)} == {"t2", "t3"}
 
 
-def test_too_few_tasks_are_told_before_anything_is_sampled(caplog):
+def test_too_few_tasks_raise_before_sampling(caplog):
     def check(**settings):
         recipe = Recipe.model_validate({"source": {"rounds": 2, **settings}})
         checked_rewarder(recipe, judged_groups([0, 9, 2, 6]), Processes())
@@ -284,7 +284,7 @@ def test_too_few_tasks_are_told_before_anything_is_sampled(caplog):
     ("count", "said"),
     [(0, "in the training split .* has an attempt; sample some with `upsolve sample`"), (2, "is in the training split")],
 )
-def test_an_empty_training_split_is_told_before_a_model_is_loaded(tmp_path, count, said):
+def test_an_empty_training_split_raises_before_a_model_is_loaded(tmp_path, count, said):
     recipe = Recipe.model_validate(
         {"data": {"archive": "some-archive"}, "model": {"name": "nowhere"}, "source": {"rounds": count}}
     )

@@ -89,7 +89,7 @@ def test_a_rank_without_a_batch_sends_zeros(sent):
     assert held.step(1e-3) == 0.0 and sent == [4, 4, 6, "waited", "waited", "waited"]
 
 
-def test_deterministic_kernels_are_asked_for_and_given_back(monkeypatch):
+def test_deterministic_kernels_are_set_and_restored(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     with deterministic(True):
         assert torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()

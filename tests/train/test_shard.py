@@ -197,7 +197,7 @@ def test_a_process_may_have_a_batch_less(recipes):
     assert {len(step) % 2 for step in steps[:4]} == {0, 1}, "both are tried below"
 
 
-def test_deepspeed_is_asked_for_in_the_recipe(monkeypatch):
+def test_the_recipe_selects_deepspeed(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")  # as `accelerate launch --use_deepspeed` does
     with pytest.raises(TrainingError, match="model.shard: deepspeed"):
         Processes()

@@ -19,7 +19,7 @@ def code(*sources, **fields):
     return Task("c", "", tuple(TestCase(TestKind.CODE, source) for source in sources), **fields)
 
 
-def test_programs_find_the_imports_only_where_asked():
+def test_programs_find_the_imports_only_if_configured():
     program = "print(factorial(int(input())))\n"
     pairs = [(SOLUTION, Attempt("s", LEETCODE)), (LINES, Attempt("l", program))]
     assert [v.status for v in judge_all(pairs, CONTEST)] == [Status.PASSED] * 2

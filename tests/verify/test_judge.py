@@ -36,7 +36,7 @@ def test_every_test_has_its_outcome_and_the_error_its_line():
     assert verdict.findings[0].kind == "traceback" and verdict.findings[0].line == 2
 
 
-def test_results_before_a_timeout_are_kept():
+def test_results_before_a_timeout_count():
     verdict = judge(
         DOUBLE,
         Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"),

@@ -67,7 +67,7 @@ def test_programs_judged_together_run_their_own_files_while_a_checker_decides():
         for number, code in enumerate([case[key]] if key == "says" else case.get(key, []))
     ],
 )
-def test_honest_programs_pass_and_full_memory_is_said(name, key, code):
+def test_honest_programs_pass_and_full_memory_is_memory_limit(name, key, code):
     verdict = run(name, code)
     assert (verdict.status, verdict.error_type) == WANTED[key], verdict
 
@@ -184,7 +184,7 @@ def test_a_sandbox_for_any_program_holds_as_well():
     assert verdict.stdout_head.split() in (["0"], []), verdict
 
 
-def test_what_is_missing_is_said():
+def test_missing_parts_are_named():
     assert "cobol" in run("cobol", "x").error_message
     call = Task("c", "", (TestCase(TestKind.CALL, "f(1)", "1"),))
     assert "CALL tests are for Python" in run("bash", "x", call).error_message

@@ -38,14 +38,14 @@ def judged(test, code, settings=FAST):
 @pytest.mark.parametrize(
     "do", ["__globals__", "__getattribute__", "__code__", "getattr", "str", "next", "__class__", "", 7, None, ["call"]]
 )
-def test_a_lent_function_can_be_called_and_nothing_else(do):
+def test_an_exposed_function_can_be_called_and_nothing_else(do):
     code = RAW + f"def f(g):\n    said = ask(0, {do!r}, '__globals__')\n    return 6765 if b'error' in said else said\n"
     verdict = judged("answer = 6765\nassert f(lambda x: x + 1) == answer", code)
     assert verdict.status is Status.PASSED, verdict  # here 6765 says that the request was refused
 
 
 @pytest.mark.parametrize("number", [1, -2, 10**9, "x", None, [], 0.5j.imag])
-def test_only_lent_objects_have_numbers(number):
+def test_only_exposed_objects_have_numbers(number):
     code = (
         RAW
         + f"def f(g):\n    send({{'value': ['lent', {number!r}, ['name', 'builtins', 'len']]}})\n    receive()\n    return 1\n"
@@ -177,7 +177,7 @@ def test_exceptions_of_exposed_functions_end_no_test_without_an_error(test, code
         pytest.param("def g(): raise ValueError('x' * 10 ** 6)\nassert f(g) == 1", "def f(g):\n    while True:\n        try: g()\n        except ValueError: pass\n", ["timeout"], marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_work_on_lent_objects_is_bounded(test, code, statuses):
+def test_work_on_exposed_objects_is_bounded(test, code, statuses):
     verdict = judged(test, code, JudgeSettings(Limits(wall_seconds=1.5, cpu_seconds=1)))
     assert verdict.status.value in statuses and "across" in verdict.isolation.split(","), verdict
 

@@ -211,7 +211,7 @@ def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
         (TASK, replace(FAST, limits=Limits(wall_seconds=5, cpu_seconds=3))),
     ],
 )
-def test_the_cache_tells_apart_what_decides(tmp_path, task, settings):
+def test_the_cache_key_covers_all_inputs_of_a_verdict(tmp_path, task, settings):
     _, attempt = attempts(1)[0]
     with open_cache(tmp_path / "v.sqlite") as cache:
         cache.keep([(TASK, attempt, verify([(TASK, attempt)], FAST)[0])], FAST)

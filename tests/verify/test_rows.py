@@ -62,7 +62,7 @@ def test_bags_of_rows(got, expected, same):
     assert output_matches(lines(expected), lines(got), "rows") is same
 
 
-def test_order_counts_where_it_is_asked_for():
+def test_order_counts_if_the_query_orders():
     rows = [[1, 0.3], [2, 0.1]]
     assert output_matches("[1, 0.30000000000000004]\n[2, 0.1]\n", lines(rows), "rows_in_order")
     assert not output_matches(lines(rows[::-1]), lines(rows), "rows_in_order")
@@ -96,7 +96,7 @@ def test_what_is_no_row_equals_none(output):
         ([[1, "x"], [1, "x"]], "rows", "not expected: the number of a duplicate"),
     ],
 )
-def test_differences_are_told(got, compare, words):
+def test_errors_show_the_differences(got, compare, words):
     assert difference(lines(got), lines([[1, "x"], [2, "y"]]), compare) == words
 
 

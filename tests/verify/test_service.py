@@ -252,7 +252,7 @@ def wait_until(true, seconds=60):
         time.sleep(0.05)
 
 
-def test_what_a_client_that_left_has_asked_is_dropped(server):
+def test_requests_of_a_disconnected_client_are_dropped(server):
     hanging = [(TASK, replace(LOOP, code=f"{LOOP.code}# {k}")) for k in range(100)]
     line = opened(server, hanging, 20)
     assert server.ask("/health")[1]["waiting"] == 100

@@ -98,7 +98,7 @@ def test_each_key_decides_verdicts_here_and_at_a_service(judges):
             assert seen(changed) == after, (key, name, changed)
 
 
-def test_recorded_lines_are_asked_for_at_a_service(judges):
+def test_a_service_records_executed_lines_on_request(judges):
     for judge in judges.values():
         (verdict,) = judge([program("print(1)\nprint(end='')")], JudgeSettings(lines=True))
         assert verdict.executed_lines == (1, 2)

@@ -26,7 +26,7 @@ def run(task, code, settings=SETTINGS):
     return judge(task, Attempt(task.task_id, code), settings)
 
 
-def test_a_wrong_value_is_told_with_the_call():
+def test_the_error_of_a_wrong_value_names_the_call():
     verdict = run(calls(("f(1)", "1"), ("f([2])", "{'a': 2}")), "def f(x):\n    return 1 if x == 1 else [x, None]\n")
     assert verdict.error_message == "test 2: f([2]) gave [[2], None], expected {'a': 2}"
     hidden = replace(calls(("f(1)", "12345")), tests=(TestCase(TestKind.CALL, "f(1)", "12345", hidden=True),))
@@ -41,14 +41,14 @@ def test_no_value_is_too_odd_to_be_wrong(value):
     assert verdict.status is Status.FAILED and len(verdict.error_message) < 300
 
 
-def test_full_memory_is_told_as_such():
+def test_full_memory_is_memory_limit():
     code = "def f(x):\n    kept = []\n    while True:\n        kept.append((int(n), int(n)) for n in (1, 2))\n"
     small = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=6, memory_bytes=128 << 20))
     assert run(calls(("f(1)", "1")), code, small).status is Status.MEMORY_LIMIT
 
 
 @pytest.mark.parametrize("item", ["(1, len(kept))", "[len(kept)]"])
-def test_memory_that_globals_fill_is_told_as_such(item):
+def test_memory_that_globals_fill_is_memory_limit(item):
     """The program's objects stay when its exception is reported."""
     small = JudgeSettings(Limits(wall_seconds=20, cpu_seconds=8, memory_bytes=128 << 20))
     fill = f"    while n:\n        kept.append({item})\n"
@@ -59,7 +59,7 @@ def test_memory_that_globals_fill_is_told_as_such(item):
         assert run(task, called, small).outcomes == (Status.MEMORY_LIMIT, Status.PASSED)
 
 
-def test_a_wrong_output_is_told_by_its_first_line():
+def test_the_error_of_a_wrong_output_shows_its_first_line():
     verdict = run(stdio(("", "a\nb\nc\n")), "print('a')\nprint('x')\n")
     assert verdict.error_message == "test 1: line 2: 'x', expected 'b'"
     assert first_difference("a", "a\nb") == "line 2: nothing, expected 'b'"
@@ -166,7 +166,7 @@ def test_a_test_has_a_limit_of_its_own():
 LINES = "def f(x):\n    if x > 0:\n        return x\n    else:\n        return -x\n\ndef unused():\n    return 1\n"
 
 
-def test_the_lines_that_ran_are_known_when_asked_for():
+def test_executed_lines_are_recorded_on_request():
     settings = replace(SETTINGS, lines=True)
     assert run(calls(("f(1)", "1")), LINES, settings).executed_lines == (1, 2, 3, 7)
     assert run(calls(("f(1)", "1"), ("f(-1)", "1")), LINES, settings).executed_lines == (1, 2, 3, 5, 7)

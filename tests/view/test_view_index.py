@@ -72,7 +72,7 @@ def test_filters(plain, filters, kept):
     assert found == expected[:10] and count_attempts(index, filters) == len(expected)
 
 
-def test_the_outcome_is_that_of_the_preferred_verdict_whatever_the_judges_said(tmp_path):
+def test_the_outcome_is_that_of_the_preferred_verdict_for_all_judges(tmp_path):
     rng, archive = random.Random(0), Archive.create(tmp_path / "a")
     tasks = [Task(f"t/{n}", "", (TEST,), official=bool(n % 2)) for n in range(2)]
     attempts = [Attempt(tasks[n % 2].task_id, f"n = {n}", count=1 + n % 3) for n in range(120)]

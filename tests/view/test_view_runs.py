@@ -164,7 +164,7 @@ def test_the_tokens_of_a_pair_are_weighted_as_in_training(tmp_path, tiny_model):
         np.testing.assert_allclose(answers.tokens({"place": row["place"]})["advantages"], attempt.advantages_R)
 
 
-def test_log_probabilities_are_computed_only_when_asked_for(tmp_path, tiny_model):
+def test_log_probabilities_are_computed_on_request(tmp_path, tiny_model):
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     assert "logps" not in open_path(str(run)).tokens({"place": "0"})
@@ -340,7 +340,7 @@ def test_a_page_of_a_run_has_the_tasks_that_were_trained_on_and_the_samples_of_b
     assert [row["place"] for row in first_entries(answers, 4)] == [1, 3, 5, 7]
 
 
-def test_heat_maps_without_room_on_a_page_are_left_out_and_said(tmp_path, monkeypatch, tiny_model):
+def test_heat_maps_without_room_on_a_page_are_omitted_with_a_note(tmp_path, monkeypatch, tiny_model):
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     monkeypatch.setattr("upsolve.view.static.CHUNK", 2)

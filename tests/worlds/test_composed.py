@@ -298,7 +298,7 @@ def test_an_endless_program_is_played_to_the_limit_of_actions(tasks_and_attempts
     assert judge(tasks[0], Attempt(tasks[0].task_id, code), SETTINGS).status is Status.TIMEOUT
 
 
-def test_the_prompt_says_as_much_of_the_methods_as_asked_for():
+def test_option_docs_sets_the_description_of_methods_in_the_prompt():
     (none, *_), (names, *_), (full, *_) = (split_rows(read(ROBOT, tasks=1, docs=docs))[0] for docs in ("none", "names", "full"))
     assert "is_in_room" not in none.prompt and "DoorError" not in none.prompt
     assert (

@@ -187,7 +187,7 @@ def judged(code, task=CUP, settings=FAST):
     return judge(task, Attempt(task.task_id, code), settings)
 
 
-def test_not_coming_to_the_end_and_not_reaching_the_goal_are_told_apart():
+def test_not_ending_and_not_reaching_the_goal_differ_in_outcome():
     away = judged("def run(robot):\n    robot.go_to('kitchen')\n")
     assert away.outcomes == (Status.FAILED,) * 4 and away.isolation.endswith(",simulation")
     assert away.error_message == "hidden test 1: did not reach the goal"

@@ -66,7 +66,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def model_card(model: Path, title: str, *, run: Path | None = None) -> str:
-    """Return the card of a model: base model, what its run measured, and the recipe."""
+    """Return the card of a model: base model, measurements of its run, and the recipe."""
     adapters = model / ADAPTERS
     recipe = model.parent / "recipe.yaml" if run else None
     settings: dict[str, Any] = yaml.safe_load(recipe.read_text(encoding="utf-8")) if recipe and recipe.is_file() else {}

@@ -61,7 +61,7 @@ def upsolve_scorer(tasks: str = "", recipe: str = "", url: str = "", *, token: s
 
 @sandboxenv(name="upsolve")
 class UpsolveSandbox(SandboxEnvironment):
-    """Commands in upsolve's sandbox: each starts in a new one, with the files of the sample; no network, nothing of the host is writable."""
+    """Runs each command in a new sandbox with the files of the sample, without network and without write access to the host."""
 
     def __init__(self) -> None:
         super().__init__()

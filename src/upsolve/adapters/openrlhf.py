@@ -49,7 +49,7 @@ def answers_of(
 
 
 def numbers_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return the numbers of a reply; JudgeError if one is missing."""
+    """Return the numbers of a reply; JudgeError if a number is missing."""
     rewards = [one.number() for one in scored]
     scores = [one.share for one in scored]
     return {"rewards": rewards, "scores": scores, "extra_logs": {"passed": [float(one.passed) for one in scored]}}

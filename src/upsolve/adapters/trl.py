@@ -97,7 +97,7 @@ class Environment:
         return shown(self._last)
 
     def get_reward(self) -> float | None:
-        """Return the reward of the last program, None if it cannot be judged; without a program, the reward of an empty one."""
+        """Return the reward of the last program (None if it cannot be judged), or of an empty program if there is no program."""
         if self._last is None:
             self.run_tests("")
         return self._last.reward if self._last else None

@@ -58,7 +58,7 @@ class UpsolveTask(vf.Task[UpsolveData, vf.State, UpsolveTaskConfig]):
 
     @vf.reward(weight=1.0)
     async def upsolve(self, trace: Any) -> float:
-        """Return the reward; ``trace.info["upsolve"]`` gets the outcome. JudgeError, which leaves the reward None, without one."""
+        """Return the reward; ``trace.info["upsolve"]`` gets the outcome. an unscored attempt raises JudgeError, and its reward stays None."""
         scorer = scorer_of({name: getattr(self.config, name) for name in ("recipe", "url", "token", "prompt_end")})
         (scored,) = await asyncio.to_thread(scorer.score, [(task_of({"task": self.data.record}), trace.last_reply)])
         trace.info["upsolve"] = scored.outcome

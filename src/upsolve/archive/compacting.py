@@ -98,7 +98,7 @@ def tag_of(part: Path) -> str:
 
 
 def merged_part(run: Sequence[Path]) -> Path:
-    """Return the name of the part that replaces a run of parts: the number of the first one, and their tag if they share one."""
+    """Return the name of the part that replaces a run of parts: the first part's number, and the tag if all parts share a tag."""
     number, middle, *_ = run[0].stem.split("-")
     (tag,) = {tag_of(part) for part in run} if len({tag_of(part) for part in run}) == 1 else {""}
     digest = content_id(*(part.name for part in run))[:8]
@@ -106,7 +106,7 @@ def merged_part(run: Sequence[Path]) -> Path:
 
 
 def write_merged(run: Sequence[Path]) -> None:
-    """Write the part that replaces a run of parts, unless an interrupted compaction has; ArchiveError if it has another number of rows."""
+    """Write the part that replaces a run of parts, unless it exists; ArchiveError if the existing part has another number of rows."""
     part = merged_part(run)
     try:
         rows = sum(rows_in(old) for old in run)

@@ -162,7 +162,7 @@ class Picked(Lazy["int | Group", Group]):
 
 
 def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Group]:
-    """Return some groups of an archive: a list if ``groups`` is one, else a sequence that reads them when they are accessed.
+    """Return some groups: a list if ``groups`` is a list, else a sequence that reads each group on access.
 
     Args:
         groups: groups of an archive.

@@ -183,7 +183,7 @@ def missed_by(tests: Any, once: Any, twice: Any) -> Any:
 
 
 def accuracies_of(connection: Any, judges: int, passes_JT: Floats) -> Accuracies:
-    """Return the accuracies of each judge by itself, from flips and from missed programs, at most as many as have passed (``passes_JT``)."""
+    """Return the accuracies of each judge alone, from flips and missed programs; at most ``passes_JT`` programs count as missed."""
     flips_J = np.full(judges, FLIPS)
     for number, differ, programs in connection.sql(REPEATS).fetchall():
         share = (differ + STRENGTH * 2 * FLIPS * (1 - FLIPS)) / (programs + STRENGTH)

@@ -53,7 +53,7 @@ class Outline:
     """Languages, likewise."""
 
     def usable(self, data: DataConfig) -> NDArray[np.bool_]:
-        """Return whether each attempt is by one of ``data.authors``, or any if none is named, and in the language that the task asks for."""
+        """Return whether each attempt is by an author in ``data.authors`` (empty: any) and in the task's language."""
         task_language = self.groups.tasks[self.index].language
         usable_N = chosen_in(self.languages, lambda name: same_language(name, task_language))
         return usable_N & chosen_in(self.authors, data.authors.__contains__) if data.authors else usable_N

@@ -42,7 +42,7 @@ def is_url(name: str | Path) -> bool:
 
 
 def place_of(name: str | Path) -> Path:
-    """Return a path: a local one, or one of universal_pathlib, which reads and writes other file systems, for a URL.
+    """Return a local path, or for a URL a path of universal_pathlib, which reads and writes other file systems.
 
     Raises:
         MissingExtraError: the package that reads this kind of URL is not installed.
@@ -72,7 +72,7 @@ def local_place(name: str | Path) -> Path:
 
 
 def fresh(place: Path) -> Path:
-    """Return a path after forgetting what was known about its file system, which other processes change, too."""
+    """Return a path after clearing the cache of its file system, which other processes may have changed."""
     if is_remote(place):
         remote: Any = place
         remote.fs.invalidate_cache()
@@ -81,7 +81,7 @@ def fresh(place: Path) -> Path:
 
 @contextmanager
 def locked(file: Path, *, wait: bool = True) -> Generator[None]:
-    """Hold the lock of a file; a remote one is not locked.
+    """Hold the lock of a file; remote files are not locked.
 
     Raises:
         BlockingIOError: another process holds it, and this one does not ``wait``.

@@ -104,7 +104,7 @@ def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
 
 
 def with_scores(chosen: Verdict | None, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return a verdict with the last score of each name; without a verdict, the last one that is a score alone, if any."""
+    """Return a verdict with the last score of each name; None becomes the last verdict that holds only a score, if any."""
     scores = {one.rule: one for verdict in verdicts for one in verdict.findings if one.kind == "score"}
     if not scores:
         return chosen

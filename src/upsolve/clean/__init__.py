@@ -1,1 +1,1 @@
-"""Cleaning: checks of an archive, and new archives without what they found (docs/cleaning.md)."""
+"""Cleaning: checks of an archive, and copies of an archive without the findings (docs/cleaning.md)."""

@@ -106,7 +106,7 @@ def examine(
 
 
 def ordered(chosen: Sequence[str]) -> list[str]:
-    """Return the names of the chosen checks, all if none is, in the order of the table; checks of other packages last."""
+    """Return the names of the chosen checks (default: all) in the order of the table; checks of other packages last."""
     known = [*CHECKS, *(name for name in names("check") if name not in CHECKS)]
     return [name for name in known if not chosen or name in chosen] + [name for name in chosen if name not in known]
 

@@ -67,7 +67,7 @@ def find_attempts(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fa
 
 
 def repeated(group: Sequence[tuple[Any, ...]], given: frozenset[str], threshold: float) -> Iterator[Fault]:
-    """Yield the attempts of a group that repeat an earlier one; runs that the prompt gives, such as its docstring, are not compared."""
+    """Yield the near duplicates of earlier attempts in a group; ignores text from the prompt, such as its docstring."""
     runs = [token_runs(row[4]) for row in group]
     for number, first in find_near([(found - given or found,) for found in runs], threshold):
         task_id, _, attempt_id, _, _, places = group[number]
@@ -157,7 +157,7 @@ def find_contained(texts: Sequence[Runs], parts: Sequence[Runs], *, share: float
 
 
 def overlaps(tasks: Sequence[Task], benchmark: Sequence[Task], share: float) -> Iterator[tuple[str, str]]:
-    """Yield (task id, what it shares with which task of the benchmark)."""
+    """Yield (task id, shared text and the benchmark's task)."""
     for leak in find_leaks(tasks, benchmark, threshold=share):
         yield leak.left, f"{leak.reason} as {leak.right}"
     for name, (runs_of, fewest) in WAYS.items():

@@ -43,7 +43,7 @@ order by attempts.place
 
 
 def find_licences(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield attempts without a licence and, if ``keep`` names licences, attempts with another one."""
+    """Yield attempts without a licence and, if ``keep`` names licences, attempts with another licence."""
     keep = {name.lower() for name in options["keep"]}
     for place, attempt_id, licence, _, _ in contents.rows(STATED):
         name = (licence or "none").lower()
@@ -224,7 +224,7 @@ each secret; and whether the program may behave differently."""
 
 
 def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: dict[str, str]) -> Iterator[Fault]:
-    """Yield the faults of a text, each with the placeholders of all its secrets but for those in the tests of its task."""
+    """Yield the faults of a text, each with the placeholders of all its secrets, except secrets that the task's tests contain."""
     tests = "\n".join(f"{test.input}\n{test.expected}" for test in task.tests) if task else ""
     known = [secret for secret in secrets if secret.text in tests]
     placeholders = {
@@ -239,7 +239,7 @@ def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: d
 
 
 def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
-    """Return what is done about the secrets of a text; the verdicts of a program stay if only comments and docstrings change."""
+    """Return the action for the secrets of a text; verdicts stay valid if only comments and docstrings change."""
     if text.part != "code" or not placeholders:
         return Action.REDACT, placeholders, False
     code, after = text.text, mask(text.text, placeholders)

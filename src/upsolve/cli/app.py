@@ -87,7 +87,7 @@ app = typer.Typer(
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return the shell completion of names, which import what they need when the shell asks for them."""
+    """Return a shell completion that imports the modules of its names only when the shell asks."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 

@@ -237,7 +237,7 @@ def publish(
     tables: Callable[[], None],
     figures: Callable[[], dict[str, Any]] | None,
 ) -> None:
-    """Write a report to a file, if there is one; print JSON, or else Markdown without a file, or else tables and the name of the file.
+    """Write a report to a file, if given. Print JSON if asked for; else tables and the file's name, or Markdown without a file.
 
     Raises:
         ConfigError: the evaluations cannot be compared, such as those of different tasks.

@@ -88,7 +88,7 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def stop_message(error: BaseException | None) -> str:
-    """Return the message of the ``KeyboardInterrupt`` that an exception comes from; ``STOPPED`` without one."""
+    """Return the message of the ``KeyboardInterrupt`` that caused an exception; ``STOPPED`` without a message."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return str(error or "") or STOPPED

@@ -116,7 +116,7 @@ def answers(
 
 
 def known(kind: str, option: str, text: str) -> tuple[str, ...]:
-    """Return the names of records of a kind in an option; ConfigError for an unknown one, before a model is loaded."""
+    """Return the names of records in an option; ConfigError for an unknown name, before a model is loaded."""
     from upsolve.plugins import find
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())

@@ -41,7 +41,7 @@ def is_model(annotation: Any) -> bool:
 
 
 def meant(model: type[BaseModel], path: Sequence[str]) -> str:
-    """Return the key that an unknown one was probably meant to be, ``optim.lr`` for ``optim.learning_rate``; empty if none is
+    """Return the key closest in meaning to an unknown key, ``optim.lr`` for ``optim.learning_rate``; empty if none is
     close.
 
     Tried in this order: a key of the stage with a similar name, one that is the initials, the same last name in another stage,
@@ -64,7 +64,7 @@ def is_stage(model: type[BaseModel], key: str) -> bool:
 
 
 def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
-    """Return the model that a key belongs to, and its last name; a ConfigError names the key that is closest to an unknown one."""
+    """Return the model that a key belongs to, and its last name; raises ConfigError for an unknown key and suggests the closest key."""
     current: Any = model
     parent, last = model, key.rpartition(".")[2]
     for stage in key.split("."):

@@ -126,7 +126,7 @@ def read_mapping(path: str | Path, file: Path) -> dict[str, Any]:
 
 
 def own_keys(path: str | Path) -> set[str]:
-    """Return the keys that a user's recipe sets itself; none of a recipe of the package, or of a resolved one, which names all keys."""
+    """Return the keys that a user's recipe sets; empty for recipes of the package and for resolved recipes, which name all keys."""
     file = recipe_file(path)
     data = read_mapping(path, file)
     return set() if file in shipped().values() or data.keys() >= Recipe.model_fields.keys() else {*leaves(data)}

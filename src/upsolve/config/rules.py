@@ -50,7 +50,7 @@ def options_rule(key: str) -> Rule:
 
 
 def limit_set(r: Any) -> str:
-    """Return the first limit on held-out attempts that is set; empty if none is."""
+    """Return the name of the first limit on held-out attempts that is set; empty without a limit."""
     return next((name for name in ("max_logit_variance", "max_negative_gap") if getattr(r.monitor, name) is not None), "")
 
 

@@ -152,7 +152,7 @@ def ask_pairs(table: sqlite3.Connection, kind: str) -> list[tuple[int, int, int]
 
 
 def checked_pairs(kinds: str | tuple[str, ...]) -> str | tuple[str, ...]:
-    """Return ways of pairing; ValueError for one that SQLite cannot read, for none, and for one that occurs twice."""
+    """Return ways of pairing; ValueError for an empty list, a repeated way, or an expression that SQLite cannot parse."""
     several = (kinds,) if isinstance(kinds, str) else kinds
     if not several or len({*several}) < len(several):
         raise ValueError("name at least one kind of pairs, and each once")

@@ -96,7 +96,7 @@ class Capability:
 
     @property
     def beside(self) -> str:
-        """The difference to the baseline at its strongest temperature as a clause; empty if that is the chosen one, or there was no gain."""
+        """The difference to the baseline at its strongest temperature as a clause; empty if this is the chosen temperature, or without gain."""
         where, _ = self.strongest.temperatures
         if self.best.outcome != "gain" or where == self.best.temperatures[0]:
             return ""

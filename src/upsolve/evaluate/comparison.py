@@ -134,7 +134,7 @@ class Comparison:
 
 
 def interval_text(change: Estimate) -> str:
-    """Return a difference of shares with its interval, in percentage points; without the interval if there are too few tasks for one."""
+    """Return a difference of shares in percentage points, with its interval unless there are too few tasks."""
     interval = f"[{points(change.low)}, {points(change.high)}]" if change.tasks >= DECIDABLE else "(no interval)"
     return f"{points(change.mean)} {interval}"
 

@@ -137,7 +137,7 @@ class Part:
 
 
 def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
-    """Return the splits of an archive, or one; ``formed``: for groups or pairs, in the language of the prompt."""
+    """Return all splits of an archive, or a single split; ``formed``: for groups or pairs, in the language of the prompt."""
     if data is None:
         groups = archive.groups(labels=formed)
         if formed:
@@ -278,7 +278,7 @@ class Work:
                     yield row
 
     def check_rows(self) -> None:
-        """Refuse an export without a row, and remove what it left; the ConfigError says what was left out."""
+        """Raise ConfigError for an export without rows, with counts of omitted attempts; removes incomplete files."""
         if any(self.rows.values()):
             return
         self.path.unlink() if self.record.output == "file" else self.path.rmdir()

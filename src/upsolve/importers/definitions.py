@@ -109,7 +109,7 @@ def reject_attempts(job: Job, path: Path, contested: Mapping[str, Contested]) ->
 
 
 def drop_contested(job: Job, contested: Mapping[str, Contested]) -> None:
-    """Remove the attempts at contested tasks, and their verdicts, from the parts of an import; verdicts first: attempts say which."""
+    """Remove the attempts at contested tasks from an import; removes verdicts first, because the attempts identify them."""
     for name in ("verdicts", "attempts") if contested else ():
         for part, lost in lost_rows(job, name, contested):
             table = read_part(part)

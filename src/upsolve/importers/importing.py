@@ -159,7 +159,7 @@ def checksum_of(checksum: int, row: Row) -> int:
 
 
 def characters_of(row: Row) -> int:
-    """Return the number of characters of a task's tests or of an attempt's program; 0 for others, and for fields of a wrong type."""
+    """Return the number of characters of a task's tests or of an attempt's program; 0 for other records and for fields of a wrong type."""
     try:
         if isinstance(row, Task):
             return sum(len(test.input) + len(test.expected) for test in row.tests)
@@ -172,7 +172,7 @@ class Writer:
     """Stores the records of a share."""
 
     def __init__(self, job: Job, share: int, journal: Journal, path: Path) -> None:
-        """Set import, number of the share, what it has stored, and the path that messages name."""
+        """Set the import, the share's number and stored records, and the path for messages."""
         self.job, self.share, self.journal, self.path = job, share, journal, path
         self.tasks = dict[str, tuple[str, str]]()
         self.bad: list[BadRow] = []
@@ -319,7 +319,7 @@ class Writer:
         return False
 
     def language_of(self, task_id: str) -> str:
-        """Return the language of a task, which another import or the share has; empty for any, and for Python or one that is not known."""
+        """Return the language of a task in the share or another import; empty for any language, Python, or an unknown task."""
         stored = self.job.stored.get(task_id)
         if stored is None and task_id not in self.languages:
             self.assumed.add(task_id)
@@ -364,7 +364,7 @@ def all_places(folder: Path) -> Iterator[tuple[str, Places]]:
 
 
 def content_in(task: Task) -> tuple[str, str]:
-    """Return the content id of a task but for its language, and the language: tasks that differ in it alone are one task, of any language."""
+    """Return (content id without the language, language): tasks that differ only in language become one task in any language."""
     return Archive.content_of(replace(task, language="")), sys.intern(task.language)
 
 

@@ -347,7 +347,7 @@ def stored_rows(archive: Archive, name: str, tag: str, earlier: Collection[str])
 
 
 def drop_rows(part: Path, rows: int, runs: Sequence[tuple[int, int]]) -> None:
-    """Remove runs of rows from a part, and the part if none is left; one that has not this many rows was rewritten before."""
+    """Remove runs of rows from a part, and an empty part; skips a part with another number of rows, which is already rewritten."""
     if not part.exists() or rows_in(part) != rows:
         return
     keep = np.ones(rows, dtype=np.bool_)

@@ -90,7 +90,7 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
 
 
 def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mapping[str, int]]:
-    """Return ``status_of`` a value and, if it says passed of fewer than all tests, their numbers: ``passed`` and ``total``."""
+    """Return ``status_of`` a value, and the numbers ``passed`` and ``total`` if the value states that only some tests passed."""
     word = str(value).strip().lower()
     number, plain = number_in(word), word.replace("_", " ").replace("-", " ")
     for form in (word, number, plain):
@@ -156,7 +156,7 @@ def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[s
 
 
 def score_in(value: Any) -> float | None:
-    """Return the finite number that a value is; None for others, also for true and false."""
+    """Return a value as a finite number; None for other values, including true and false."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -165,7 +165,7 @@ def score_in(value: Any) -> float | None:
 
 
 def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores of an attempt's row by name, without null, NaN and empty text; ValueError for one that is no finite number."""
+    """Return the scores of an attempt's row by name, without null, NaN and empty text; ValueError for a score that is not finite."""
     given = {str(name): value for name, value in values.items() if is_given(value)}
     found = {name: score_in(value) for name, value in given.items()}
     for name, value in found.items():
@@ -175,7 +175,7 @@ def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check_counts(status: Status, passed: int, total: int) -> None:
-    """Raise ValueError if an attempt is said to have passed, and not all of its tests did; a total of 0 is an unknown one."""
+    """Raise ValueError if an attempt is recorded as passed although tests failed; a total of 0 means unknown."""
     if status is Status.PASSED and passed < total:
         raise ValueError(f"status says passed, but {passed} of {total} tests passed")
 
@@ -278,7 +278,7 @@ def status_in(
 
 
 def status_over(outcomes: Sequence[Status]) -> Status | None:
-    """Return the first outcome of a test that failed; else ``UNSCORED`` if one is, or ``PASSED``; None without outcomes."""
+    """Return the outcome of the first failed test; else ``UNSCORED`` if any test is unscored, else ``PASSED``; None without outcomes."""
     rest = [outcome for outcome in outcomes if outcome is not Status.PASSED]
     failed = (outcome for outcome in rest if outcome is not Status.UNSCORED)
     return next(failed, rest[0] if rest else Status.PASSED if outcomes else None)
@@ -301,7 +301,7 @@ def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: b
 
 
 def words_of(value: Any) -> Sequence[Any]:
-    """Return the outcomes of single tests: a list, such a list in JSON, or words between commas, semicolons or bars, or else spaces."""
+    """Return the outcomes of single tests from a list, a list in JSON, or words separated by commas, semicolons, bars or spaces."""
     if not isinstance(value, str | list | tuple):
         raise ValueError(f"outcomes: {value!r}: a list of words, or words between commas, is needed")
     if not isinstance(value, str):
@@ -331,7 +331,7 @@ def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
 
 
 def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, judge: str) -> None:
-    """Note the outcome of an attempt that a file calls by a name; one that is unscored may get another later.
+    """Record the outcome of an attempt that a file names; ValueError for a second outcome, unless the first is unscored.
 
     ``outcomes`` are those of earlier rows, by the name and, if it is not ``judge``, that of rows that name none, the judge.
 

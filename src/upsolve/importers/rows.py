@@ -58,7 +58,7 @@ def open_zstd(path: Path) -> IO[bytes]:
 
 
 def open_zip(path: Path) -> IO[bytes]:
-    """Open the only file in a zip, as pandas writes ``log.csv.zip``; OSError if it has none, several or an encrypted one."""
+    """Open the only file in a zip, as pandas writes ``log.csv.zip``; OSError for no file, several files or an encrypted file."""
     archive = ZipFile(path)
     inside = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
     if len(inside) != 1 or inside[0].flag_bits & ENCRYPTED:
@@ -82,7 +82,7 @@ UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading what it contains, decompressed as the ending of its name says; ``UNREADABLE`` if that fails."""
+    """Open a file for reading, decompressed by the ending of its name; raises one of ``UNREADABLE`` on failure."""
     return OPEN.get(path.suffix.lower(), OPEN[""])(path)
 
 
@@ -272,7 +272,7 @@ def is_sound(task: Task) -> bool:
 
 
 def head_of(value: Any) -> str:
-    """Return the first 500 characters of a value; a note for one that is nested too deeply to be printed."""
+    """Return the first 500 characters of a value; a note if the value is nested too deeply to be printed."""
     try:
         return str(value)[:500]
     except RecursionError:
@@ -361,7 +361,7 @@ def json_value(path: Path) -> Any:
 
 
 def objects_in(path: Path, rows: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the items of an array with their numbers; one that is no object is a ``BadRow``."""
+    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object."""
     for number, row in enumerate(rows, start=1):
         yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", head_of(row))
 

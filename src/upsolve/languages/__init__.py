@@ -200,7 +200,7 @@ def read_text(text: str, where: str) -> Language:
 
 
 def from_entry_points() -> list[Language]:
-    """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text; ConfigError for others."""
+    """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text; ConfigError for other types."""
     records: list[Language] = []
     for point in entry_points(group="upsolve.languages"):
         value: Any = point.load()

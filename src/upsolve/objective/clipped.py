@@ -62,7 +62,7 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
 
 
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
-    """Return a bound of (log r)^2: the largest value whose tokens and all below have a mean <= threshold (M2PO, 2510.01161), or
+    """Return the largest (log r)^2 such that tokens up to it have a mean (log r)^2 <= threshold (M2PO, 2510.01161), or
     -1.
 
     Values of |log r| within ``ROUNDING`` of each other are kept or masked together, so that the bound does not depend on how

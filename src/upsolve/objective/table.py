@@ -57,7 +57,7 @@ def lazy(table: str, name: str) -> Callable[..., Any]:
 
 
 def built_in(name: str, *, touched: bool = False, statistic: bool = False, **settings: Any) -> Objective:
-    """Return the record of a built-in objective; ``touched``, ``statistic``: it has these functions, too."""
+    """Return the record of a built-in objective; ``touched``, ``statistic``: whether the module defines these functions."""
     return Objective(
         lazy("LOSSES", name),
         touched=lazy("TOUCHED", name) if touched else None,

@@ -186,7 +186,7 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
 
 
 def ignores_split(split: Split) -> bool:
-    """Return whether every task records its split, and some are in another one; where none records dev, it is a part of train."""
+    """Return whether every task records its split and some splits differ from the recipe's; without recorded dev, dev is part of train."""
     recorded = [(name, recorded_name(task)) for name, tasks in split.tasks.items() for task in tasks]
     names = {own for _, own in recorded}
     return None not in names and any(

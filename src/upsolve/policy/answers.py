@@ -255,7 +255,7 @@ def chosen(found: Answer, before: Sequence[Line], language: str, names: Sequence
 
 
 def tier(label: str, language: str) -> int:
-    """Return 2 for a label of the language, 1 for none or an unknown or related one, 0 for the label of something else."""
+    """Return 2 for a label of the language, 1 for a missing, unknown or related label, 0 for any other label."""
     if not label:
         return 1
     if label in OTHERS and label != language:

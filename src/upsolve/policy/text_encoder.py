@@ -134,7 +134,7 @@ class TextEncoder:
         return [tuple(next(encoded)) if each is None else tuple(each.ids) if each.exact else () for each in found]
 
     def encoded(self, text: str) -> Encoded:
-        """Encode a text by the copy of the tokenizer; characters that the tokenizer changes, by the tokens of bytes."""
+        """Encode a text with the copied tokenizer; uses byte tokens for characters that the tokenizer changes."""
         found = self.literal.encode(text, add_special_tokens=False)
         if self.decode(found.ids) == text:
             return Encoded(found.ids, found.offsets, exact=True)
@@ -145,7 +145,7 @@ class TextEncoder:
         return Encoded(found.ids, found.offsets, exact=False)
 
     def parts(self, text: str, ids: Sequence[int], spans: Spans) -> Iterator[tuple[Sequence[int], Spans]]:
-        """Yield tokens and their characters, part by part: a token as it is if it decodes to its characters, else their bytes."""
+        """Yield tokens and their characters, part by part: the token if it decodes to its characters, else byte tokens."""
         position = 0
         for index, (start, end) in zip(ids, spans, strict=True):
             own = text[start:end] if start >= position else ""

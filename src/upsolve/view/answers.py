@@ -80,7 +80,7 @@ class Answers:
         return self.samples
 
     def refresh(self) -> None:
-        """Index the archive again if it has changed since, at most every ``CHECK_SECONDS``."""
+        """Index the archive again if it has changed; checks at most every ``CHECK_SECONDS``."""
         with self.lock:
             now = time.monotonic()
             if now - self.checked < CHECK_SECONDS or not (self.index.ready or self.index.error):

@@ -51,7 +51,7 @@ def heat_maps(
 def tokens_of(
     answers: Answers, entries: Sequence[Mapping[str, Any]], scored: Mapping[str, TaskScores]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is known of the tokens of each attempt, with short numbers; nothing if the answers are not of a run."""
+    """Yield the token scores of each attempt, with short numbers; nothing without a run."""
     if answers.scores is None:
         return
     for entry in entries:
@@ -92,7 +92,7 @@ def write_page(answers: Answers, path: Path) -> str:
 
 
 def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
-    """Return the page with at most ``most`` attempts and samples of evaluations, what it lacks, and the numbers of both."""
+    """Return (page, note on omitted records, counts): at most ``most`` attempts and samples of evaluations."""
     entries = first_entries(answers, most)
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
     scored = answers.scored(names)

@@ -1,4 +1,4 @@
-"""Contract of a domain's tasks, checked in the sandbox: for authors of domains, and for the tests of the built-in one."""
+"""Contract of a domain's tasks, checked in the sandbox: for authors of domains, and for tests of the built-in domain."""
 
 from collections.abc import Iterable, Iterator
 

@@ -39,7 +39,7 @@ def read_bigcodebench(path: Path, *, variant: str = "instruct", version: str = "
 
 
 def of_version(files: list[Path], version: str) -> list[Path]:
-    """Return the files of a version, or of the newest one; those without a version in their name belong to all."""
+    """Return the files of a version (default: the newest); files without a version in their name belong to every version."""
     numbers = {file: tuple(map(int, match.groups())) for file in files if (match := VERSION.search(file.name))}
     newest = max(numbers.values(), default=())
     wanted = VERSION.search(version)
@@ -169,7 +169,7 @@ def read_opencodeinstruct(path: Path, *, most: int = 0) -> Iterator[Row]:
 
 
 def units(path: Path, *, most: int = 0) -> list[Unit]:
-    """Return a unit for each file; for the first ``most`` rows, which are counted over all files, a single one."""
+    """Return a unit for each file; a single unit if ``most`` limits the rows, which are counted over all files."""
     return [Unit(path)] if most else split_files(path)
 
 

@@ -67,7 +67,7 @@ class Reports:
     """Instance -> for each report: the folder of the predictions, a name that begins with the model's or is empty, and the outcome."""
 
     def add(self, file: Path, value: Mapping[str, Any]) -> bool:
-        """Add a report of one instance or a summary; return whether it is one."""
+        """Add a report of one instance or a summary; return False for other data."""
         if any(isinstance(value.get(name), list) for name in PASSED):
             self.add_summary(file, value)
             return True

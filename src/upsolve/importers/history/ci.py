@@ -107,7 +107,7 @@ def is_same_test(short: str, full: str) -> bool:
 
 
 def merged(reports: Iterable[Report]) -> Results:
-    """Return the results of the reports on one commit, at least one; reports of broken runs count only if there are no others."""
+    """Return the merged results of at least one report on a commit; reports of broken runs count only if all runs are broken."""
     every = list(reports)
     whole = [report for report in every if not report.broken]
     seen: dict[str, set[Status]] = {}
@@ -135,7 +135,7 @@ def parsed(file: Path, parse: Callable[[Path], Report | BadRow], _changed: int) 
 def read_reports(
     path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
 ) -> Iterator[Report | BadRow]:
-    """Yield the reports of a file, or of all files in a folder; one that cannot be read is a ``BadRow``."""
+    """Yield the reports of a file, or of all files in a folder; a ``BadRow`` for an unreadable report."""
     found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
     files = [path] if path.is_file() else sorted(found)
     if not files:
@@ -169,7 +169,7 @@ REPOSITORY = (
 
 
 def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Path], Report | BadRow]) -> Source:
-    """Return the source of a format of reports by its name, what its path is, the names of files in a folder, and how one file is read."""
+    """Return the source of a report format: its name, description of the path, file names in a folder, and reader of a file."""
 
     def read_format(path: Path, **options: Any) -> Iterator[Row]:
         return read(path, judge=f"recorded:{name}", patterns=patterns, parse=parse, **options)

@@ -75,7 +75,7 @@ def require(packages: Sequence[str]) -> None:
 
 
 def with_packages(test: Test, change: Change) -> Test:
-    """Return a test with the packages that it requires; with a problem if one is not installed."""
+    """Return a test with its required packages; with a problem if a package is not installed."""
     packages = outside([test.code], change.modules)
     try:
         require(packages)

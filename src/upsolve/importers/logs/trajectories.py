@@ -98,7 +98,7 @@ def atif_records(trajectory: Json, *, file: Path, reward: str, rollouts: Rollout
 
 
 def atif_score(trajectory: Json, trial: Json, name: str) -> tuple[float | None, str]:
-    """Return the reward of a trial, or None and the reason; a trial that the infrastructure broke has no valid one."""
+    """Return the reward of a trial, or None and the reason, such as a failure of the infrastructure."""
     error = trial.get("exception_info") or {}
     if error and error.get("exception_type") not in OWN_FAULTS:
         return None, f"{error.get('exception_type')}: {error.get('exception_message')}"
@@ -195,7 +195,7 @@ def verifiers_records(trace: Json, *, config: Json, wanted: Sequence[str], rollo
 
 
 def verifiers_score(trace: Json, wanted: Sequence[str]) -> tuple[float | None, str]:
-    """Return the sum of the wanted rewards, or of all with their weights; None and the reason if one is null or the trace failed."""
+    """Return the sum of the chosen rewards, or the weighted sum of all; None and the reason if a reward is null or the trace failed."""
     rewards, error = trace.get("rewards") or {}, last_error(trace)
     if missing := [name for name in wanted if rewards and name not in rewards]:
         raise ValueError(f"has no reward {missing[0]}, but {', '.join(rewards)}")
@@ -289,7 +289,7 @@ def read_zip(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
 
 
 def samples_of(file: Path, archive: zipfile.ZipFile) -> Iterator[tuple[int, Json | BadRow]]:
-    """Yield the samples of a zip archive; a damaged one is a ``BadRow``."""
+    """Yield the samples of a zip archive; a ``BadRow`` for a damaged sample."""
     names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
     for number, name in enumerate(names, start=1):
         try:

@@ -337,7 +337,7 @@ class TextOnly(pickle.Unpickler):
 
 
 def text_of_pickle(data: bytes) -> str:
-    """Return the text that a pickle holds; ValueError if it holds anything else or is broken, and nothing of it is executed."""
+    """Return the text in a pickle without executing the pickle; ValueError for any other content."""
     try:
         value = TextOnly(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:

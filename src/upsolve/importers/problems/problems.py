@@ -107,7 +107,7 @@ def sections(fields: Mapping[str, Any], parts: Iterable[tuple[str, str]]) -> str
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list that a column holds as a list, as JSON, or as Python's repr of one, empty for null and empty text; else ValueError."""
+    """Return a column's list, stored as a list, as JSON or as Python's repr; empty for null and empty text, else ValueError."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -160,7 +160,7 @@ def callee_of(name: str, *codes: str) -> Callee:
 
 
 def literal(value: Any) -> str:
-    """Return a JSON value as a Python literal; ValueError for one that has none (inf and nan)."""
+    """Return a JSON value as a Python literal; ValueError for inf and nan, which have no literal."""
     text = as_literal(value)
     ast.literal_eval(text)
     return text
@@ -201,7 +201,7 @@ def call_tests(
 
 
 def stdio_tests(inputs: Iterable[Any], outputs: Iterable[Any], *, hidden: bool = True) -> tuple[TestCase, ...]:
-    """Return tests of standard input and output, each text or a list of lines; ValueError for others, or if the numbers differ."""
+    """Return tests of standard input and output, each text or a list of lines; ValueError for other types, or for unequal numbers of inputs and outputs."""
     pairs = zip(inputs, outputs, strict=True)
     return tuple(TestCase(TestKind.STDIO, text_of(given), text_of(expected), hidden) for given, expected in pairs)
 
@@ -245,7 +245,7 @@ def of_outputs(name: str, values: Mapping[str, Any], *codes: str, compare: Compa
 
 
 def of_values(tests: Sequence[TestCase], compare: Compare, way: str) -> str:
-    """Return ``Task.compare`` of calls: ``way``, with a tolerance where a value has a decimal fraction but for the publisher's grader.
+    """Return ``Task.compare`` of calls: ``way``, with a tolerance for decimal fractions unless the publisher's grader decides.
 
     ``way`` is ``item`` if the values were taken out of lists, ``apps`` for the publisher's grader, else empty.
     """

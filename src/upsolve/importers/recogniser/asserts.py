@@ -138,7 +138,7 @@ def bounded(value: Any) -> Any:
 
 
 def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """Yield nodes and what is in them, as ``ast.walk`` does, but for the contexts of names that are read."""
+    """Yield nodes and their descendants as ``ast.walk`` does, except the load contexts of names."""
     found = [*nodes]
     for node in found:
         yield node
@@ -241,7 +241,7 @@ def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -
 
 
 def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -> TestCase | None:
-    """Return the CALL test that a statement is; None for others."""
+    """Convert a statement to a CALL test; None if impossible."""
     test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         for call, answer in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):

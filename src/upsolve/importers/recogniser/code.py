@@ -124,7 +124,7 @@ def asserts_of(text: str) -> Iterator[str]:
 
 
 class Own(ast.NodeTransformer):
-    """Replaces names that stand for the attempt's, attributes of modules that stand for it, and calls that always return a true value."""
+    """Replaces aliases of the attempt's names, attributes of modules that alias the attempt, and calls that always return a true value."""
 
     def __init__(self, names: Mapping[str, ast.expr], modules: Iterable[str] = (), agreeing: Iterable[str] = ()) -> None:
         self.names, self.modules, self.agreeing = names, frozenset(modules), frozenset(agreeing)
@@ -252,7 +252,7 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
     defined = [name for code in about.codes for name in functions_of(code)]
     entry = about.entry_point or called or (defined[0] if len(defined) == 1 else "")
     if not entry:
-        raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: --entry_point COLUMN says which")
+        raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: name it with --entry_point COLUMN")
     if calls:
         source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
     known = About(entry, about.setup, about.language, about.codes, True)
@@ -371,6 +371,6 @@ def is_idle_method(method: ast.stmt, node: ast.ClassDef, module: Module) -> bool
 
 
 def is_skipped(node: ast.stmt) -> bool:
-    """Return whether a test or a class of tests is marked as skipped, or as one that should fail."""
+    """Return whether a test or a class of tests is marked as skipped or as expected to fail."""
     marks = [mark.func if isinstance(mark, ast.Call) else mark for mark in getattr(node, "decorator_list", [])]
     return any(ast.unparse(mark).rpartition(".")[2] in SKIPS for mark in marks)

@@ -297,7 +297,7 @@ class Module:
 
     @cached_property
     def outside(self) -> frozenset[str]:
-        """Names that the task's setup binds, if it uses nothing of the attempt."""
+        """Names that the task's setup binds; empty if the setup uses the attempt."""
         return frozenset() if names_read(self.about.setup) else names_bound(self.about.setup)
 
     def needed(self, names: Iterable[str]) -> tuple[set[int], frozenset[str]]:
@@ -319,7 +319,7 @@ class Module:
         return touches(reads, bound, self.about.own, called)
 
     def tests(self, without: Collection[ast.stmt], *, whole: bool = False) -> Found:
-        """Return the tests among the statements but for those in ``without``, one if ``whole``, and why others test nothing, with their text."""
+        """Return the tests among the statements except ``without`` (a single test if ``whole``), and why other statements test nothing."""
         items = [at for at, node in enumerate(self.body) if at not in self.shared and node not in without]
         tested = {at for at in items if self.is_test(self.body[at])}
         idle = [at for at in items if at not in tested and is_idle(self.body[at])]

@@ -55,7 +55,7 @@ def recognise(value: Any, about: About) -> Found:
     if not found.tests and (found.refused or (isinstance(value, str) and value_in(value) is None)):
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
-        raise ValueError(f"{problem}; a column of something else needs another name")
+        raise ValueError(f"{problem}; rename a column that does not hold tests")
     return found if found.setup or found.compare else in_both_forms(found, about)
 
 
@@ -158,7 +158,7 @@ def of_items(items: Sequence[Any], about: About, *, wrapped: bool = False) -> Fo
 
 
 def code_of(item: Any) -> str:
-    """Return the code of a test that is code; empty for others."""
+    """Return the source of a test given as code; empty for other tests."""
     if isinstance(item, str):
         return item
     if isinstance(item, Mapping) and "kind" not in item and not {str(key).lower() for key in item} & {*INPUTS}:
@@ -303,12 +303,12 @@ def as_test(item: Any) -> TestCase:
 
 
 def own_test(item: Mapping[str, Any]) -> TestCase:
-    """Return a test as upsolve writes it; ValueError for an unknown field or one of another type."""
+    """Return a test as upsolve writes it; ValueError for an unknown field or a value of another type."""
     unknown = {*item} - {"kind", "input", "expected", "hidden"}
     odd = [name for name in ("input", "expected") if not isinstance(item.get(name, ""), str)]
     if unknown or odd or "input" not in item:
         raise ValueError(
-            f"tests: {', '.join([*sorted(map(str, unknown)), *odd]) or 'input'}: unknown, missing or no text in {str(item)[:60]!r}"
+            f"tests: {str(item)[:60]!r}: field {', '.join([*sorted(map(str, unknown)), *odd]) or 'input'} is unknown, missing or not text"
         )
     return TestCase(TestKind(str(item["kind"])), item["input"], item.get("expected", ""), bool(item.get("hidden", False)))
 
@@ -355,7 +355,7 @@ def arguments_of(inputs: Sequence[Any], callee: Callee, texts: Sequence[str] = (
 
 
 def fitted(found: list[Any], inputs: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return arguments of which there are as many as parameters: a list as the only one, or the items of an only list or object."""
+    """Return arguments that match the number of parameters: a list as the single argument, or the items of a single list or object."""
     if all(fits(one, names) for one in found):
         return found
     if len(names) == 1 and all(isinstance(one, list | tuple) for one in inputs):
@@ -407,7 +407,7 @@ def as_written(inputs: Sequence[Any], callee: Callee) -> list[Any]:
 
 
 def in_call(text: str, callee: Callee) -> list[Any]:
-    """Return, in a list, the arguments of a text that is a call of the function, or arguments between commas; an empty list for others."""
+    """Return, in a list, the arguments in a text (a call of the function, or arguments between commas); an empty list for other texts."""
     text, start = text.strip(), rf"(?:Solution\(\)\.)?{re.escape(callee.name)}\s*\("
     source = text if re.match(start, text) else f"{callee.name}({text})"
     try:
@@ -480,7 +480,7 @@ def without_head(lines: list[str]) -> list[str]:
 
 
 def body(lines: list[str]) -> str:
-    """Return the text of an input or output: what its fence has, if any, up to an explanation."""
+    """Return the text of an input or output: the content of its fence, if any, up to an explanation."""
     text = "\n".join(takewhile(lambda line: not REMARK.match(line[:200]), lines)).strip("\n")
     fenced = FENCE.fullmatch(text)
     return fenced[1] if fenced else text

@@ -92,7 +92,7 @@ def table_rows(
         SourceError: the file cannot be read, its ending is unknown, or an argument does not fit it.
     """
     if encoding and not ends_with(path, CSV):
-        raise SourceError(f"{path}: option encoding: only {named(CSV)} files have one; JSON is UTF-8")
+        raise SourceError(f"{path}: option encoding: only {named(CSV)} files have an encoding; JSON is UTF-8")
     if quotes is not Quotes.DOUBLE and not ends_with(path, CSV):
         raise SourceError(f"{path}: option quotes: only {named(CSV)} files have quotes")
     if rows and not ends_with(path, ARRAYS):

@@ -178,7 +178,7 @@ def says_opposite(column: str) -> bool:
 
 
 def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], statuses: Iterable[Any]) -> None:
-    """Raise SourceError if 1, true or yes of a named outcome's column means a failure by its name, and no word of the map says what they mean."""
+    """Raise SourceError if a column's name suggests that 1, true or yes means failure, and the map does not define these words."""
     known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
     for name in ("status", "passed", "outcomes"):
         column = named.get(name, "")
@@ -224,9 +224,8 @@ def refuse_codes(
     if codes - {"0", "1"} and not scores and not any(map(number_in, words)):
         shown = ", ".join(sorted(codes, key=float)[:9])
         raise SourceError(
-            f"{path}: {status} has numbers, {shown}, which judges use as codes and others as scores: of codes, --map FILE with `columns: "
-            f"{{status: {status}}}` and `statuses: {{4: passed, 6: failed, ...}}`, one for each number; of scores, --passed-at with the "
-            "score from which on an attempt counts as passed"
+            f"{path}: {status} has numbers, {shown}, either codes or scores. For codes: --map FILE with `columns: {{status: {status}}}` "
+            "and `statuses: {4: passed, 6: failed, ...}`, one for each number. For scores: --passed-at X, the lowest score that passes"
         )
     if codes := numbers_in(rows, language) - {*languages}:
         raise SourceError(
@@ -236,7 +235,7 @@ def refuse_codes(
 
 
 def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
-    """Return the numbers in a column; none if it has other values, too."""
+    """Return the numbers in a column; empty if the column also has other values."""
     found = {"" if isinstance(value, bool) else number_in(str(value).strip()) for value in values_of(rows, column)}
     return set[str]() if "" in found else found
 

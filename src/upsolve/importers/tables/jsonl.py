@@ -109,7 +109,7 @@ def records_of(
 
 
 def with_language(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dict[str, Any]:
-    """Return the fields of an attempt, with the language of its task, of this file or another one, if they say none."""
+    """Return the fields of an attempt; adds the language of its task if the attempt names no language."""
     task_id = fields.get("task_id")
     if fields.get("language", "") != "" or not isinstance(task_id, str):
         return fields
@@ -174,7 +174,7 @@ def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict
 
 
 def object_in(extra: Any) -> dict[str, Any]:
-    """Return ``extra`` as an object: it is one, or JSON of one; other values are in its field ``extra``."""
+    """Return ``extra`` as an object, parsed if JSON; any other value becomes its field ``extra``."""
     try:
         read = json.loads(extra) if isinstance(extra, str) and extra else extra or {}
     except ValueError:

@@ -211,7 +211,7 @@ class Reader:
             raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
+        """Raise ValueError for a row with an empty program and fields of an attempt, which would be lost."""
         if not cells.keys().isdisjoint(PROGRAMS):
             return
         empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
@@ -286,7 +286,7 @@ class Reader:
         return fields
 
     def language(self, cells: Mapping[str, Any]) -> str:
-        """Return the language in a row, as upsolve calls it, empty if it says nothing; ValueError if a program that must show it does not."""
+        """Return upsolve's name of a row's language, empty if unknown; ValueError if the language cannot be detected in the program."""
         word = str(cells.get("language", "")).strip()
         if self.constant:
             return self.constant
@@ -299,7 +299,7 @@ class Reader:
         return self.languages.get(number_in(word) or word.lower()) or language_in(word)
 
     def language_of(self, task_id: str) -> str:
-        """Return the language of a task that an earlier row, another file or another import has; empty if none is known, or it may be any."""
+        """Return the language of a task in an earlier row, another file or another import; empty if unknown, or if the task accepts any."""
         return self.tasks[task_id][1] if task_id in self.tasks else language_of_task(task_id)
 
     def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:

@@ -223,7 +223,7 @@ def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> lis
 
 
 def files_of(path: Path, *, rows: str) -> list[Path]:
-    """Return the tables of a folder; files of JSON arrays only if there are no others, since they are often about the others."""
+    """Return the tables of a folder; JSON arrays only if no other table exists, since such files often describe the tables."""
     others = [ending for ending in TABLES if ending not in ARRAYS]
     files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
     if rows:

@@ -178,7 +178,7 @@ class OnlineSource:
         return self.source.hints * (1 - number / max(1, self.source.rounds - 1))
 
     def prefixes(self, number: int, tasks: Sequence[Task]) -> dict[str, str]:
-        """Return the beginnings of references that samples of a round continue: by the number of the round, or by what passed before."""
+        """Return the prefix of each task's reference that the samples of a round continue; its length follows the round or earlier passes."""
         source = self.source
         if self.answers or not source.hints:
             return {}

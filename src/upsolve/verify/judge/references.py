@@ -69,7 +69,7 @@ def run_calls(code: str, calls: Sequence[str], settings: JudgeSettings, requires
 
 
 def why(end: Exit, found: Mapping[int, Mapping[str, Any]]) -> str:
-    """Return why no call of a reference has a value, if none has."""
+    """Return the error of a reference of which no call returned a value."""
     try:
         early = whole_program(end)
     except ClaimError as error:

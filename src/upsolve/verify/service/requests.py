@@ -130,7 +130,7 @@ class VerifyRequest(BaseModel, extra="allow"):
 
 
 def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:
-    """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
+    """Return the pairs that can be judged, by index, and unscored verdicts for the remaining pairs."""
     tasks = [build_record(Task, row) for row in request.tasks]
     indices = {task.task_id: index for index, task in enumerate(tasks) if isinstance(task, Task)}
     double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
@@ -224,7 +224,7 @@ def refuse_above(record: Any, **caps: float) -> None:
 
 
 def limits_of(given: Any) -> dict[str, Any]:
-    """Return the limits that a request holds; null stands for no limit, or for the server's where a limit is needed."""
+    """Return the limits in a request; null means no limit, or the server's limit if a limit is required."""
     if not isinstance(given, Mapping):
         raise ValueError("limits: is not an object")
     limits = cast("Mapping[str, Any]", given)

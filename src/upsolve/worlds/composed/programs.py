@@ -316,7 +316,7 @@ def texts(tree: ast.Module, method: str) -> Iterator[ast.Constant]:
 
 
 def wrong_room(tree: ast.Module, rng: Random) -> Iterator[Change]:
-    """Go to another room, if possible one that the program visits."""
+    """Go to another room, preferably a room that the program visits."""
     rooms = sorted({str(text.value) for text in texts(tree, "go_to")})
     for text in texts(tree, "go_to"):
         others = [room for room in rooms if room != text.value] or [room for room in ROOMS if room != text.value]

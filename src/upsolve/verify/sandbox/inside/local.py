@@ -106,7 +106,7 @@ class LocalObjects:
         return not asynchronous and not self.reflective(function, set())
 
     def reflective(self, function: Any, seen: set[int]) -> bool:
-        """Return whether a function of the tests, or one that it uses, may turn an argument into access to the tests or the results.
+        """Return whether a function of the tests, directly or by a callee, could give the attempt access to tests or results.
 
         Names that are not of the tests are builtins, imported modules or attributes; where that is unclear, the function is not exposed.
         """
@@ -142,7 +142,7 @@ class LocalObjects:
             self.depth -= 1
 
     def number_of(self, error: BaseException) -> int | None:
-        """Remember an exception of the tests, so that the attempt can pass it on; None if it may not pass on this one."""
+        """Register an exception of the tests that the attempt may raise again, and return its number; None if not permitted."""
         if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
             return None
         self.raised += 1
@@ -182,7 +182,7 @@ def getter_parts(value: Any) -> list[Any]:
 
 
 def is_power(name: str) -> bool:
-    """Return whether a name that the tests do not define stands for more than an exposed function may use."""
+    """Return whether a name that the tests do not define gives access to more than an exposed function may use."""
     builtin = getattr(builtins, name, None)
     if isinstance(builtin, type) and issubclass(builtin, BaseException):
         return False
@@ -190,7 +190,7 @@ def is_power(name: str) -> bool:
 
 
 def is_powerful(value: Any) -> bool:
-    """Return whether an object that a function of the tests uses is a module, function or class outside of those that it may use."""
+    """Return whether an object is a module, function or class that an exposed function of the tests must not use."""
     if type(value) is types.ModuleType:
         return value.__name__ not in MODULES
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)

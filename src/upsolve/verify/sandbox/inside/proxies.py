@@ -385,7 +385,7 @@ class Observations:
 
 
 def parts(name: str, args: tuple[Any, ...], answer: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return what an answer says of single items: a slice from the beginning or from a place on says it of several."""
+    """Return the facts about single items in an answer; a slice states facts about several items."""
     place = args[0] if args else None
     if type(place) is slice and place.step in (None, 1) and type(answer) in (list, tuple):
         first = place.start or 0

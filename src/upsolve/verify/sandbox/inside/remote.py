@@ -1,4 +1,4 @@
-"""Functions, iterators and files of the tests in the attempt's process: the tester executes what is done with them.
+"""Functions, iterators and files of the tests in the attempt's process: the tester executes each operation on these.
 
 Standard library only. Runs in the attempt's process, so no verdict is decided here.
 """

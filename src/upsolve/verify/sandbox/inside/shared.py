@@ -42,7 +42,7 @@ class Shared:
     """Values in messages between the two processes, and the containers that both processes hold.
 
     Args:
-        first: 0 in the tester, 1 in the attempt's process: one numbers its containers with even numbers, the other with odd ones.
+        first: 0 in the tester, which gives its containers even numbers; 1 in the attempt's process, which uses odd numbers.
         keep: encodes a value that is not plain data.
         held: decodes what the other side's ``keep`` has encoded.
     """
@@ -73,7 +73,7 @@ class Shared:
         return deeper(values.value_of, data, None, None, self.value_held)
 
     def container_text(self, value: Any, kind: type, content: Callable[[], str]) -> str:
-        """Encode a container by its number, with its content if the other side does not have that, or an instance of a subclass.
+        """Encode a container or an instance of a subclass by its number, with its content if the other process lacks the content.
 
         Return an empty string for other values.
         """
@@ -282,7 +282,7 @@ def is_extended(value: Any, kind: type) -> bool:
 
 
 def overridden(kind: type) -> list[str]:
-    """Return the special methods with which a subclass changes what its builtin type shows."""
+    """Return the special methods of a subclass that override behaviour of its builtin type."""
     base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     return [
         name

@@ -110,7 +110,7 @@ class Channel:
             attempt_ended()
 
     def changed(self, variables: tuple[str, ...]) -> bool:
-        """Return whether the attempt's process says that it has other data in variables of the setup."""
+        """Return whether the attempt's process reports changed data in variables of the setup."""
         self.ask(marshal.dumps((None, variables, {})))
         theirs = self.reply()
         return setups.variables(self.local.space, variables) != theirs
