@@ -14,6 +14,8 @@ from upsolve.archive.places import SHIPPED, place_of
 from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.evaluate.comparison import choice_line
+from upsolve.evaluate.runs import load_sweep
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
 from upsolve.importers.ingest import ingest
@@ -124,9 +126,20 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         title=f"run {home.resolve().name}: {recipe.name}",
         run=run,
         scores=scores,
-        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{hint}",
+        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{hint}{chosen_in(home)}",
         open_samples=partial(open_samples, files) if files else None,
     )
+
+
+def chosen_in(home: Path) -> str:
+    """Return pass@1 of each model of a run, greedily and after choice, as clauses; empty where it is not measured yet."""
+    lines: list[str] = []
+    for file in (home / "base.json", home / "trained.json"):
+        try:
+            lines.append(choice_line(file.stem, load_sweep(file).choices))
+        except ArchiveError:  # the file is missing or damaged: the archive is shown all the same
+            continue
+    return "".join(f"; {line}" for line in lines if line)
 
 
 def load_tokenizer(model: ModelConfig) -> Any:
