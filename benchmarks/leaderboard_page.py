@@ -58,13 +58,16 @@ MARKS = ("<!-- gains -->", "<!-- end of gains -->")
 
 
 def scores(sweeps, part):
-    """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy`` or ``hot``."""
+    """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy``, ``hot``, or ``chosen`` of several samples."""
+    if part == "chosen":
+        return over_seeds([run.choices.passed("chosen") for run in sweeps])
     return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in sweeps])
 
 
 def contrast(others, runs, part="best"):
     """Return the paired difference of two methods over the seeds that both have; None without such a seed."""
-    if not (common := runs.keys() & others.keys()):
+    common = [seed for seed in runs.keys() & others.keys() if part != "chosen" or (runs[seed].choices and others[seed].choices)]
+    if not common:
         return None
     before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
     return percent(paired_difference(scores(before, part), scores(after, part)).difference)
@@ -76,6 +79,7 @@ def figures(name, cells):
     row = {"seeds": len(sweeps)}
     row |= {part: percent(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
     row["temperatures"] = [run.best.temperature for run in sweeps]
+    row |= choice_figures(cells["base"], runs) if all(run.choices for run in sweeps) else {}
     if name == "base":
         return row
     others = {"base": "base", "start": METHODS[name].start, "shuffled": placebo_of(name), "ssd": "ssd"}
@@ -86,6 +90,18 @@ def figures(name, cells):
     row["greedy - base"] = contrast(cells["base"], runs, "greedy")
     row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
+
+
+def choice_figures(base, runs):
+    """Return pass@1 after choice and any sample's, the number of samples, and the differences to greedy decoding and to the base's choice."""
+    sweeps = [*runs.values()]
+    greedy, chosen, any_passed = (
+        over_seeds([run.choices.passed(part) for run in sweeps]) for part in ("greedy", "chosen", "any")
+    )
+    row = {"chosen": percent(mean_interval([*chosen.values()])), "any": percent(mean_interval([*any_passed.values()]))}
+    row["candidates"] = max(run.choices.samples for run in sweeps)
+    row |= {"chosen - greedy": percent(paired_difference(greedy, chosen).difference)} if greedy else {}
+    return row | ({"chosen - base": difference} if base is not runs and (difference := contrast(base, runs, "chosen")) else {})
 
 
 def placebo_of(name):
@@ -145,10 +161,12 @@ def pages(tables):
 
 def section(domain, rows):
     """Return the sentences and the table of a domain."""
-    text = f"\n## {domain}\n\n{sentences(domain)}| method | best temperature | best - base | best - start | best - shuffled | conclusion |\n"
-    text += "|" + "---|" * 6 + "\n"
+    chosen = ("chosen", "chosen - greedy", "chosen - base") if any("chosen" in row for row in rows) else ()
+    header = ("method", "best temperature", *chosen, "best - base", "best - start", "best - shuffled", "conclusion")
+    text = f"\n## {domain}\n\n{sentences(domain)}| {' | '.join(header)} |\n"
+    text += "|" + "---|" * len(header) + "\n"
     for row in rows:
-        columns = ("best", "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
+        columns = ("best", *chosen, "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
         cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
