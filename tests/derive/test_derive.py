@@ -11,11 +11,13 @@ from upsolve.archive.split import origin_of, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import app
 from upsolve.derive.derivation import JUDGE, Derivation, Origin, judged_as
-from upsolve.derive.deriving import DeriveSettings, derive, derive_groups
+from upsolve.derive.deriving import DERIVATIONS, DeriveSettings, derive, derive_groups
+from upsolve.derive.held import CHECK_TEST, held_checker
 from upsolve.derive.programs import token_distance, visible_feedback
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.pool.pool import verify
 
 CALL, STDIO = TestKind.CALL, TestKind.STDIO
 PASSED, FAILED, ERROR = Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR
@@ -167,7 +169,6 @@ def test_an_interrupted_derivation_continues(tmp_path, monkeypatch):
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
     with pytest.raises(ArchiveError, match="other settings"):
         derive(archive, tmp_path / "parts", replace(how, seed=2), settings=FAST)
-    assert len(derive(archive, tmp_path / "all", replace(how, limit=0), settings=FAST)) == 5
 
 
 def test_mistakes_are_named():
@@ -178,6 +179,133 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(ConfigError, match=message):
             derive(open_archive("embedded"), "never", DeriveSettings(kind, options), settings=FAST)
+
+
+def outcomes(task, *answers):
+    """Statuses of answers to a derived task."""
+    return [one.status for one in verify([(task, Attempt(task.task_id, text, "text")) for text in answers], FAST)]
+
+
+def test_verdict_asks_whether_a_program_passes():
+    tasks, groups, _ = derived("verdict")
+    assert [task.prompt.count(RIGHT) + task.prompt.count(OTHER) for task in tasks] == [1, 1, 0, 0], (
+        "two that pass, two that fail"
+    )
+    right, wrong = [("pass", PASSED), ("fail", FAILED)], [("fail", PASSED), ("pass", FAILED)]
+    assert groups == [right, right, wrong, wrong] and not any("[5, 5]" in task.prompt for task in tasks)
+    assert outcomes(tasks[0], "pass\n", "fail", "pass fail", "") == [PASSED, FAILED, FAILED, FAILED]
+    assert derived("verdict", Group(TOTAL, (), ()))[2] == {"no attempt is judged": 1}
+
+
+def test_output_asks_for_the_value_of_a_visible_call():
+    tasks, groups, _ = derived("output", most=1)
+    value, other = ("3", "4") if "total([1, 2])" in tasks[0].prompt else ("4", "3")
+    assert groups == [[(value, PASSED), (other, FAILED)]] and "total([5, 5])" not in tasks[0].prompt
+    assert outcomes(tasks[0], f" {value}", f"{value}.0", f"sum([{value}])", "(" * 100_000) == [PASSED, FAILED, FAILED, FAILED]
+
+
+def test_input_accepts_every_call_with_the_value():
+    tasks, groups, _ = derived("input", most=1)
+    value = 3 if "returns `3`" in tasks[0].prompt else 4
+    assert [status for _, status in groups[0]] == [PASSED, FAILED]
+    good = f"total([{value}, 0])"
+    assert (
+        outcomes(tasks[0], good, f"total([{value}, 1])", "total(3)", f"print({good})", f"{good} == {value}")
+        == [PASSED] + [FAILED] * 4
+    )
+
+
+def test_a_test_accepts_right_programs_and_fails_a_wrong_one():
+    tasks, groups, _ = derived("test", shown=9)
+    task = tasks[0]
+    assert groups == [[("assert total([5, 5]) == 10", PASSED), ("assert total([5, 5]) == 3", FAILED)]]
+    assert "assert total([1, 2]) == 3" in task.prompt and "[5, 5]" not in task.prompt
+    assert (SET in task.prompt) is not (FIRST in task.prompt), "one wrong program is shown, the other decides"
+    assert (repr(SET) in task.checker) is (FIRST in task.prompt)
+    good, weak = ("assert total([2, 2, 7]) == 11", "assert total([7]) == 7")
+    same = (
+        "assert total([1, +2]) == 3",
+        "assert total([2, 2, 7]) == 12",
+        "total([2, 2, 7])",
+        f"{good}\n{good}",
+        "import os",
+        "",
+    )
+    assert outcomes(task, good, weak, *same) == [PASSED] + [FAILED] * 7
+    assert derived("test", fails=3)[2] == {"too few attempts give wrong answers": 1}
+
+
+ECHO = Task(
+    "sum",
+    "Add two numbers.",
+    (TestCase(STDIO, "1 2\n", "3\n"), TestCase(STDIO, "2 2\n", "4\n"), TestCase(STDIO, "0 9\n", "9\n", True)),
+)
+ADD, FIVE = (
+    "a, b = map(int, input().split())\nprint(a + b)",
+    "import sys\nprint(max(3, sum(map(int, sys.stdin.read().split()))))",
+)
+TIMES, ENDLESS = "a, b = map(int, input().split())\nprint(a * b)", "while 1:\n    pass"
+PROGRAMS = judged(
+    ECHO, (ADD, [PASSED] * 3), (FIVE, [PASSED] * 3), (TIMES, [FAILED, PASSED, FAILED]), (ENDLESS, [Status.TIMEOUT] * 3)
+)
+
+
+def test_programs_are_run_on_standard_input():
+    (task,), groups, _ = derived("test", PROGRAMS, held=1, fails=1)
+    assert groups[0][0] == ("Input:\n0 9\nOutput:\n9", PASSED)
+    assert (
+        outcomes(task, "Input:\n5 6\nOutput:\n11", "Input:\n5 6\nOutput:\n30", "5 6", "Input:\n1 2\nOutput:\n3")
+        == [PASSED] + [FAILED] * 3
+    )
+    task = derived("input", PROGRAMS, most=1)[0][0]
+    value = 3 if "write\n3" in task.prompt else 4
+    assert outcomes(task, f"{value} 0", f"0 {value}\n", f"{value} 1", "x") == [PASSED, PASSED, FAILED, FAILED]
+    task = derived("output", PROGRAMS, most=1)[0][0]
+    assert [*map(Counter(outcomes(task, "3", "4")).get, (PASSED, FAILED))] == [1, 1]
+
+
+def test_a_program_that_does_not_end_fails_the_test():
+    checker = {}
+    exec(
+        held_checker(
+            CHECK_TEST,
+            {"NAME": "f", "SETUP": "", "WORDS": False, "SHOWN": [], "FAILS": 2, "RIGHT": ["def f(x): return x"], "WRONG": []},
+        ),
+        checker,
+    )
+    checker["SECONDS"] = 0.1
+    checker["WRONG"] = ["def f(x):\n    while x: pass", "def f(x): raise SystemExit"]
+    assert checker["check"]("", "", "assert f(1) == 1") is True and checker["check"]("", "", "assert f(1) == 2") is False
+    checker["RIGHT"].append("print('loud')\ndef f(x): return float(x)")
+    assert checker["check"]("", "", "assert f(1) == 1") is True, "a float near the value"
+
+
+def test_what_cannot_be_derived_is_counted():
+    query = replace(TOTAL, language="sql", tests=(TestCase(STDIO, "", "[1]", True),), entry_point="")
+    group = judged(query, ("select 1", [PASSED]))
+    assert derived("test", group)[2] == {"programs are not Python of the standard library alone": 1}
+    code = replace(TOTAL, tests=(TestCase(TestKind.CODE, "assert total([])"),))
+    assert derived("output", judged(code, (RIGHT, [PASSED])))[2] == {
+        "tests are neither literal calls of the function nor lines of standard input": 1
+    }
+    hidden = replace(TOTAL, tests=TOTAL.tests[2:])
+    assert derived("input", judged(hidden, (RIGHT, [PASSED] * 2)))[2] == {"all tests are hidden": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(DERIVATIONS))
+def test_reference_answers_of_the_embedded_archive_pass_and_wrong_ones_fail(kind, tmp_path):
+    if kind in ("faster", "translate"):
+        pytest.skip("the archive has no slow programs, and none in two languages")
+    derive(open_archive("embedded"), tmp_path / "out", DeriveSettings(kind, limit=4), settings=FAST)
+    groups = Archive(tmp_path / "out").groups()
+    known = [[one.status is PASSED for one in group.verdicts] for group in groups]
+    assert len(groups) == 4 and all(each[0] for each in known)
+    fresh = iter(verify([(group.task, one) for group in groups for one in group.attempts], FAST))
+    assert [[next(fresh).status is PASSED for _ in each] for each in known] == known
+    tasks = {task.task_id: task for task in open_archive("embedded").tasks()}
+    for group in groups:
+        assert not any(test.hidden and test.input in group.task.prompt for test in tasks[origin_of(group.task)].tests)
 
 
 def same_again(origin):

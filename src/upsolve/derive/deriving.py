@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from upsolve.archive.store import Archive
+from upsolve.derive.answers import INPUT, OUTPUT, TEST, VERDICT
 from upsolve.derive.derivation import Derivation, Origin
 from upsolve.derive.programs import REPAIR
 from upsolve.errors import ConfigError
@@ -23,7 +24,13 @@ __all__ = ["DERIVATIONS", "DeriveSettings", "derive", "derive_groups"]
 
 PORTION = 32
 """Tasks from which tasks are derived, judged and written together."""
-DERIVATIONS: Mapping[str, Derivation] = {"repair": REPAIR}
+DERIVATIONS: Mapping[str, Derivation] = {
+    "input": INPUT,
+    "output": OUTPUT,
+    "repair": REPAIR,
+    "test": TEST,
+    "verdict": VERDICT,
+}
 """Built-in derivations by name."""
 
 

@@ -1,0 +1,178 @@
+"""Derivations whose answers are texts: the outcome of a program, its output, an input of it, or a test."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from upsolve.derive.derivation import Derivation, Origin, fenced, judged_as, literal_arguments, most
+from upsolve.derive.held import CHECK_INPUT, CHECK_TEST, EQUAL, held_checker
+from upsolve.importers.source import Option
+from upsolve.policy.prompt import example, statement
+from upsolve.suites.grade import failed_tests
+from upsolve.types import Group, Status, TestCase, TestKind
+
+__all__ = ["INPUT", "OUTPUT", "TEST", "VERDICT"]
+
+WORDS = {True: "pass", False: "fail"}
+"""Whether a program passes -> the answer of ``verdict``."""
+
+
+def verdicts(origin: Origin, most: int = 4) -> Iterator[Group]:
+    """Yield tasks to say whether a program passes: as many that pass as that fail, where there are."""
+    passed, failed = (origin.chosen(each, (most + 1) // 2) for each in (origin.passed, origin.failed))
+    if not passed and not failed:
+        origin.leave("no attempt is judged")
+    for attempt in [*passed, *failed][:most] if most > 1 else origin.chosen([*passed, *failed], 1):
+        asked = f"{statement(origin.task)}\n\nDoes this program pass all tests?\n{fenced(origin.task, attempt.code)}"
+        right = WORDS[origin.judged[attempt].status is Status.PASSED]
+        task = origin.asked(
+            attempt.attempt_id[:8], f"{asked}\n\nAnswer `pass` or `fail`.", TestCase(TestKind.STDIO, "", right, True)
+        )
+        other = next(word for word in WORDS.values() if word != right)
+        yield judged_as(task, [(right, Status.PASSED), (other, Status.FAILED)])
+
+
+def readable(origin: Origin) -> dict[int, TestCase]:
+    """Return the tests, by place, that a checker can read and run on a stored program; counts why there are none."""
+    task = origin.task
+    calls = dict(literal_arguments(task))
+    streams = {place: test for place, test in enumerate(task.tests) if test.kind is TestKind.STDIO and test.expected.strip()}
+    if not origin.is_python:
+        origin.leave("programs are not Python of the standard library alone")
+    elif task.tests and len(calls) == len(task.tests):
+        return calls
+    elif task.tests and len(streams) == len(task.tests) and task.compare in ("lines", "tokens"):
+        return streams
+    else:
+        origin.leave("tests are neither literal calls of the function nor lines of standard input")
+    return {}
+
+
+def shown_tests(origin: Origin) -> list[TestCase]:
+    """Return the tests that a prompt may show, with distinct expected values first; counts why there are none."""
+    tests = readable(origin)
+    shown = [test for test in tests.values() if not test.hidden]
+    if tests and not shown:
+        origin.leave("all tests are hidden")
+    return shown
+
+
+def held_values(origin: Origin) -> dict[str, Any]:
+    """Return the constants of a checker that runs stored programs."""
+    return {"NAME": origin.task.entry_point, "SETUP": origin.task.setup, "WORDS": origin.task.compare == "tokens"}
+
+
+def questions(origin: Origin, most: int) -> Iterator[tuple[str, str, TestCase, TestCase | None]]:
+    """Yield key, program, visible test, and a visible test with another expected value or None, for passed programs chosen by the seed."""
+    tests = shown_tests(origin)
+    passed = origin.chosen(origin.passed, most) if tests else []
+    if tests and not passed:
+        origin.leave("no attempt passed")
+    for attempt in passed:
+        test = origin.random.choice(tests)
+        other = next((one for one in tests if one.expected.strip() != test.expected.strip()), None)
+        yield attempt.attempt_id[:8], attempt.code, test, other
+
+
+def outputs(origin: Origin, most: int = 2) -> Iterator[Group]:
+    """Yield tasks to say what a passed program returns or writes for the input of a visible test."""
+    for key, code, test, other in questions(origin, most):
+        program = fenced(origin.task, code)
+        if test.kind is TestKind.CALL:
+            prompt = f"What does `{test.input.strip()}` return?\n{program}\n\nAnswer with the value alone, a Python literal."
+            how = {"compare": "checker", "checker": EQUAL}
+        else:
+            prompt = f"What does this program write?\n{program}\nInput:\n{test.input.rstrip()}\n\nAnswer with its output alone."
+            how = {"compare": origin.task.compare}
+        task = origin.asked(key, prompt, TestCase(TestKind.STDIO, "", test.expected, True), **how)
+        yield judged_as(task, [(one.expected, None) for one in (test, other) if one])
+
+
+def inputs(origin: Origin, most: int = 2) -> Iterator[Group]:
+    """Yield tasks to give an input for which a passed program has the output of a visible test."""
+    for key, code, test, other in questions(origin, most):
+        program, values = fenced(origin.task, code), held_values(origin)
+        if test.kind is TestKind.CALL:
+            values |= {"PROGRAM": code, "VALUE": [ast.literal_eval(test.expected.strip())]}
+            prompt = f"Which call returns `{test.expected.strip()}`?\n{program}\n\nAnswer with a call of `{origin.task.entry_point}`."
+        else:
+            values |= {"PROGRAM": code, "VALUE": test.expected}
+            prompt = (
+                f"With which input does this program write\n{test.expected.rstrip()}\n{program}\n\nAnswer with the input alone."
+            )
+        checker = held_checker(CHECK_INPUT, values)
+        task = origin.asked(key, prompt, TestCase(TestKind.STDIO, "", test.input, True), compare="checker", checker=checker)
+        yield judged_as(task, [(one.input, None) for one in (test, other) if one])
+
+
+def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iterator[Group]:
+    """Yield a task to write a test that held right programs pass and held wrong ones fail; a half of the wrong ones may be in the prompt."""
+    readable_tests = readable(origin)
+    wrong = [one for one in origin.failed if origin.judged[one].status in (Status.FAILED, Status.RUNTIME_ERROR)]
+    if not readable_tests or not origin.passed or len(wrong) < fails:
+        if readable_tests:
+            origin.leave("no attempt passed" if not origin.passed else "too few attempts give wrong answers")
+        return
+    origin.random.shuffle(wrong)
+    half = max((len(wrong) + 1) // 2, fails)
+    secret, open_ones = wrong[:half][:held], wrong[half:][:shown]
+    right = origin.chosen(origin.passed, held)
+    example_test = next((test for test in readable_tests.values() if not test.hidden), None)
+    caught = {place: 0 for place, test in readable_tests.items() if example_test is None or test.input != example_test.input}
+    for one in secret:
+        for place in (failed_tests(origin.task, origin.judged[one]) or frozenset()) & caught.keys():
+            caught[place] += 1
+    answers = sorted(caught, key=lambda place: (-caught[place], place))
+    if not answers or caught[answers[0]] < fails:
+        origin.leave("no stored test but the shown one is known to fail enough held programs")
+        return
+    best = readable_tests[answers[0]]
+    values = held_values(origin) | {"RIGHT": [one.code for one in right], "WRONG": [one.code for one in secret], "FAILS": fails}
+    values["SHOWN"] = [shown_form(example_test)] if example_test else []
+    checker = held_checker(CHECK_TEST, values)
+    prompt = test_prompt(origin, example_test, [one.code for one in open_ones], fails)
+    task = origin.asked("0", prompt, TestCase(TestKind.STDIO, "", example(best), True), compare="checker", checker=checker)
+    yield judged_as(task, [(text, None) for text in (example(best), *wrong_values(best, readable_tests))])
+
+
+def shown_form(test: TestCase) -> Any:
+    """Return the input of a test as a checker reads it: the arguments of a call as texts, or the lines of an input."""
+    if test.kind is TestKind.CALL:
+        node = ast.parse(test.input.strip(), mode="eval").body
+        return [repr(ast.literal_eval(part)) for part in node.args] if isinstance(node, ast.Call) else []
+    return test.input.rstrip() + "\n"
+
+
+def test_prompt(origin: Origin, shown: TestCase | None, wrong: list[str], fails: int) -> str:
+    """Return the prompt of a task to write a test."""
+    parts = [f"{origin.task.prompt.strip()}\n\nWrite one test that right programs pass and wrong ones fail"]
+    parts[0] += "." if fails == 1 else f", {fails} of them at least."
+    if shown:
+        parts.append(f"It has the form of this test, and another input:\n{example(shown)}")
+    elif origin.task.entry_point:
+        parts.append(f"It has the form\nassert {origin.task.entry_point}(...) == ...")
+    else:
+        parts.append("It has the form\nInput:\n...\nOutput:\n...")
+    parts += [f"A wrong program:\n{fenced(origin.task, code)}" for code in wrong]
+    return "\n\n".join(parts)
+
+
+def wrong_values(test: TestCase, tests: Mapping[int, TestCase]) -> Iterator[str]:
+    """Yield the test with the expected value of another one, which right programs fail."""
+    others = (one.expected for one in tests.values() if one.expected.strip() != test.expected.strip())
+    if (value := next(others, None)) is not None:
+        yield example(TestCase(test.kind, test.input, value))
+
+
+VERDICT = Derivation(verdicts, "say whether a program passes all tests", (most(4, "programs"),))
+OUTPUT = Derivation(outputs, "say what a right program returns or writes", (most(2, "programs"),))
+INPUT = Derivation(inputs, "give an input for which a right program has an output", (most(2, "programs"),))
+TEST = Derivation(
+    tests,
+    "write a test that right programs pass and wrong ones fail",
+    (
+        Option("held", int, "most right, and most wrong programs that decide (default: 8)"),
+        Option("shown", int, "most wrong programs in the prompt, none of which decides (default: 1)"),
+        Option("fails", int, "wrong programs that the test has to fail (default: 1)"),
+    ),
+)
