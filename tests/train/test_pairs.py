@@ -127,7 +127,7 @@ def test_stored_queries_give_the_pairs_of_their_definitions(rows, seed):
         ("chosen.pased AND rejected.passed", "no such column: chosen.pased; a pair is one of"),
         ("efficency", "no such column: efficency; a pair is one of edit, efficiency, outcome, reward"),
         ("passed", "ambiguous column name: passed"),
-        ("chosen.start_logp > -1", "start_logp: known to select alone"),
+        ("chosen.start_logp > -1", "start_logp: available only in the keys of select"),
         ("random() > 0", "not authorized"),
         ([], "at least one kind"),
         (["edit", "edit"], "each once"),

@@ -48,7 +48,7 @@ def test_an_exposed_function_can_be_called_and_nothing_else(do):
 def test_only_exposed_objects_have_numbers(number):
     code = (
         RAW
-        + f"def f(g):\n    send({{'value': ['lent', {number!r}, ['name', 'builtins', 'len']]}})\n    receive()\n    return 1\n"
+        + f"def f(g):\n    send({{'value': ['exposed', {number!r}, ['name', 'builtins', 'len']]}})\n    receive()\n    return 1\n"
     )
     verdict = judged("got = f(lambda: 0)\nassert not callable(got) or got() == 0", code)
     assert verdict.isolation.endswith(",across") and verdict.status in (Status.PASSED, Status.RUNTIME_ERROR)

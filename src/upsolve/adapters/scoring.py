@@ -249,7 +249,7 @@ class Scorer:
     def score(self, answers: Sequence[tuple[Task, str]], *, prompts: Sequence[str] = ()) -> list[Scored]:
         """Judge whole answers of a model to tasks in parallel, and return them in order; JudgeError, also IsolationError.
 
-        The end of a prompt may open a fence or a thought; ``prompt_end`` follows it.
+        If a prompt ends inside a fence or a thought, the answer is read as its continuation (``prompt_end``).
         """
         pairs = [
             (task, attempt_of(task, answer, prompt + self.prompt_end))

@@ -160,7 +160,7 @@ def checked_pairs(kinds: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for kind in several:
             ask_pairs(table, kind)
     if wrong := sorted(NO_PAIR_COLUMNS & columns_read(map(pair_query, several))):
-        raise ValueError(f"{', '.join(wrong)}: known to select alone; use select.attempts to leave attempts out")
+        raise ValueError(f"{', '.join(wrong)}: available only in the keys of select; use select.attempts to leave attempts out")
     return kinds
 
 

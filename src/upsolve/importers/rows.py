@@ -163,7 +163,7 @@ languages: list[Callable[[str], str]] = []
 
 @contextmanager
 def languages_from(language_of: Callable[[str], str]) -> Generator[None]:
-    """Let readers ask for the languages of tasks that another file or import has."""
+    """Context manager: readers look up languages of tasks from other files or imports with ``language_of``."""
     languages.append(language_of)
     try:
         yield

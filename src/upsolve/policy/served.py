@@ -82,7 +82,7 @@ class Server:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield ``part`` and the attempt of each request, as a call does of tasks (``upsolve.policy.request.RequestSampler``).
+        """Yield (``part``, attempt) for each request (``upsolve.policy.request.RequestSampler``).
 
         Raises:
             ConfigError: a request has a prefix, and the prompt is ``chat``.

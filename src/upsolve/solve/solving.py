@@ -102,7 +102,7 @@ New = tuple[Open, Attempt, int | None]
 
 
 def inputs_of(task: Task) -> tuple[TestCase, ...]:
-    """Return the inputs on which candidates are run: those of visible tests; for queries without any, databases made from the schema."""
+    """Return the inputs on which candidates are run: inputs of visible tests; for queries without tests, databases made from the schema."""
     return shown(task).tests or databases_of(task)
 
 

@@ -138,7 +138,7 @@ def cases_of(row: Mapping[str, Any], entry_point: str) -> tuple[list[str], list[
 
 
 def call_of(name: str, arguments: Sequence[Any]) -> str:
-    """Return a call as Python; a call of nothing, which fails, if an argument has no literal (inf, nan)."""
+    """Return a call as Python source; a call without arguments, which fails, if an argument has no literal (inf, nan)."""
     try:
         return f"{name}({', '.join(map(literal, arguments))})"
     except (ValueError, SyntaxError):

@@ -206,7 +206,7 @@ def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
-    """Return field -> column, of fields that no column has: columns of its name in capitals, or that look like it (``likely_fields``)."""
+    """Return field -> likely column for fields without a column: the field's name in capitals, or a similar name (``likely_fields``)."""
     found = dict.fromkeys(name for row in rows for name in row)
     by_lower = {name.lower().replace(" ", "_"): name for name in found}
     capital = {field: by_lower[field] for field in FIELDS if field in by_lower and mapped.get(field) == field not in found}

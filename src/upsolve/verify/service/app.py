@@ -68,7 +68,7 @@ def application(service: Service, routes: Mapping[str, Route] | None = None) -> 
 
 
 def endpoint(service: Service, route: Route) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Return the endpoint of a further path."""
+    """Return the endpoint for a route that a user added to the service."""
     from fastapi import Request
 
     async def answer(request: Request) -> dict[str, Any]:

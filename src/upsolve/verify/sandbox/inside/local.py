@@ -74,7 +74,7 @@ class LocalObjects:
         number = self.numbers.setdefault(id(value), len(self.objects))
         if number == len(self.objects):
             self.objects.append((value, allowed))  # the reference also keeps the id in use
-        return f'["lent",{number},{json.dumps(about)}]'
+        return f'["exposed",{number},{json.dumps(about)}]'
 
     def described(self, value: Any) -> tuple[list[Any], tuple[str, ...]] | None:
         """Return the description of an object, and the operations on it that the attempt may request; None if it cannot be exposed."""

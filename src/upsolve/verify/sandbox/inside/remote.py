@@ -42,7 +42,7 @@ class RemoteObjects:
 
     def encode(self, value: Any) -> str:
         """Encode an object of the tests by its number; return an empty string for any other."""
-        return f'["lent",{self.numbers[id(value)]}]' if id(value) in self.numbers else ""
+        return f'["exposed",{self.numbers[id(value)]}]' if id(value) in self.numbers else ""
 
     def object(self, number: int, about: list[Any]) -> Any:
         """Return the proxy for an object of the tests, or the named object of the standard library."""

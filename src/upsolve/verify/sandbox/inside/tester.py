@@ -162,8 +162,8 @@ class Channel:
                 raise own from None
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
-        """Return an object of the tests, one of the setup, or a proxy for a value of the attempt's process."""
-        if tag == "lent":
+        """Return an object of the tests, an object of the setup, or a proxy for a value of the attempt's process."""
+        if tag == "exposed":
             return self.local.objects[int(number)][0]
         if tag == "setup":
             value = setups.objects[number]

@@ -35,8 +35,8 @@ SCALARS = frozenset((int, str, float, bool, type(None), bytes, complex))
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "lent", "own", "made", "setup", "@", "sub")
-"""Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``lent``: an object of the tests; ``own``: a function of
+HELD = ("kept", "remote", "exposed", "own", "made", "setup", "@", "sub")
+"""Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``exposed``: an object of the tests; ``own``: a function of
 the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type."""
 CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
@@ -267,7 +267,7 @@ def library_value_of(tag: Any, items: list[Any]) -> Any:
 
 
 def dict_of(tag: str, pairs: list[tuple[Any, Any]], factory: Any) -> Any:
-    """Decode a dict of one of these subclasses."""
+    """Decode an instance of a dict subclass, named by ``tag``, from its pairs."""
     if tag == "dict":
         return dict(pairs)
     import collections
