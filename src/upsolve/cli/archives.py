@@ -11,8 +11,12 @@ from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, print_j
 from upsolve.cli.progress import bars
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from upsolve.archive.info import Agreement
     from upsolve.archive.labels import JudgeLabels
+    from upsolve.archive.store import Archive
+    from upsolve.evaluate.calibration import Calibration
 
 __all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query", "score"]
 
@@ -153,8 +157,10 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         outdated, unscored = len(programs), programs.unscored
     statistics, pairs_of_judges = archive_info(opened), agreements(opened)
     labels = label_rows({name: opened.parts(name) for name in ("attempts", "verdicts")})
+    fits = fits_of(opened) if statistics.scores else []
     if as_json:
         more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
+        more["calibration"] = [asdict(one) for one in fits]
         print_json({**asdict(statistics), "stale": outdated, "stale_unscored": dict(unscored), **more})
         return
     numbers = {**asdict(statistics), "stale": outdated}
@@ -174,6 +180,23 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         title = "programs scored by both judges: passed by both, by the first or second only, by none"
         header = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
         show(title, header, map(agreement_row, pairs_of_judges))
+    if fits:
+        show_fits(fits)
+
+
+def fits_of(archive: "Archive") -> "list[Calibration]":
+    """Return how each score fits the verdicts."""
+    from upsolve.evaluate.calibration import calibrations
+
+    return calibrations(archive)
+
+
+def show_fits(fits: "Sequence[Calibration]") -> None:
+    """Print how scores fit the verdicts."""
+    from upsolve.report.tables import calibration_tables
+
+    for table in calibration_tables(fits):
+        show(table.title, table.header, table.rows)
 
 
 def label_row(labels: "JudgeLabels") -> tuple[str, ...]:

@@ -420,6 +420,8 @@ class EvalConfig(Strict):
     @classmethod
     def kinds_exist(cls, choose: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse an unknown kind of evidence."""
+        if "score" in choose:
+            raise ValueError("choose: score needs a scorer, which only `upsolve solve --score` takes; remove it")
         for name in choose:
             if name not in KINDS:
                 find("evidence", name)

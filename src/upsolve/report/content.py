@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops
 from upsolve.evaluate.scores import Evaluation
 from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks
-from upsolve.report.tables import Table, cost_table, result_tables, reward_tables
+from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Task
 
@@ -108,6 +109,8 @@ class ReportContent:
     """Step whose weights are the result; None: unknown."""
     rewarded: Sequence[Rewarded] = ()
     """Groups of the training tasks with their rewards."""
+    calibrations: Sequence[Calibration] = ()
+    """How the scores of the archive fit its verdicts."""
     recipe_yaml: str = ""
     """The resolved recipe."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -142,11 +145,12 @@ def compared(label: str, sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Cha
 
 
 def tables_of(content: ReportContent) -> list[Table]:
-    """Return the tables: results, results on further task sets, rewards and their components, cost."""
+    """Return the tables: results, results on further task sets, rewards and their components, scores, cost."""
     sweeps, ks = content.sweeps, defined_ks(content.sweeps, content.ks)
     tables = result_tables(sweeps, ks) if sweeps else []
     for name, measured in by_task_set(sweeps).items():
         further = result_tables(measured, defined_ks(measured, ks), further=True)
         tables += [replace(table, title=f"{name}: {table.title}") for table in further]
     tables += reward_tables(content.rewarded) if content.rewarded else []
+    tables += calibration_tables(content.calibrations)
     return [*tables, cost_table(sweeps, content.training)] if sweeps or content.training else tables

@@ -8,7 +8,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
 from upsolve.report.content import Change, ReportContent, changes_of, diff_lines, tables_of
-from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
+from upsolve.report.plots import (
+    change_by_task,
+    outcomes,
+    pass_by_difficulty,
+    pass_by_temperature,
+    reliability,
+    stopped_at,
+    training_curves,
+)
 from upsolve.report.tables import Table
 
 __all__ = ["write_page", "write_report"]
@@ -26,6 +34,8 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
         pictures[f"Outcomes of the samples, {last}"] = outcomes([sweep.hot for sweep in sweeps])
     if len(sweeps) > 1:
         pictures[f"Change in pass@1, task by task, {best}"] = change_by_task(sweeps[0].best, sweeps[-1].best)
+    if whole := [one for one in content.calibrations if not one.language]:
+        pictures["Share of programs that passed by score, in ten bins"] = reliability(whole)
     if content.training:
         rows = [{"step": 0.0, **content.start}, *content.training] if content.start else content.training
         pictures[f"Training, {sum('loss' in row for row in content.training)} steps"] = training_curves(

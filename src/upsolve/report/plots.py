@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Evaluation, outcome_mix, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep
@@ -25,6 +26,7 @@ __all__ = [
     "outcomes",
     "pass_by_difficulty",
     "pass_by_temperature",
+    "reliability",
     "stopped_at",
     "svg",
     "training_curves",
@@ -183,6 +185,24 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     axes.set_xlabel(f"{len(change)} tasks, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
     axes.set_xticks([])
     simplify_axes(axes)
+    return svg(figure)
+
+
+@rc_context(THEME)
+def reliability(calibrations: Sequence[Calibration]) -> str:
+    """Draw the share of programs that passed by the mean score of each bin, one panel per score; on the diagonal a score is a probability."""
+    lines = -(-len(calibrations) // 2)
+    figure = Figure(figsize=(7.2, 2.4 * lines), layout="constrained")
+    for position, one in enumerate(calibrations):
+        axes = figure.add_subplot(lines, 2, position + 1)
+        axes.plot([row.mean_score for row in one.bins], [100 * row.passed for row in one.bins], color=SERIES[1], marker="o")
+        if one.brier is not None:
+            axes.plot((0, 1), (0, 100), color=SERIES[0], linestyle="--", linewidth=1)
+        axes.set_title(f"{one.name} (n = {one.programs:,}, AUC {one.auc:.3f})", fontsize=8, loc="left")
+        axes.set_ylim(0, 105)
+        axes.set_ylabel("passed, %", fontsize=8)
+        axes.set_xlabel("score", fontsize=8)
+        simplify_axes(axes)
     return svg(figure)
 
 

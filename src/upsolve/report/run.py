@@ -15,6 +15,7 @@ from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
 from upsolve.config import ModelConfig, Recipe, SampleConfig, recipe_yaml
 from upsolve.errors import ArchiveError
+from upsolve.evaluate.calibration import Calibration, calibrations
 from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
@@ -73,7 +74,9 @@ def run_content(
 ) -> ReportContent:
     """Return the content of a report on a run; without the archive (``split``), rewards and examples are left out."""
     rewarded: Any = ()
+    known: Sequence[Calibration] = ()
     if split is not None:
+        known = calibrations(open_filled(recipe.data.archive))
         online = recipe.source.rounds > 0
         groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
         data = recipe.data.model_copy(update={"authors": ()}) if online else recipe.data
@@ -89,6 +92,7 @@ def run_content(
         collapsed=trained.collapsed,
         kept_step=trained.kept_step,
         rewarded=rewarded,
+        calibrations=known,
         recipe_yaml=recipe_yaml(recipe),
         facts={**facts, "seeds": seeds_of(recipe.model_dump(mode="json"))},
         examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
@@ -22,7 +23,7 @@ from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
-__all__ = ["Table", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
+__all__ = ["Table", "calibration_tables", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
@@ -261,8 +262,8 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Return a number as text; a dash for None."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    """Return a number as text; a dash for None and nan."""
+    return "–" if value is None or value != value else f"{value:.{digits}f}"
 
 
 def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
@@ -322,3 +323,32 @@ def minutes(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def calibration_tables(calibrations: Sequence[Calibration]) -> list[Table]:
+    """Return how scores fit the verdicts: a table over names and languages, and the reliability of each score over all programs."""
+    if not calibrations:
+        return []
+    header = ("score", "language", "programs", "tasks", "passed", "AUC", "95 % interval", "Brier")
+    rows = tuple(
+        (
+            one.name,
+            one.language or "all",
+            f"{one.programs:,}",
+            f"{one.tasks:,}",
+            f"{one.passed:.1%}",
+            number(one.auc, 3),
+            f"{number(one.auc_low, 3)} to {number(one.auc_high, 3)}",
+            number(one.brier, 3),
+        )
+        for one in calibrations
+    )
+    tables = [Table("scores against verdicts (AUC: a passed program has the larger score; interval over tasks)", header, rows)]
+    for one in calibrations:
+        bins = tuple(
+            (f"{row.low:.3g} to {row.high:.3g}", f"{row.programs:,}", f"{row.mean_score:.3g}", f"{row.passed:.1%}")
+            for row in one.bins
+        )
+        if not one.language:
+            tables.append(Table(f"reliability of the score {one.name}", ("score", "programs", "mean", "passed"), bins))
+    return tables
