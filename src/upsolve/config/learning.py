@@ -60,7 +60,7 @@ class AdvantageConfig(RecordConfig):
     delta: float = -0.1
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
     blame: float = Field(default=0.0, ge=0, le=1)
-    """Share of a negative advantage that is moved to the tokens to blame, where they are known (docs/rewards.md, ``blame``)."""
+    """Share of a negative advantage that is moved to the tokens to blame, where they are known (docs/credit.md, ``blame``)."""
     gae: GaeConfig = GaeConfig()
 
     @property
