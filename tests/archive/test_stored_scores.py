@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from upsolve.archive.unjudged import unjudged
 from upsolve.config import RewardConfig
 from upsolve.config.select import SelectConfig
 from upsolve.errors import SourceError
+from upsolve.exports.exporting import judges_of
+from upsolve.exports.record import attempt_values
 from upsolve.importers.ingest import ingest
 from upsolve.reward.formula import reward
 from upsolve.reward.selection import choose
@@ -157,3 +160,11 @@ def test_a_score_is_a_column_of_selection():
     (left,) = selected.rewarded
     assert [verdict.scores for verdict in left.group.verdicts] == [{"a": 0.9}]
     assert np.allclose(left.weights_G, [0.9])  # a score is no finding of lint
+
+
+def test_exports_have_scores_and_no_outcome_of_them(tmp_path):
+    (group,) = scored(tmp_path).groups()
+    first, second = (attempt_values(group, index) for index in range(2))
+    assert (first["status"], json.loads(first["scores"])) == ("passed", {"a": 0.75, "b": 3.0})
+    assert (second["status"], second["judge"], json.loads(second["scores"])) == (None, None, {"a": 0.5})
+    assert judges_of([Mock(groups=[group])]) == Counter({"upsolve-1": 1, "(not judged)": 1})
