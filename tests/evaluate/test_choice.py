@@ -144,7 +144,7 @@ def test_choices_stand_between_greedy_and_any():
     assert [*cells][:5] == ["greedy", "chosen", "any", "chosen - greedy, points", "chosen - chosen of base, points"]
     assert cells["chosen - chosen of base, points"][0] == "" and cells["samples a task, sampling stops early"] == ("3.0", "3.0")
     assert cells["sampled tokens"] == ("1,800", "1,800") and cells["sampled tokens, sampling stops early"] == ("600", "600")
-    assert cells["time of sampling"] == ("60 s", "3 min") and cells["time of choosing"] == ("1 s", "2 s")
+    assert cells["time of sampling"] == ("60 s", "3 min") and cells["time of choosing"] == ("1.0 s", "2.0 s")
     assert "tests, runs, agreement, likelihood" in table.title and table.header == ("", "base, T 0.8", "trained, T 0.8")
     bare = choice_table([replace(BASE, choices=None), TRAINED])
     assert ("chosen", "–") in [row[:2] for row in bare.rows] and not any("chosen of" in row[0] for row in bare.rows)

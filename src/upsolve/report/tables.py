@@ -209,7 +209,7 @@ def choice_cells(choices: Choices | None) -> dict[str, str]:
         "sampled tokens": f"{tokens:,}",
         "sampled tokens, sampling stops early": f"{early_tokens:,}",
         "time of sampling": minutes(choices.sample_seconds),
-        "time of choosing": minutes(choices.choose_seconds),
+        "time of choosing": f"{number(choices.choose_seconds)} s",
     }
 
 
