@@ -13,7 +13,7 @@ from upsolve.cli.main import app
 from upsolve.derive.derivation import JUDGE, Derivation, Origin, judged_as
 from upsolve.derive.deriving import DERIVATIONS, DeriveSettings, derive, derive_groups
 from upsolve.derive.held import CHECK_TEST, held_checker
-from upsolve.derive.programs import token_distance, visible_feedback
+from upsolve.derive.programs import line_of, token_distance, visible_feedback
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
@@ -290,6 +290,57 @@ def test_what_cannot_be_derived_is_counted():
     }
     hidden = replace(TOTAL, tests=TOTAL.tests[2:])
     assert derived("input", judged(hidden, (RIGHT, [PASSED] * 2)))[2] == {"all tests are hidden": 1}
+
+
+def test_complete_gives_the_beginning_of_a_right_program():
+    near = OTHER.replace("+=", "-=")
+    group = judged(TOTAL, (OTHER, [PASSED] * 4), (FIRST, [FAILED] * 4), (near, [FAILED] * 4))
+    (task,), groups, _ = derived("complete", group)
+    assert "begins with these lines:\n```python\ndef total(xs):\n    t = 0\n```" in task.prompt, "up to the loop"
+    assert groups == [[(OTHER, PASSED), (near, FAILED)]] and task.reference == OTHER and task.tests == TOTAL.tests
+
+
+def test_faster_has_a_limit_between_slow_and_fast():
+    slow = "def total(xs):\n    for _ in range(10**7): pass\n    return sum(xs)"
+    group = judged(TOTAL, (RIGHT, [PASSED] * 4), (slow, [PASSED] * 4), (OTHER, [PASSED] * 4))
+    times = (0.01, 1.0, 0.02)
+    timed = replace(group, verdicts=tuple(replace(v, cpu_seconds=t) for v, t in zip(group.verdicts, times, strict=True)))
+    (task,), groups, _ = derived("faster", timed)
+    assert task.limit_seconds == 0.0125, "sqrt(1.0 * 0.01) for four tests, half of what the judge allows"
+    assert "at most 10% of its time" in task.prompt
+    assert groups[0][0] == (RIGHT, PASSED) and groups[0][1][0] == slow and groups[0][1][1] is not PASSED
+    assert derived("faster", timed, ratio=101.0)[2] == {"no passed program is slow beyond the noise of a clock": 1}
+    assert derived("faster", group)[2] == {"no processor times are stored": 1}
+
+
+def test_translate_turns_calls_into_lines():
+    (task,), groups, _ = derived("translate", to="sh")
+    assert groups == [[]] and (task.language, task.compare, task.entry_point) == ("bash", "tokens", "")
+    assert [(test.input, test.expected) for test in task.tests] == [
+        ("1 2\n", "3\n"),
+        ("4\n", "4\n"),
+        ("5 5\n", "10\n"),
+        ("\n", "0\n"),
+    ]
+    right, wrong = (
+        Attempt(task.task_id, f"t=0; for x in $(cat); do t=$((t {sign} x)); done; echo $t", "bash") for sign in "+-"
+    )
+    assert [one.status for one in verify([(task, right), (task, wrong)], FAST)] == [PASSED, FAILED]
+    lines = {1.5: "1.5", "a b": "a b", True: None, None: None}
+    assert [line_of(value) for value in lines] == [*lines.values()] and line_of(["a b"]) is line_of([[1]]) is line_of(
+        "a\n"
+    ) is None
+    with pytest.raises(ConfigError, match="no language has this name"):
+        derived("translate", to="klingon")
+
+
+def test_a_judge_that_accepts_every_answer_is_left_out():
+    assert derived(f"{__name__}:SAME")[2] == {"the judge accepts the wrong answer": 1}
+
+
+SAME = Derivation(
+    lambda origin: [judged_as(origin.derived("0", "Again."), [(RIGHT, None), (OTHER, None)])], "two right answers"
+)
 
 
 @pytest.mark.slow

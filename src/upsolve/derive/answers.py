@@ -1,15 +1,16 @@
 """Derivations whose answers are texts: the outcome of a program, its output, an input of it, or a test."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from upsolve.derive.derivation import Derivation, Origin, fenced, judged_as, literal_arguments, most
 from upsolve.derive.held import CHECK_INPUT, CHECK_TEST, EQUAL, held_checker
 from upsolve.importers.source import Option
+from upsolve.languages import PYTHON
 from upsolve.policy.prompt import example, statement
 from upsolve.suites.grade import failed_tests
-from upsolve.types import Group, Status, TestCase, TestKind
+from upsolve.types import Attempt, Group, Status, TestCase, TestKind
 
 __all__ = ["INPUT", "OUTPUT", "TEST", "VERDICT"]
 
@@ -48,6 +49,11 @@ def readable(origin: Origin) -> dict[int, TestCase]:
     return {}
 
 
+def in_python(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Return the attempts in Python; a task of any language has others."""
+    return [one for one in attempts if one.language in PYTHON]
+
+
 def shown_tests(origin: Origin) -> list[TestCase]:
     """Return the tests that a prompt may show, with distinct expected values first; counts why there are none."""
     tests = readable(origin)
@@ -65,7 +71,7 @@ def held_values(origin: Origin) -> dict[str, Any]:
 def questions(origin: Origin, most: int) -> Iterator[tuple[str, str, TestCase, TestCase | None]]:
     """Yield key, program, visible test, and a visible test with another expected value or None, for passed programs chosen by the seed."""
     tests = shown_tests(origin)
-    passed = origin.chosen(origin.passed, most) if tests else []
+    passed = origin.chosen(in_python(origin.passed), most) if tests else []
     if tests and not passed:
         origin.leave("no attempt passed")
     for attempt in passed:
@@ -108,15 +114,16 @@ def inputs(origin: Origin, most: int = 2) -> Iterator[Group]:
 def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iterator[Group]:
     """Yield a task to write a test that held right programs pass and held wrong ones fail; a half of the wrong ones may be in the prompt."""
     readable_tests = readable(origin)
-    wrong = [one for one in origin.failed if origin.judged[one].status in (Status.FAILED, Status.RUNTIME_ERROR)]
-    if not readable_tests or not origin.passed or len(wrong) < fails:
+    wrong = [one for one in in_python(origin.failed) if origin.judged[one].status in (Status.FAILED, Status.RUNTIME_ERROR)]
+    passed = in_python(origin.passed)
+    if not readable_tests or not passed or len(wrong) < fails:
         if readable_tests:
-            origin.leave("no attempt passed" if not origin.passed else "too few attempts give wrong answers")
+            origin.leave("no attempt passed" if not passed else "too few attempts give wrong answers")
         return
     origin.random.shuffle(wrong)
     half = max((len(wrong) + 1) // 2, fails)
     secret, open_ones = wrong[:half][:held], wrong[half:][:shown]
-    right = origin.chosen(origin.passed, held)
+    right = origin.chosen(passed, held)
     example_test = next((test for test in readable_tests.values() if not test.hidden), None)
     caught = {place: 0 for place, test in readable_tests.items() if example_test is None or test.input != example_test.input}
     for one in secret:

@@ -10,7 +10,7 @@ from typing import Any
 from upsolve.archive.store import Archive
 from upsolve.derive.answers import INPUT, OUTPUT, TEST, VERDICT
 from upsolve.derive.derivation import Derivation, Origin
-from upsolve.derive.programs import REPAIR
+from upsolve.derive.programs import COMPLETE, FASTER, REPAIR, TRANSLATE
 from upsolve.errors import ConfigError
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, reraise
@@ -25,10 +25,13 @@ __all__ = ["DERIVATIONS", "DeriveSettings", "derive", "derive_groups"]
 PORTION = 32
 """Tasks from which tasks are derived, judged and written together."""
 DERIVATIONS: Mapping[str, Derivation] = {
+    "complete": COMPLETE,
+    "faster": FASTER,
     "input": INPUT,
     "output": OUTPUT,
     "repair": REPAIR,
     "test": TEST,
+    "translate": TRANSLATE,
     "verdict": VERDICT,
 }
 """Built-in derivations by name."""
@@ -106,7 +109,7 @@ def checked(how: DeriveSettings) -> DeriveSettings:
 def derive_groups(groups: Sequence[Group], how: DeriveSettings, settings: JudgeSettings, *, left: int | None = None) -> Portion:
     """Return the tasks derived from some tasks, at most ``left``, with judged answers.
 
-    A derived task whose answers all fail, or cannot be judged, is left out: its tests are no fair judge.
+    A derived task whose answers all fail, or of several all pass, or cannot be judged, is left out: its tests are no fair judge.
     """
     origins = [Origin(one, how.kind, Random(f"{how.seed}/{how.kind}/{one.task.task_id}"), Counter()) for one in groups]
     found = [[*derived_from(origin, how)] for origin in origins]
@@ -119,6 +122,8 @@ def derive_groups(groups: Sequence[Group], how: DeriveSettings, settings: JudgeS
             if group.attempts and Status.PASSED not in statuses:
                 unscored = statuses <= {Status.UNSCORED}
                 origin.leave("the judge cannot score the answers" if unscored else "the judge rejects the reference answer")
+            elif len(group.attempts) > 1 and statuses == {Status.PASSED}:
+                origin.leave("the judge accepts the wrong answer")
             elif left is None or len(portion.tasks) + len(kept) < left:
                 kept.append(group)
         portion.tasks += [group.task for group in kept]
