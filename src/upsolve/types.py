@@ -263,6 +263,11 @@ class Verdict(Record):
     """Version of upsolve's judge (``verify.changes``), >= 0; 0: recorded, or made before versions were stored."""
 
     @property
+    def has_cost(self) -> bool:
+        """Whether ``cpu_seconds`` is the cost of one run, measured in rounds (``verify.cost``), without the start of a process."""
+        return "cost" in self.isolation.split(",")
+
+    @property
     def is_score(self) -> bool:
         """True if this is a score that is stored beside verdicts, and no outcome."""
         return self.judge.startswith("score:")

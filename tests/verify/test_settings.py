@@ -50,6 +50,13 @@ CASES = {
     "packages": (("tiny_package",), program("import tiny_package\nprint(tiny_package.ONE)"), status, "runtime_error", "passed"),
     "python": ("bash", program("echo 1"), status, "compile_error", "passed"),
     "repeats": (10, program(LUCK), flaky, False, True),
+    "cost": (
+        2,
+        program("import time\nprint(1)  # measured\ntime.sleep(0.5)"),
+        lambda verdict: verdict.cpu_seconds is None,
+        False,
+        True,
+    ),
     "analyses": (("syntax",), program("print(1)  # analysed"), lambda verdict: len(verdict.analyses), 0, 1),
 }
 """Key of ``verify`` -> a value, a program, what it changes of the verdict, this by default, and with the value."""
@@ -121,6 +128,7 @@ OTHER = {
     "limits": Limits(memory_bytes=1 << 30),
     "lines": True,
     "repeats": 2,
+    "cost": 2,
     "analyses": ("syntax",),
     "task_limits": 3.0,
     "imports": "contest",

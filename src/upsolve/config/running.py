@@ -355,6 +355,8 @@ class VerifyConfig(Strict):
     """Language of the judge that runs Python programs which read standard input, such as ``pypy``; '': the interpreter that runs upsolve."""
     repeats: int = Field(default=1, ge=1)
     """Times to judge each attempt; more than one finds flaky attempts."""
+    cost: int = Field(default=0, ge=0)
+    """Rounds in which the processor time of an attempt that passed is measured, such as 5; 0: that of the run that judges it (docs/rewards.md)."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
     """Static analyses (docs/analysis.md)."""
     isolation: Literal["required", "best_effort", "gvisor"] = "required"

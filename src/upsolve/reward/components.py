@@ -22,7 +22,7 @@ from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
 from upsolve.verify.analysis.syntax import normalise
 
-__all__ = ["CLOCK_SECONDS", "COMPONENTS", "Component", "answer_format"]
+__all__ = ["COMPONENTS", "Component", "answer_format", "seconds_of"]
 
 CLOCK_SECONDS = 1e-3
 """Resolution of processor time, seconds: shorter times are rounded up to it."""
@@ -223,6 +223,11 @@ def complexity(verdict: Verdict, free: int) -> float | None:
     return 0.0 - min(1.0, max(0.0, (largest - free) / free))
 
 
+def seconds_of(cpu_seconds: float, *, exact: bool) -> float:
+    """Return a processor time, rounded up to ``CLOCK_SECONDS`` unless it is ``exact``: measured in rounds."""
+    return max(cpu_seconds, 1e-9 if exact else CLOCK_SECONDS)
+
+
 def efficiency(verdict: Verdict, baseline_seconds: float | None) -> float | None:
     """Return clip(log2(baseline / cpu_seconds), -1, 1) of an attempt that passed: half the time gives 1, twice the time -1.
 
@@ -232,7 +237,7 @@ def efficiency(verdict: Verdict, baseline_seconds: float | None) -> float | None
         return -1.0
     if verdict.cpu_seconds is None or baseline_seconds is None:
         return None
-    return min(1.0, max(-1.0, math.log2(baseline_seconds / max(verdict.cpu_seconds, CLOCK_SECONDS))))
+    return min(1.0, max(-1.0, math.log2(baseline_seconds / seconds_of(verdict.cpu_seconds, exact=verdict.has_cost))))
 
 
 def dataflow(attempt: Attempt, task: Task, threshold: float) -> float | None:
@@ -342,7 +347,8 @@ def rank(members: Sequence[Judged], config: RewardConfig) -> list[float | None]:
 
 UNCOUNTED = "tests were not counted (upsolve verify)"
 UNTIMED = (
-    "efficiency: no processor time of the attempt, or of the reference or group it is compared with (upsolve verify --all)"
+    "efficiency: no processor time of the attempt, or of the reference or group it is compared with, or measured in another way "
+    "(upsolve verify --all, with one verify.cost)"
 )
 NO_SCORE = "score: the attempt has no score of the name reward.score (upsolve archive score)"
 NO_REFERENCE = "dataflow: the task has no Python reference that parses"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from upsolve.config import RewardConfig
 from upsolve.errors import ConfigError
 from upsolve.plugins import RecordError, find, reraise
-from upsolve.reward.components import CLOCK_SECONDS, Component, answer_format
+from upsolve.reward.components import Component, answer_format, seconds_of
 from upsolve.reward.credit import RULES
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part, group_of
@@ -137,12 +137,13 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         flagged[f"{CONTROL} {config.verdicts}"] = sum(v is not None and v.status is not Status.UNSCORED for v in group.verdicts)
     terms = terms_of(config)
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in config.read else None
+    exact = measures_cost(group)
     ruled: list[tuple[int, Judged, tuple[Part, ...] | str]] = []
     for index in range(len(group.attempts)):
         if (verdict := group.verdicts[index]) is None or verdict.status is Status.UNSCORED:
             left_out[f"no reward for {verdict.status}" if verdict and not verdict.is_score else "not judged"] += 1
             continue
-        judged = Judged(group.task, group.attempts[index], verdict, baseline)
+        judged = Judged(group.task, group.attempts[index], verdict, baseline if verdict.has_cost == exact else None)
         if config.in_process == "drop" and IN_PROCESS in verdict.isolation.split(","):
             left_out["tests ran in the attempt's own process"] += 1
             continue
@@ -177,12 +178,19 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
     unknown."""
     if against == "reference":
         return baselines.get(group.task.reference)
+    exact = measures_cost(group)
     seconds = [
-        max(verdict.cpu_seconds, CLOCK_SECONDS)
+        seconds_of(verdict.cpu_seconds, exact=exact)
         for verdict in group.verdicts
         if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
+        if verdict.has_cost == exact
     ]
     return float(np.median(seconds)) if seconds else None
+
+
+def measures_cost(group: Group) -> bool:
+    """Return whether the cost of an attempt of the group was measured in rounds; only costs are then compared."""
+    return any(verdict is not None and verdict.has_cost for verdict in group.verdicts)
 
 
 def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapping[str, float] | None = None) -> None:
@@ -262,6 +270,7 @@ def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judg
         return {}
     recorded = {group.task.reference: times for group in groups if (times := recorded_seconds(group))}
     tasks = {task.reference: task for group in groups if (task := group.task).reference.strip()}
+    exact = {group.task.reference for group in groups if measures_cost(group)}
     pairs = [
         (task, Attempt(task.task_id, code, task.language or "python", "reference"))
         for code, task in tasks.items()
@@ -269,9 +278,13 @@ def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judg
     ]
     verdicts = judge(pairs) if pairs else ()
     for (task, _), verdict in zip(pairs, verdicts, strict=True):
-        if verdict.status is Status.PASSED and verdict.cpu_seconds is not None:
+        if (
+            verdict.status is Status.PASSED
+            and verdict.cpu_seconds is not None
+            and verdict.has_cost == (task.reference in exact)
+        ):
             recorded[task.reference] = [verdict.cpu_seconds]
-    return {code: max(CLOCK_SECONDS, float(np.median(seconds))) for code, seconds in recorded.items()}
+    return {code: seconds_of(float(np.median(seconds)), exact=code in exact) for code, seconds in recorded.items()}
 
 
 def recorded_seconds(group: Group) -> list[float]:
@@ -280,5 +293,5 @@ def recorded_seconds(group: Group) -> list[float]:
         verdict.cpu_seconds
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
         if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
-        if attempt.code.strip() == group.task.reference.strip()
+        if attempt.code.strip() == group.task.reference.strip() and verdict.has_cost == measures_cost(group)
     ]

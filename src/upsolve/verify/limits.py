@@ -95,6 +95,8 @@ class JudgeSettings:
     """Packages, by import name, that Python attempts may import, in addition to those that their task requires."""
     python: str = ""
     """Language that runs Python programs of STDIO tests without required packages, such as ``pypy``; empty: the warm interpreter."""
+    cost: int = 0
+    """Rounds in which the processor time of an attempt that passed is measured (``judge.cost``), >= 0; 0: that of the one run that judges it."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -105,6 +107,8 @@ class JudgeSettings:
             raise ValueError(f"task_limits must be a number >= 0, got {self.task_limits}")
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
+        if self.cost < 0:
+            raise ValueError(f"cost must be at least 0, got {self.cost}")
         if self.executor not in ("local", "ray"):
             raise ValueError(f"executor must be local or ray, got {self.executor!r}")
 
@@ -182,7 +186,7 @@ def judge_settings(config: VerifyConfig, *, lines: bool = False, here: bool = Tr
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
     settings = JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits)
-    settings = replace(settings, imports=Imports(c.imports), packages=c.packages, python=c.python)
+    settings = replace(settings, imports=Imports(c.imports), packages=c.packages, python=c.python, cost=c.cost)
     refuse_impossible(settings, here=here)
     return settings
 

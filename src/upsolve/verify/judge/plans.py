@@ -18,6 +18,7 @@ from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, tolerance_of
+from upsolve.verify.judge.cost import with_cost
 from upsolve.verify.judge.cross_process import changes_process
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import ClaimError, forged, function_outcomes, merged, shares_of, unscored, verdict
@@ -120,14 +121,14 @@ def run_each(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit | Except
 
 
 def judge_repeatedly(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Judge ``settings.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
+    """Judge ``settings.repeats`` times and return the first verdict, with its cost; if outcomes differ, with a finding ``flaky``."""
     first = yield from judge_with_retry(task, attempt, settings)
     statuses = {(first.status, first.outcomes): first.status.value}
     for _ in range(settings.repeats - 1):
         other = yield from judge_with_retry(task, attempt, settings)
         statuses.setdefault((other.status, other.outcomes), other.status.value)
     if len(statuses) == 1:
-        return first
+        return (yield from with_cost(task, attempt, settings, verdict=first, run=plan_of))
     message = f"outcomes differ between {settings.repeats} runs: {', '.join(statuses.values())}"
     return replace(first, findings=(*first.findings, Finding("flaky", "outcome", message, 1)))
 

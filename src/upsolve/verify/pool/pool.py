@@ -74,7 +74,7 @@ def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
     wall_seconds = sum(limits_for(task, settings).wall_seconds for task, _ in chunk)
     seconds = LONGEST_JUDGED * wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
-    return SPARE_SECONDS + settings.repeats * seconds
+    return SPARE_SECONDS + (settings.repeats + 2 * settings.cost) * seconds
 
 
 class Batch:

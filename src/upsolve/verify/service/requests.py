@@ -206,7 +206,9 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
     except ValidationError as error:
         found = error.errors(include_url=False)[:3]
         raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
-    refuse_above(wanted, repeats=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in changed_limits})
+    refuse_above(
+        wanted, repeats=MOST_REPEATS, cost=MOST_REPEATS, **{f"limits.{name}": getattr(caps, name) for name in changed_limits}
+    )
     try:
         refuse_impossible(wanted)
         refuse_unknown(wanted)
