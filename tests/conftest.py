@@ -81,6 +81,12 @@ def chromium():
 
 
 @pytest.fixture
+def importers():
+    """Skip a test of the pipeline that imports something where the importers beside it are missing."""
+    pytest.importorskip("upsolve.importers")
+
+
+@pytest.fixture
 def real_data():
     """The folder of downloaded data sets; tests that need it are skipped where it is absent."""
     root = Path(__file__).parents[1]

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,15 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A folder with a copy of upsolve that lacks the packages beside the pipeline."""
-    folder = tmp_path_factory.mktemp("alone")
-    shutil.copytree(SOURCE, folder / "upsolve", ignore=lambda at, _: ("__pycache__", *(BESIDE if Path(at) == SOURCE else ())))
-    return folder
+def alone():
+    """A folder, which every user may read, with a copy of upsolve that lacks the packages beside the pipeline."""
+    with tempfile.TemporaryDirectory(prefix="upsolve-alone-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        shutil.copytree(
+            SOURCE, folder / "upsolve", ignore=lambda at, _: ("__pycache__", *(BESIDE if Path(at) == SOURCE else ()))
+        )
+        yield folder
 
 
 def run(alone, *words):

@@ -65,6 +65,8 @@ def ids(*names, data=None, training=(), **config):
     return [[task.task_id for task in one.tasks] for one in found]
 
 
+@pytest.mark.usefixtures("importers")
+@pytest.mark.usefixtures("importers")
 @pytest.mark.usefixtures("place")
 def test_benchmarks_are_found_by_name_and_have_their_official_splits():
     assert ids("mbpp:test", "mbpp", "mbpp:train", "mbpp:dev") == [
@@ -79,6 +81,7 @@ def test_benchmarks_are_found_by_name_and_have_their_official_splits():
         ids("humaneval:train")
 
 
+@pytest.mark.usefixtures("importers")
 def test_evalplus_is_found_by_its_file_or_as_an_archive(place):
     row = {
         "task_id": "Mbpp/2",
@@ -145,6 +148,7 @@ def test_tasks_without_tests_are_left_out_with_a_warning(place):
         ids("untested")
 
 
+@pytest.mark.usefixtures("importers")
 @pytest.mark.usefixtures("place")
 def test_what_cannot_be_found_says_where_it_was_looked_for(monkeypatch):
     with pytest.raises(
@@ -166,6 +170,7 @@ def test_what_cannot_be_found_says_where_it_was_looked_for(monkeypatch):
         load_recipe("rloo", ["evaluate.archives=[mbpp]", "data.folds=3"])
 
 
+@pytest.mark.usefixtures("importers")
 def test_rows_that_cannot_be_used_are_counted(place):
     write_lines(place / "benchmarks" / "mbpp" / "mbpp.jsonl", [*MBPP, {"task_id": 5}])
     with pytest.warns(UserWarning, match="evaluate.archives: mbpp: 1 rows are left out, such as line 5"):
@@ -194,6 +199,7 @@ def stages(tiny_model):
     return {"model": model, "sample": recipe.sample, "verify": recipe.verify, "evaluate": EvalConfig(dev_samples=2)}
 
 
+@pytest.mark.usefixtures("importers")
 @pytest.mark.usefixtures("place")
 def test_every_task_set_is_measured_at_the_temperatures_chosen_on_dev_tasks(stages, tmp_path):
     tasks = open_archive("embedded").tasks()
@@ -234,6 +240,7 @@ def test_evaluations_with_other_prompts_are_not_compared(stages):
         compare(evaluation, replace(evaluation, prompts="upsolve-0:x"))
 
 
+@pytest.mark.usefixtures("importers")
 def test_the_prompt_of_this_version_is_this_text():
     """Whoever changes the prompt of any task has to change ``VERSION``, and this text with it."""
     task = Task("t", "Add one.\n", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(TestKind.CALL, "f(2)", "3", True)))

@@ -151,6 +151,7 @@ def test_rounds_end_by_budgets_and_by_number():
     assert plain.candidates.parents == (None,) * 6 and plain.attempt.parent_id == ""
 
 
+@pytest.mark.usefixtures("importers")
 def test_a_sampler_of_tasks_alone_has_rounds_without_parents():
     script = Script([CONSTANT] * 6, [])
 

@@ -102,6 +102,7 @@ def test_outputs_are_equal_texts_where_values_are_equal():
     assert bash.texts == ("1", None)
 
 
+@pytest.mark.usefixtures("importers")
 def test_inputs_are_those_of_visible_tests_or_of_the_schema():
     assert inputs_of(DOUBLE) == DOUBLE.tests[:1]
     assert len(inputs_of(Task("q", "CREATE TABLE a (x INT)", (TestCase(STDIO, "", "", hidden=True),), language="sql"))) == 3
@@ -147,6 +148,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
     assert (tmp_path / "mine").read_text() == text
 
 
+@pytest.mark.usefixtures("importers")
 def test_all_settings_reach_the_workers():
     """A worker runs with the settings that were given, where the task states no limits."""
     seen = []
