@@ -163,14 +163,14 @@ def section(domain, rows):
     """Return the sentences and the table of a domain."""
     chosen = ("chosen", "chosen - greedy", "chosen - base") if any("chosen" in row for row in rows) else ()
     header = ("method", "best temperature", *chosen, "best - base", "best - start", "best - shuffled", "conclusion")
-    text = f"\n## {domain}\n\n{sentences(domain)}| {' | '.join(header)} |\n"
+    text = f"\n## {domain}\n\n{sentences(domain)}|{'|'.join(header)}|\n"
     text += "|" + "---|" * len(header) + "\n"
     for row in rows:
         columns = ("best", *chosen, "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
         cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
-        text += f"| {name} | {' | '.join(cells)} | {end} |\n"
+        text += f"|{name}|{'|'.join(cells)}|{end}|\n"
     return text
 
 
