@@ -82,6 +82,11 @@ def test_yaml_is_read(block, workplace):
     check_yaml(block, workplace)
 
 
+@pytest.mark.parametrize("block", of("sql"))
+def test_a_query_of_an_archive_has_rows(block, small_archive):
+    assert open_archive(small_archive).query(block.text).num_rows > 0
+
+
 @pytest.mark.parametrize("block", of("json"))
 def test_json_is_imported(block, tmp_path):
     check_json(block, tmp_path)
@@ -131,7 +136,7 @@ def test_what_is_not_run_says_why(record_property):
     record_property("not_run", len(skipped))
     assert all(len(reason) > 10 for reason in skipped.values()), skipped
     assert len(skipped) * 3 <= len(EVERY), "most examples run"
-    assert {block.kind for block in EVERY} <= {"python", "yaml", "json", "shell", "text", "toml"}
+    assert {block.kind for block in EVERY} <= {"python", "yaml", "json", "shell", "sql", "text", "toml"}
 
 
 @pytest.mark.parametrize(
