@@ -66,7 +66,6 @@ def ids(*names, data=None, training=(), **config):
 
 
 @pytest.mark.usefixtures("importers")
-@pytest.mark.usefixtures("importers")
 @pytest.mark.usefixtures("place")
 def test_benchmarks_are_found_by_name_and_have_their_official_splits():
     assert ids("mbpp:test", "mbpp", "mbpp:train", "mbpp:dev") == [
@@ -100,6 +99,7 @@ def test_evalplus_is_found_by_its_file_or_as_an_archive(place):
         ids("humaneval+")
 
 
+@pytest.mark.usefixtures("importers")
 def test_a_benchmark_is_the_file_that_the_recipe_names(place):
     other = write_lines(place / "other.jsonl", MBPP[:1])
     assert ids("mbpp", benchmarks={"mbpp": str(other)}) == [["mbpp/11"]]
@@ -148,7 +148,6 @@ def test_tasks_without_tests_are_left_out_with_a_warning(place):
         ids("untested")
 
 
-@pytest.mark.usefixtures("importers")
 @pytest.mark.usefixtures("place")
 def test_what_cannot_be_found_says_where_it_was_looked_for(monkeypatch):
     with pytest.raises(
@@ -177,6 +176,7 @@ def test_rows_that_cannot_be_used_are_counted(place):
         assert len(ids("mbpp")[0]) == 4
 
 
+@pytest.mark.usefixtures("importers")
 def test_leaks_are_reported_or_refused(place):
     twin = Task("mine/x", "Something else.", reference=MBPP[0]["code"])
     with pytest.warns(
@@ -240,7 +240,6 @@ def test_evaluations_with_other_prompts_are_not_compared(stages):
         compare(evaluation, replace(evaluation, prompts="upsolve-0:x"))
 
 
-@pytest.mark.usefixtures("importers")
 def test_the_prompt_of_this_version_is_this_text():
     """Whoever changes the prompt of any task has to change ``VERSION``, and this text with it."""
     task = Task("t", "Add one.\n", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(TestKind.CALL, "f(2)", "3", True)))
@@ -253,6 +252,7 @@ def test_the_prompt_of_this_version_is_this_text():
     assert prompts_id([task]) == prompts_id([replace(task, reference="x")]) != prompts_id([replace(task, prompt="Add 1.")])
 
 
+@pytest.mark.usefixtures("importers")
 def test_real_benchmarks(real_data, monkeypatch):
     monkeypatch.setenv("UPSOLVE_BENCHMARKS", str(real_data))
     names = [f"{name}:test" for name, benchmark in BENCHMARKS.items() if benchmark.source != "evalplus"]  # runs its references

@@ -151,7 +151,6 @@ def test_rounds_end_by_budgets_and_by_number():
     assert plain.candidates.parents == (None,) * 6 and plain.attempt.parent_id == ""
 
 
-@pytest.mark.usefixtures("importers")
 def test_a_sampler_of_tasks_alone_has_rounds_without_parents():
     script = Script([CONSTANT] * 6, [])
 
@@ -163,6 +162,7 @@ def test_a_sampler_of_tasks_alone_has_rounds_without_parents():
     assert len(script.samples) == 6 and answer(plain, rounds=2, parents="none").candidates.parents == (None,) * 6
 
 
+@pytest.mark.usefixtures("importers")
 def test_the_command_searches_with_a_real_model_and_resumes(tiny_model, tmp_path, capsys):
     task = {"kind": "task", "task_id": "a", "prompt": "Add.", "tests": [{"kind": "call", "input": "f(1)", "expected": "2"}]}
     (tmp_path / "tasks.jsonl").write_text(json.dumps(task) + "\n")

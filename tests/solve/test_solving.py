@@ -102,13 +102,13 @@ def test_outputs_are_equal_texts_where_values_are_equal():
     assert bash.texts == ("1", None)
 
 
-@pytest.mark.usefixtures("importers")
 def test_inputs_are_those_of_visible_tests_or_of_the_schema():
     assert inputs_of(DOUBLE) == DOUBLE.tests[:1]
     assert len(inputs_of(Task("q", "CREATE TABLE a (x INT)", (TestCase(STDIO, "", "", hidden=True),), language="sql"))) == 3
     assert inputs_of(Task("p", "Write f.")) == ()
 
 
+@pytest.mark.usefixtures("importers")
 def test_tasks_and_questions(tmp_path):
     (tmp_path / "tasks.jsonl").write_text(json.dumps({"kind": "task", "task_id": "a", "prompt": "Add."}) + "\n")
     assert [task.task_id for task in tasks_at(str(tmp_path / "tasks.jsonl"))] == ["a"]
@@ -148,7 +148,6 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
     assert (tmp_path / "mine").read_text() == text
 
 
-@pytest.mark.usefixtures("importers")
 def test_all_settings_reach_the_workers():
     """A worker runs with the settings that were given, where the task states no limits."""
     seen = []
@@ -159,6 +158,7 @@ def test_all_settings_reach_the_workers():
     assert seen == [settings]
 
 
+@pytest.mark.usefixtures("importers")
 def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):
     (tmp_path / "tasks.jsonl").write_text(
         "".join(json.dumps({"kind": "task", "task_id": name, "prompt": "Add."}) + "\n" for name in "ab")
