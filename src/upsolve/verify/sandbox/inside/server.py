@@ -164,11 +164,11 @@ def wait_for(pids: tuple[int, ...], slot: int, limits: tuple[float, float], star
     A tester that used up its CPU time, in functions that the attempt called, counts as timed out.
     ``limits``: seconds of elapsed time, and of CPU time of each process.
     """
-    pid, deadline = pids[-1], started + limits[0]
+    pid, deadline, left = pids[-1], started + limits[0], limits[1]
     while True:
-        ended = wait_until(pid, min(deadline, time.monotonic() + max(cpu_left(pids, limits[1]), STEP_SECONDS)))
+        ended = wait_until(pid, min(deadline, time.monotonic() + max(left, STEP_SECONDS)))
         if ended is None:
-            if cpu_left(pids, limits[1]) <= 0:
+            if (left := cpu_left(pids, limits[1])) <= 0:
                 return True, None
             if time.monotonic() < deadline:
                 continue
@@ -181,7 +181,7 @@ def wait_for(pids: tuple[int, ...], slot: int, limits: tuple[float, float], star
         elif ended[1] != tester.SERVANT_GONE << 8:
             return ended[1] & 127 == signals.SIGXCPU, None
         else:
-            pid = pids[0]
+            pid, left = pids[0], cpu_left(pids, limits[1])
 
 
 def run_one(slot: int, limits: Limits, uid: int, seconds: tuple[float, float], sizes: tuple[int, int]) -> tuple[float, ...]:
