@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 __all__ = [
     "Attempt",
@@ -22,6 +22,7 @@ __all__ = [
     "Turn",
     "Verdict",
     "content_id",
+    "is_scored",
     "no_progress",
 ]
 
@@ -276,6 +277,11 @@ class Verdict(Record):
     def scores(self) -> dict[str, float]:
         """Scores of the attempt by name, finite."""
         return {one.rule: one.value for one in self.findings if one.kind == "score" and one.value is not None}
+
+
+def is_scored(verdict: Verdict | None) -> TypeGuard[Verdict]:
+    """Return whether there is a verdict and it is not unscored."""
+    return verdict is not None and verdict.status is not Status.UNSCORED
 
 
 @dataclass(frozen=True, slots=True)

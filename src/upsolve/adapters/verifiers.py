@@ -15,7 +15,7 @@ from upsolve.adapters.scoring import scorer_of, task_of
 from upsolve.archive.store import read_tasks
 from upsolve.policy.prompt import fenced_answer, messages
 from upsolve.records import to_row
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Group, Status, Task, Verdict, is_scored
 
 __all__ = ["UpsolveTaskset", "write_traces"]
 
@@ -104,8 +104,7 @@ def write_traces(groups: Iterable[Group], folder: Path, *, taskset: str = "upsol
 
 def trace_of(task: UpsolveTask, attempt: Attempt, verdict: Verdict | None) -> Any:
     """Return an attempt as a trace: the prompt, and the answer as the model's message."""
-    scored = verdict is not None and verdict.status is not Status.UNSCORED
-    reward = vf.Reward(score=float(verdict.status is Status.PASSED)) if verdict and scored else None
+    reward = vf.Reward(score=float(verdict.status is Status.PASSED)) if is_scored(verdict) else None
     wire = vf.TraceTask[UpsolveData](type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
     agent = vf.AgentInfo(config=WireAgentConfig(model=attempt.author or None))
     trace: Any = vf.Trace(task=wire, agent=agent, rewards={"recorded": reward}, ok=True, is_completed=True)

@@ -14,7 +14,7 @@ from upsolve.importers.source import Option
 from upsolve.languages import PYTHON, language, languages
 from upsolve.languages.names import same_language
 from upsolve.policy.prompt import FAILURES, completion_text, opening
-from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict, is_scored
 
 __all__ = ["JUDGE", "TEXT", "Derivation", "Origin", "fenced", "judged_as", "literal_arguments", "most"]
 
@@ -66,7 +66,7 @@ class Origin:
         first: dict[str, tuple[Attempt, Verdict]] = {}
         for attempt, verdict in zip(self.group.attempts, self.group.verdicts, strict=True):
             fits = same_language(self.task.language or attempt.language, attempt.language)
-            if fits and verdict is not None and verdict.status is not Status.UNSCORED and attempt.code.strip():
+            if fits and is_scored(verdict) and attempt.code.strip():
                 first.setdefault(attempt.attempt_id, (attempt, verdict))
         return dict(first.values())
 

@@ -16,9 +16,9 @@ from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe,
 from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, advice_of, share
 from upsolve.reward.formula import reward
-from upsolve.suites.grade import grade_group, is_scored, totals
+from upsolve.suites.grade import grade_group, totals
 from upsolve.train.data.groups import passed, select
-from upsolve.types import Attempt, Group, OnProgress, Task, no_progress
+from upsolve.types import Attempt, Group, OnProgress, Task, is_scored, no_progress
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 

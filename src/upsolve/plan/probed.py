@@ -29,7 +29,7 @@ from upsolve.train.data.pack import PackedBatch, pack, tokens_of
 from upsolve.train.run.memory import memory_of
 from upsolve.train.update.logprobs import Scorer
 from upsolve.train.update.reference_scorer import UNSUPPORTED, packed_scorers, padded_scores
-from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, content_id, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
@@ -141,7 +141,7 @@ def choose_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Atte
             fit = [
                 attempt
                 for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
-                if verdict is not None and verdict.status is not Status.UNSCORED and passed(verdict) is good
+                if is_scored(verdict) and passed(verdict) is good
             ]
             if fit:
                 yield group.task, chance.choice(fit), good

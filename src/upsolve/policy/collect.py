@@ -11,7 +11,7 @@ from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
 from upsolve.policy.prompt import FAILURES, with_hint
 from upsolve.policy.request import Request, request_sampler, seed_of
-from upsolve.types import Attempt, Group, OnProgress, Status, Task, Turn, no_progress
+from upsolve.types import Attempt, Group, OnProgress, Status, Task, Turn, is_scored, no_progress
 
 __all__ = ["sample_attempts", "sample_hinted", "sample_repairs", "samples_of"]
 
@@ -163,7 +163,7 @@ def tasks_to_hint(groups: Sequence[Group], tried_by: str, hint: float) -> dict[s
         own: list[bool] = []
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
             passed = verdict is not None and verdict.status is Status.PASSED
-            if attempt.author == tried_by and verdict is not None and verdict.status is not Status.UNSCORED:
+            if attempt.author == tried_by and is_scored(verdict):
                 own.append(passed)
             if passed:
                 passes.append(attempt.code)

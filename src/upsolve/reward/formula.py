@@ -16,7 +16,7 @@ from upsolve.reward.components import Component, answer_format, seconds_of
 from upsolve.reward.credit import RULES
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part, group_of
-from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id, is_scored
 
 __all__ = ["Rewarded", "analyses_needed", "check_rewards", "reference_seconds", "reward"]
 
@@ -44,7 +44,7 @@ def controlled(group: Group, config: RewardConfig) -> Group:
     """
     if config.verdicts == "as_judged":
         return group
-    scored = [(i, v) for i, v in enumerate(group.verdicts) if v is not None and v.status is not Status.UNSCORED]
+    scored = [(i, v) for i, v in enumerate(group.verdicts) if is_scored(v)]
     if config.verdicts == "shuffled":
         seed = int(content_id(str(config.verdicts_seed), group.task.task_id), 16)
         outcomes = [scored[index][1] for index in np.random.default_rng(seed).permutation(len(scored))]
@@ -134,7 +134,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     left_out: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
     if config.verdicts != "as_judged":
-        flagged[f"{CONTROL} {config.verdicts}"] = sum(v is not None and v.status is not Status.UNSCORED for v in group.verdicts)
+        flagged[f"{CONTROL} {config.verdicts}"] = sum(map(is_scored, group.verdicts))
     terms = terms_of(config)
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in config.read else None
     exact = measures_cost(group)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 
 from upsolve.archive.groups import task_ids
 from upsolve.archive.store import Archive
-from upsolve.types import Group, Status, Task, Verdict
+from upsolve.types import Group, Status, Task, Verdict, is_scored
 
-__all__ = ["Grade", "Totals", "cover", "failed_tests", "grade_archive", "grade_group", "is_scored", "judged_groups", "totals"]
+__all__ = ["Grade", "Totals", "cover", "failed_tests", "grade_archive", "grade_group", "judged_groups", "totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,12 @@ class Grade:
         return self.totals.failed > 0 if self.totals.attempts else None
 
 
-def is_scored(verdict: Verdict | None) -> bool:
-    """Return whether there is a verdict and it is not unscored."""
-    return verdict is not None and verdict.status is not Status.UNSCORED
-
-
 def failed_tests(task: Task, verdict: Verdict | None) -> frozenset[int] | None:
     """Return the tests that an attempt fails, by index; None if the outcome of each test is not stored.
 
     A test that was not reached (``UNSCORED``) is not failed.
     """
-    if verdict is None or not is_scored(verdict) or not verdict.outcomes or len(verdict.outcomes) != len(task.tests):
+    if not is_scored(verdict) or not verdict.outcomes or len(verdict.outcomes) != len(task.tests):
         return None
     return frozenset(index for index, outcome in enumerate(verdict.outcomes) if outcome not in (Status.PASSED, Status.UNSCORED))
 
@@ -116,7 +111,7 @@ def grade_group(group: Group, others: Sequence[Group] = ()) -> Grade:
         others: the same attempts with the verdicts of other judges.
     """
     task, tests = group.task, range(len(group.task.tests))
-    scored = [verdict for verdict in group.verdicts if verdict is not None and is_scored(verdict)]
+    scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
     recorded = [failed for verdict in scored if (failed := failed_tests(task, verdict)) is not None]
     hidden = frozenset(index for index in tests if task.tests[index].hidden)
     split = 0 < len(hidden) < len(tests)
@@ -142,9 +137,9 @@ def compared(group: Group, others: Sequence[Group]) -> Totals:
     """Return the counts of a task that compare its judge with other judges."""
     total = Totals()
     for index, verdict in enumerate(group.verdicts):
-        if verdict is None or not is_scored(verdict):
+        if not is_scored(verdict):
             continue
-        beside = [one for other in others if (one := other.verdicts[index]) is not None and is_scored(one)]
+        beside = [one for other in others if is_scored(one := other.verdicts[index])]
         beside = [one for one in beside if one.judge != verdict.judge]
         failed = verdict.status is not Status.PASSED
         elsewhere = [one.status is not Status.PASSED for one in beside]

@@ -16,12 +16,12 @@ from typing import Any
 from upsolve.archive.store import Archive
 from upsolve.languages import PYTHON, language
 from upsolve.solve.outputs import outputs_of
-from upsolve.suites.grade import cover, failed_tests, is_scored, judged_groups
+from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.suites.inputs import Candidate, Inputs, call_inputs, candidates, program_inputs
 from upsolve.suites.rows import database_inputs, reversed_rows
 from upsolve.suites.shrink import archive_parts
 from upsolve.suites.writing import NewArchive, Portion
-from upsolve.types import Attempt, Group, OnProgress, Status, Task, TestCase, TestKind, Verdict, no_progress
+from upsolve.types import Attempt, Group, OnProgress, Status, Task, TestCase, TestKind, Verdict, is_scored, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 

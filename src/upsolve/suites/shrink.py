@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.store import Archive
-from upsolve.suites.grade import cover, failed_tests, is_scored, judged_groups
+from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.suites.writing import NewArchive, Portion
-from upsolve.types import Group, OnProgress, Status, Task, Verdict, no_progress
+from upsolve.types import Group, OnProgress, Status, Task, Verdict, is_scored, no_progress
 
 __all__ = ["kept_tests", "shrink", "shrunk_verdict"]
 

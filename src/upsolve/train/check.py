@@ -18,7 +18,7 @@ from upsolve.reward.formula import Rewarded, check_rewards, reference_seconds, r
 from upsolve.train.data.groups import passed, select
 from upsolve.train.data.sources import parts_of_epoch, rated_tasks, shares
 from upsolve.train.run.processes import Processes
-from upsolve.types import Group, Status
+from upsolve.types import Group, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
@@ -120,7 +120,7 @@ def missing_outcomes(start: Start) -> str:
     """Return why no group can be drawn (``draw_groups``): no task has a passed and a failed attempt, or a passed one; empty if one has."""
     reasons, imitates = Counter[str](), start.recipe.advantage.record.selects
     for group in start.selected:
-        scored = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
+        scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
         passes = sum(map(passed, scored))
         reason = missing_signal(len(group.attempts), len(scored), passes)
         if not reason or (imitates and passes):
