@@ -117,6 +117,17 @@ def test_feedback_says_nothing_of_hidden_tests():
     assert said.startswith("The program does not compile in line 2: secret"), "no test was run"
 
 
+def test_feedback_names_what_the_schema_lacks():
+    task = Task("q", "CREATE TABLE t (a INT)\nHow many?", (TestCase(STDIO, "", "[1]", True),), language="sql")
+    verdict = Verdict("x", ERROR, 0, 1, (ERROR,), error_type="NoSuchColumn", error_message="no such column: b")
+    assert "NoSuchColumn: no such column: b.\n" in visible_feedback(task, verdict)
+    for unknown in (
+        visible_feedback(replace(task, prompt="How many?"), verdict),
+        visible_feedback(task, replace(verdict, error_type="IntegerOverflow", error_message="b")),
+    ):
+        assert unknown.startswith("The program raises an error.\n"), "the schema is hidden, or rows decide"
+
+
 def test_log_probabilities_of_another_prompt_are_dropped():
     attempt = Attempt(
         "a", "x", behavior_logp=-1.0, tokens=2, token_ids=(1, 2), token_logps=(-0.5, -0.5), author="m", answer="thought"
@@ -197,6 +208,12 @@ def test_verdict_asks_whether_a_program_passes():
     assert derived("verdict", Group(TOTAL, (), ()))[2] == {"no attempt is judged": 1}
 
 
+def test_verdict_does_not_ask_for_a_query():
+    task = Task("q", "How many?", (TestCase(STDIO, "", "[1]", True),), language="sql", compare="rows")
+    (asked,), _, _ = derived("verdict", judged(task, (Attempt("q", "SELECT 1", "sql"), [PASSED])))
+    assert asked.prompt.startswith("How many?\n\nDoes this program pass")
+
+
 def test_output_asks_for_the_value_of_a_visible_call():
     tasks, groups, _ = derived("output", most=1)
     value, other = ("3", "4") if "total([1, 2])" in tasks[0].prompt else ("4", "3")
@@ -233,6 +250,13 @@ def test_a_test_accepts_right_programs_and_fails_a_wrong_one():
     )
     assert outcomes(task, good, weak, *same) == [PASSED] + [FAILED] * 7
     assert derived("test", fails=3)[2] == {"too few attempts give wrong answers": 1}
+
+
+def test_all_stored_tests_that_fail_wrong_programs_are_answers():
+    _, groups, _ = derived("test", judged(TOTAL, (RIGHT, [PASSED] * 4), (FIRST, [FAILED, PASSED, FAILED, ERROR])))
+    assert groups == [
+        [("assert total([5, 5]) == 10", PASSED), ("assert total([]) == 0", PASSED), ("assert total([5, 5]) == 3", FAILED)]
+    ]
 
 
 ECHO = Task(

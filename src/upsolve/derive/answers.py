@@ -16,6 +16,8 @@ __all__ = ["INPUT", "OUTPUT", "TEST", "VERDICT"]
 
 WORDS = {True: "pass", False: "fail"}
 """Whether a program passes -> the answer of ``verdict``."""
+ANSWERS = 8
+"""Most stored tests that are answers of ``test``."""
 
 
 def verdicts(origin: Origin, most: int = 4) -> Iterator[Group]:
@@ -24,7 +26,9 @@ def verdicts(origin: Origin, most: int = 4) -> Iterator[Group]:
     if not passed and not failed:
         origin.leave("no attempt is judged")
     for attempt in [*passed, *failed][:most] if most > 1 else origin.chosen([*passed, *failed], 1):
-        asked = f"{statement(origin.task)}\n\nDoes this program pass all tests?\n{fenced(origin.task, attempt.code)}"
+        asked = (
+            f"{statement(origin.task, dialect=False)}\n\nDoes this program pass all tests?\n{fenced(origin.task, attempt.code)}"
+        )
         right = WORDS[origin.judged[attempt].status is Status.PASSED]
         task = origin.asked(
             attempt.attempt_id[:8], f"{asked}\n\nAnswer `pass` or `fail`.", TestCase(TestKind.STDIO, "", right, True)
@@ -133,13 +137,14 @@ def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iter
     if not answers or caught[answers[0]] < fails:
         origin.leave("no stored test but the shown one is known to fail enough held programs")
         return
-    best = readable_tests[answers[0]]
+    references = [readable_tests[place] for place in answers if caught[place] >= fails][:ANSWERS]
     values = held_values(origin) | {"RIGHT": [one.code for one in right], "WRONG": [one.code for one in secret], "FAILS": fails}
     values["SHOWN"] = [shown_form(example_test)] if example_test else []
     checker = held_checker(CHECK_TEST, values)
     prompt = test_prompt(origin, example_test, [one.code for one in open_ones], fails)
-    task = origin.asked("0", prompt, TestCase(TestKind.STDIO, "", example(best), True), compare="checker", checker=checker)
-    yield judged_as(task, [(text, None) for text in (example(best), *wrong_values(best, readable_tests))])
+    known = [example(one) for one in references]
+    task = origin.asked("0", prompt, TestCase(TestKind.STDIO, "", known[0], True), compare="checker", checker=checker)
+    yield judged_as(task, [(text, None) for text in (*known, *wrong_values(references[0], readable_tests))])
 
 
 def shown_form(test: TestCase) -> Any:

@@ -14,6 +14,7 @@ from upsolve.importers.source import Option
 from upsolve.languages import PYTHON
 from upsolve.languages.names import is_language, language_in, no_language
 from upsolve.policy.prompt import FAILURES, OUTCOMES, feedback, starting_points
+from upsolve.solve.databases import schema_in
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
 
@@ -25,6 +26,8 @@ NOISE = 0.05
 """Shortest processor time of a slow program, seconds."""
 LONGEST = 2000
 """Tokens of a program that are compared."""
+OF_SCHEMA = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn")
+"""Errors of a query that its schema decides, on a database with any rows."""
 
 
 def repairs(origin: Origin, most: int = 4) -> Iterator[Group]:
@@ -51,7 +54,8 @@ def repairs(origin: Origin, most: int = 4) -> Iterator[Group]:
 
 def visible_feedback(task: Task, verdict: Verdict) -> str:
     """Return the feedback of a failed attempt's verdict, as if only visible tests had been run; nothing of a hidden test."""
-    if verdict.status is Status.COMPILE_ERROR:
+    is_of_schema = verdict.error_type in OF_SCHEMA and schema_in(f"{task.setup}\n{task.prompt}")
+    if verdict.status is Status.COMPILE_ERROR or is_of_schema:
         return feedback(replace(verdict, passed=0, total=0, outcomes=()))
     shown = [place for place, test in enumerate(task.tests) if not test.hidden]
     if not shown or len(verdict.outcomes) != len(task.tests):
