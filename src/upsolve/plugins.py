@@ -40,6 +40,8 @@ class Kind:
     """``module:attribute`` of the mapping from built-in names to records; it imports neither torch nor transformers."""
     record: str
     """``module:attribute`` of the class of the records."""
+    of_file: str = ""
+    """``module:attribute`` of the function that returns the record in a YAML file; empty if records are code."""
 
     @property
     def group(self) -> str:
@@ -60,7 +62,9 @@ KINDS: Mapping[str, Kind] = {
     "language": Kind("upsolve.languages:LANGUAGES", "upsolve.languages:Language"),
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
     "parent": Kind("upsolve.solve.search:PARENTS", "upsolve.solve.search:Parents"),
-    "source": Kind("upsolve.importers.registry:SOURCES", "upsolve.importers.source:Source"),
+    "source": Kind(
+        "upsolve.importers.registry:SOURCES", "upsolve.importers.source:Source", "upsolve.importers.tables.table:source_of"
+    ),
 }
 """Kind -> location of its table and its class."""
 
@@ -158,7 +162,7 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: Any) -> Any:
-    """Return the record of a name; a record is returned as it is.
+    """Return the record of a name; a record is returned as it is. A map of a source is a YAML file, of which no code runs.
 
     Raises:
         ValueError: there is no such record (lists similar names), it is not of this kind, its package cannot be imported, or two packages
@@ -170,7 +174,9 @@ def find(kind: str, name: Any) -> Any:
         if name in built_in(kind):
             return built_in(kind)[name]
         points = [point for point in entry_points_of(where.group) if point.name == name]
-        if ":" in name:
+        if where.of_file and name.endswith((".yaml", ".yml")):
+            record = Path(name)
+        elif ":" in name:
             record = load_named(name)
         elif points:
             values = sorted({f"{point.module}:{point.attr}" for point in points})
@@ -180,6 +186,8 @@ def find(kind: str, name: Any) -> Any:
         else:
             close = get_close_matches(name, names(kind), n=3) or names(kind)
             raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
+    if where.of_file and isinstance(record, Path):
+        record = load(where.of_file)(record)
     if not isinstance(record, load(where.record)):
         raise ValueError(f"{name!r} is a {type(record).__name__}, not a record of the class {where.record}")
     return record

@@ -337,4 +337,4 @@ def stored_in(parts: Sequence[Path]) -> dict[str, tuple[str, str]]:
 def reader_of(source: Source) -> str:
     """Return an id of the code that reads a source: of upsolve's version and of the module of ``read``."""
     file = getattr(sys.modules.get(source.read.__module__), "__file__", None)
-    return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "")
+    return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "", *filter(None, [source.version]))

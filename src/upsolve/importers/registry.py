@@ -1,6 +1,9 @@
-"""The built-in importers by name."""
+"""The built-in importers by name: functions, and maps in the folder ``maps`` here and in ``~/.config/upsolve/maps``."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 from upsolve.importers.benchmarks import evalplus, functions, libraries, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
@@ -8,10 +11,12 @@ from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
 from upsolve.importers.problems import apps, codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
+from upsolve.importers.tables.maps import Map, read_map
+from upsolve.importers.tables.reader import FIELDS
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read
 
-__all__ = ["SOURCES"]
+__all__ = ["SOURCES", "maps"]
 
 SIMULATOR = Source(read, "`robot`, or the folder of a domain", locate=domain_folder)
 """Tasks with simulated worlds as tests (``docs/simulators.md``)."""
@@ -27,7 +32,7 @@ COMPOSED = Source(
     locate=domain_folder,
 )
 """Such tasks, composed by a grammar."""
-SOURCES: Mapping[str, Source] = {
+CODE: Mapping[str, Source] = {
     "apps": apps.SOURCE,
     "apps_plus": apps.PLUS,
     "atif": trajectories.ATIF,
@@ -71,4 +76,49 @@ SOURCES: Mapping[str, Source] = {
     "verifiers": trajectories.VERIFIERS,
     "verl": rollouts.VERL,
 }
+"""Source name -> record, of sources with code of their own."""
+
+
+class Sources(Mapping[str, Source]):
+    """Source name -> record; a map is read when its name is looked up."""
+
+    def __getitem__(self, name: str) -> Source:
+        """Return the record of a name; KeyError if there is none, SourceError if its map has a mistake."""
+        return CODE[name] if name in CODE else source_in(map_files()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        yield from CODE
+        yield from (name for name in map_files() if name not in CODE)
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a source of this name."""
+        return name in CODE or name in map_files()
+
+
+SOURCES: Mapping[str, Source] = Sources()
 """Source name -> record."""
+MAPS = Path(__file__).with_name("maps")
+"""Folder of the maps that are part of upsolve."""
+
+
+def map_files() -> dict[str, Path]:
+    """Return the files of the maps by name: ours, and those of the user that have other names."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    folders = (Path(home) / "upsolve" / "maps", MAPS)
+    return {file.stem: file for folder in folders if folder.is_dir() for file in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def source_in(file: Path) -> Source:
+    """Return the source that a map is."""
+    return table.source_of(file)
+
+
+def maps() -> dict[str, Map]:
+    """Return the maps by name, without the sources with code."""
+    return {name: read_map(file, FIELDS) for name, file in map_files().items() if name not in CODE}

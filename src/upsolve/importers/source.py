@@ -67,6 +67,9 @@ class Source:
     """``split(path, **options)`` returns units, which workers read in parallel. Reading them in their order yields what ``read`` yields; a
     task may be in several of them. None if the source must be read as a whole."""
 
+    version: str = ""
+    """What ``read`` depends on besides its module: an interrupted import resumes only with the same."""
+
     def tasks(self, path: Path) -> tuple[list[Task], list[str]]:
         """Return the tasks of a file or folder, each id once, and the rows that cannot be used: line and reason."""
         rows = [*self.read(self.locate(path))]

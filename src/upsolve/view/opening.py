@@ -175,7 +175,7 @@ def log_prober(
 
 def import_log(path: Path, source: str) -> tuple[str, Archive]:
     """Import a log into a temporary archive, and return the importer's name, too; ArchiveError if none can read it."""
-    if source and source not in names("source") and ":" not in source:
+    if source and source not in names("source") and ":" not in source and not source.endswith((".yaml", ".yml")):
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
     known = source or ("table" if ends_with(path, WITH_COLUMNS) else "")

@@ -35,7 +35,7 @@ from upsolve.policy.answers import names_of, program_in
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
 
-__all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "PROGRAMS", "Reader"]
+__all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "OF_TASK", "PROGRAMS", "Reader"]
 
 TASK_FIELDS: Mapping[str, str] = {
     "task_id": "name of the task; without it, rows with the same prompt have the same task",
@@ -49,6 +49,8 @@ TASK_FIELDS: Mapping[str, str] = {
     "checker": "code of check(input, expected, output)",
     "limit_seconds": "processor time of one test, seconds",
     "limit_bytes": "memory, bytes",
+    "official": "whether the recorded outcomes come from these tests",
+    "requires": "packages that the program needs",
 }
 ATTEMPT_FIELDS: Mapping[str, str] = {
     "code": "program",
@@ -73,11 +75,13 @@ ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prom
 """Fields that say something about a task, beside its name and prompt."""
 FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
 """What a column can hold -> what that is."""
-NAMED_ONLY = ("answer", *FILE_FIELDS)
+NAMED_ONLY = ("answer", "official", "requires", *FILE_FIELDS)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer."""
 NAMES = ("task_id", "prompt", "prompt_file")
 """Fields that identify a task."""
 PROGRAMS = ("code", "answer", "code_file")
+OF_TASK = "of the task"
+"""Column with the columns of a row of which several attempts come, and that no field has."""
 AS_JSON = json.JSONEncoder(default=str).encode
 """``json.dumps`` of the columns that no field has, without a new encoder for every row."""
 REFERENCES = ("task_id", "id", "parent", "author")
@@ -112,6 +116,8 @@ class Reader:
     """Language of all programs, if the user says it."""
     detects: bool = False
     """Whether each program shows its language, where no column says it."""
+    has_prompts: bool = True
+    """Whether tasks have statements; without, a row with ``task_id`` describes its task."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
@@ -146,15 +152,18 @@ class Reader:
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
         cells, rest = self.cells(row)
-        described, attempted = "prompt" in cells, "code" in cells or "answer" in cells
+        described = "prompt" in cells or (not self.has_prompts and "task_id" in cells)
+        attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
         scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
         rest = {column: value for column, value in rest.items() if not attempted or column not in self.scores}
+        of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
-        extra = AS_JSON(rest) if rest and not attempted else ""
+        rest |= rest.pop(OF_TASK, {})
+        extra = AS_JSON(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
         about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
         self.refused = []
         task = self.built.get(about) or self.task(cells)
@@ -167,6 +176,8 @@ class Reader:
             if attempted and "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]:
                 rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
             known = cells.keys() - ({"reference"} if attempted else set())
+            if of_task and self.tasks[task.task_id][2] != hash(extra):
+                rest, extra = {**of_task, **rest}, ""
             self.refuse_other(task, () if about in self.built else known, extra, rest)
         if attempted:
             for record in self.attempt(cells, rest, task):
@@ -242,7 +253,7 @@ class Reader:
         """
         name = str(cells.get("task_id", ""))
         full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
-        if "prompt" not in cells:
+        if "prompt" not in cells and self.has_prompts:
             if not name:
                 raise ValueError(
                     f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
@@ -252,7 +263,7 @@ class Reader:
                     f"no prompt, and earlier rows have different prompts of the task {full}: give one of the two a new id"
                 )
             return Task(full, "", language="" if self.language(cells) else self.language_of(full))
-        fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
+        fields = {"prompt": "", **{key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
         language = ""

@@ -6,19 +6,19 @@ in ``extra`` of the attempt. No ids are needed: ``task_id`` or the prompt identi
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import SourceError, one_line
-from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given, whole
-from upsolve.importers.rows import ARRAYS, LINES, UNREADABLE, BadRow, Row, build_each, data_files, ends_with, open_bytes
+from upsolve.errors import SourceError
+from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
+from upsolve.importers.rows import ARRAYS, LINES, UNREADABLE, Row, build_each, data_files, ends_with, open_bytes
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
 from upsolve.importers.tables.cells import (
     CONVERT,
     TABLES,
-    Numbered,
     Quotes,
     emptied,
     first_rows,
@@ -36,65 +36,89 @@ from upsolve.importers.tables.columns import (
     says_opposite,
     unfit_status,
 )
+from upsolve.importers.tables.maps import Map, Parser, read_map
 from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
+from upsolve.importers.tables.shaping import Shape, path_columns
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
-from upsolve.types import Status
-from upsolve.verify.contest import Imports, prepared
+from upsolve.types import Status, content_id
+from upsolve.verify.contest import prepared
 
-__all__ = ["SOURCE"]
+__all__ = ["SOURCE", "source_of"]
 
 DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
 """Endings of files that may be meant to be read."""
+SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at")
+"""Options that are keys of a map, too."""
 JSON = (*LINES, *ARRAYS)
 """Endings of files of JSON."""
 
 
-def read(
-    path: Path,
-    *,
-    name: str = "",
-    imports: Imports = Imports.NONE,
-    encoding: str = "",
-    quotes: Quotes = Quotes.DOUBLE,
-    query: str = "",
-    **columns: Any,
-) -> Iterator[Row]:
+def read(path: Path, *, plan: Map | None = None, **options: Any) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
-    ``columns`` are field=column, with dots for a value in an object (``meta.user``), or several with plus signs
-    (``contest+problem``); ``map`` names a YAML file with ``columns`` (field: column), ``statuses`` (word: a status) and
-    ``languages`` (word: a language); columns given here override those of the map. ``rows``: name of the list of rows in a JSON
-    object; ``passed_at``: least score in ``status`` that counts as passed; ``score``: columns of scores, as ``COLUMN=NAME,COLUMN``.
+    ``options`` (``planned``) override the map.
     """
-    if path.is_dir():
-        for unit in split(path, name=name, rows=columns.get("rows", "")):
-            given: dict[str, Any] = {**columns, **unit.options}
-            yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
-        return
-    defaults = {"map": "", "rows": "", "passed_at": None, "score": ""}
-    file, rows, passed_at, score = (columns.pop(name, default) for name, default in defaults.items())
-    plan = read_map(Path(file)) if file else {}
-    named = {**plan.get("columns", {}), **columns}
-    mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
-    words = words_in(plan, named, file)
-    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
-    numbered = joined(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows), mapped.values())
+    plan = planned(plan, options)
+    scores = str(options.get("score", ""))
+    for part in plan.parts or (plan,):
+        units = [Unit(path)] if path.is_file() or part.files else split(path, plan=part)
+        for unit in units:
+            yield from read_file(unit.path, replace(part, **unit.options), scores)
+
+
+def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
+    """Return a map with the options of the command line.
+
+    Args:
+        given: a map; None: that of the file in the option ``map`` or, without any, that whose columns have the names of the fields.
+        options: ``name``, ``imports``, ``encoding``, ``quotes``, ``query``, ``rows`` and ``passed_at`` as in a map, and field=column, with dots
+            for a value in an object (``meta.user``), several with plus signs (``contest+problem``), or a template (``{a}{b}``).
+
+    Raises:
+        SourceError: the map cannot be read, or a template has half of a pair of braces.
+    """
+    plan = given or (read_map(Path(options["map"]), FIELDS) if options.get("map") else Map())
+    changes: dict[str, Any] = {name: options[name] for name in SETTINGS if options.get(name) not in (None, "")}
+    columns, makers = dict[str, str](), {**plan.makers}
+    for name in FIELDS:
+        if options.get(name):
+            columns[name], made = Parser(f"--{name}", [*FIELDS]).column(name, options[name])
+            makers |= made
+    parts = tuple(planned(part, options) for part in plan.parts)
+    constants = {name: value for name, value in plan.constants.items() if name not in columns}
+    changes |= {"columns": {**plan.columns, **columns}, "makers": makers, "constants": constants, "parts": parts}
+    return replace(plan, unset=plan.unset - columns.keys(), **changes)
+
+
+def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
+    """Yield the records of a file; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``."""
+    named = {**plan.columns}
+    own = {field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
+    mapped = {**own, **named, **{name: name for name in plan.constants if name in FIELDS}}
+    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name))
+    rows = table_rows(path, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+    numbered = shape.rows(rows)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
     constant = language_of_all(first, named, mapped)
-    check_columns(path, first, named, mapped, source=file or "the options")
+    check_columns(path, first, named, mapped, shape)
     scores = score_columns(path, first, score)
-    refuse_opposite(path, first, named, plan.get("statuses", {}))
+    words = words_in(plan, named)
+    languages = {word.lower(): language for word, language in plan.languages.items()}
+    refuse_opposite(path, first, named, plan.statuses)
     if word := unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
-    refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
-    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at, scores=scores)
-    reader.root, reader.encoding, reader.constant = path.parent.resolve(), encoding, constant
+    refuse_codes(path, first, mapped, scores=plan.passed_at is not None, words=words, languages=languages)
+    reader = Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
+    reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
+    reader.has_prompts = not plan.no_prompt
     advise(reader, first)
     reader.any_language, first = not constant and reader.mixed(first), []
-    yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), imports)
+    yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), plan.imports)
     tell_unused(path, reader, named)
+    if shape.passed_over:
+        warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
 
 
 def warn(text: str) -> None:
@@ -102,28 +126,13 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Numbered]:
-    """Yield rows with a column for each name with a plus sign, such as ``contest+problem``: the values of both, with a hyphen between them."""
-    parts = {name: [part.split(".") for part in name.split("+")] for name in columns if "+" in name}
-    for number, row in numbered:
-        if not isinstance(row, BadRow):
-            found = {name: [nested_value(row, part) for part in paths] for name, paths in parts.items() if name not in row}
-            whole_ones = {name: map(whole, values) for name, values in found.items() if all(map(is_given, values))}
-            row |= {name: "-".join(map(str, values)) for name, values in whole_ones.items()}
-        yield number, row
-
-
-def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
-    """Return the words for a status, first the map's words; SourceError if a word maps to no status."""
-    given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
+def words_in(plan: Map, named: Mapping[str, str]) -> dict[str, Status]:
+    """Return the words for a status, first the map's words."""
+    given = {word.strip().lower(): Status(status) for word, status in plan.statuses.items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
     vague = bool(outcomes) and all(map(says_opposite, outcomes))
     known = {word: status for word, status in WORDS.items() if not vague or word not in VAGUE}
-    try:
-        mapped = {word: Status(status) for word, status in given.items()}
-        return {**known, **{word.replace("_", " ").replace("-", " "): status for word, status in mapped.items()}, **mapped}
-    except ValueError as error:
-        raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
+    return {**known, **{word.replace("_", " ").replace("-", " "): status for word, status in given.items()}, **given}
 
 
 def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
@@ -213,13 +222,19 @@ def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str])
     return {**capital, **likely_fields(rows, {**mapped, **capital})}
 
 
-def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> list[Unit]:
-    """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder."""
-    files = files_of(path, rows=rows)
+def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
+    """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder.
+
+    What a map says about several files, or where they are, is read as a whole.
+    """
+    plan = planned(plan, options)
+    if plan.files or plan.parts:
+        return [Unit(path)]
+    files = files_of(path, rows=plan.rows)
     left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
     if left:
         warn(f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone")
-    return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
+    return [Unit(file, {"name": plan.name or path.name.partition(".")[0]}) for file in files]
 
 
 def files_of(path: Path, *, rows: str) -> list[Path]:
@@ -242,31 +257,6 @@ def is_array(file: Path) -> bool:
         return True
 
 
-def read_map(file: Path) -> dict[str, Any]:
-    """Return the columns and statuses of a map file, checked."""
-    import yaml
-
-    from upsolve.yaml_text import read_yaml
-
-    try:
-        plan = read_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
-    if isinstance(plan, dict):
-        plan = {name: {} if part is None else part for name, part in plan.items()}  # a table of which all lines are comments
-    if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
-        raise SourceError(
-            f"{file}: a map has the tables `columns` (field: column), `statuses` (word: status) and `languages` (word: language)"
-        )
-    if unknown := {*plan} - {"columns", "statuses", "languages"} | {*plan.get("columns", {})} - {*FIELDS}:
-        raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
-    if odd := [f"{name}.{key}" for name, part in plan.items() for key, value in part.items() if not is_word(value, name)]:
-        raise SourceError(
-            f"{file}: {odd[0]} has no value, or not a text: `{odd[0].partition('.')[2]}: NAME`, or leave the line out"
-        )
-    return plan
-
-
 def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) -> dict[str, str]:
     """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, which some rows of JSON may."""
     pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
@@ -278,21 +268,17 @@ def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) ->
     return scores
 
 
-def is_word(value: Any, table: str) -> bool:
-    """Return whether a value of a map can name a column, a status or a language; columns of some files are numbers."""
-    number = table == "columns" and isinstance(value, int) and not isinstance(value, bool)
-    return number or (isinstance(value, str) and value != "")
-
-
 def check_columns(
-    path: Path, head: Iterable[dict[str, Any] | BadRow], named: Mapping[str, str], mapped: Mapping[str, str], *, source: str
+    path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], mapped: Mapping[str, str], shape: Shape
 ) -> None:
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
-    rows = [row for row in head if isinstance(row, dict)]
+    source = shape.plan.file or "the options"
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     needed = KEYS if ends_with(path, JSON) else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
-    known, shown = {*found, *in_lists}, ", ".join(found)
+    known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
+    if shape.first and shape.lacking:
+        raise SourceError(f"{path}: no column {shape.lacking}, which {source} explodes or searches; its columns are {shown}")
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
     if found and not {mapped.get(name) for name in NAMES} & known:
@@ -303,22 +289,39 @@ def check_columns(
         )
 
 
+def source_of(file: Path) -> Source:
+    """Return the source that a map is; its options are those of the map or, without any, those of a table."""
+    plan = read_map(file, FIELDS)
+    chosen = {choice.name for choice in plan.options}
+
+    def read_mapped(path: Path, **options: Any) -> Iterator[Row]:
+        """Yield the records of a path, as the map says."""
+        return read(path, plan=plan.given(options), **{name: value for name, value in options.items() if name not in chosen})
+
+    def split_mapped(path: Path, **options: Any) -> list[Unit]:
+        """Return the units of a path."""
+        return split(path, plan=plan, **{name: value for name, value in options.items() if name not in chosen})
+
+    offered = tuple(Option(choice.name, str, choice.help) for choice in plan.options) or OPTIONS[1:]
+    about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
+    return Source(read_mapped, about, offered, split=split_mapped, version=version)
+
+
+OPTIONS = (
+    Option("map", str, "YAML file that says which columns hold which fields (docs/tables.md)"),
+    Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
+    Option("encoding", str, "encoding of CSV files and of files that rows name, such as latin-1 (default: UTF-8)"),
+    Option("quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"),
+    Option("query", str, "SQL that selects the rows of a SQLite file"),
+    Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
+    Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
+    Option("score", str, "columns of scores, as COLUMN or COLUMN=NAME, several with commas"),
+    IMPORTS,
+    *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
+)
 SOURCE = Source(
     read,
     "a CSV, JSON, Parquet, Arrow or SQLite file with one attempt per row, or a folder of such files",
-    (
-        Option("map", str, "YAML file with the tables `columns` (field: column), `statuses` and `languages` (word: ours)"),
-        Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
-        Option("encoding", str, "encoding of CSV files and of files that rows name, such as latin-1 (default: UTF-8)"),
-        Option(
-            "quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"
-        ),
-        Option("query", str, "SQL that selects the rows of a SQLite file"),
-        Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
-        Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
-        Option("score", str, "columns of scores, as COLUMN or COLUMN=NAME, several with commas"),
-        IMPORTS,
-        *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
-    ),
+    OPTIONS,
     split=split,
 )

@@ -1,0 +1,420 @@
+"""Maps: YAML that says where the rows of attempts are and which column holds which field (``docs/tables.md``)."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError, one_line
+from upsolve.importers.tables.cells import Quotes
+from upsolve.importers.tables.templates import Firsts, Maker, Parts, StatusOf, maker_of
+from upsolve.types import Status
+from upsolve.verify.contest import Imports
+
+__all__ = ["Bounds", "Choice", "Map", "Match", "Parser", "TestFiles", "maps_for", "read_map"]
+
+COLUMN = "a column, a template of columns in braces, or a list of such, of which the first with a value counts"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A regular expression over a column; its named groups are columns."""
+
+    column: str
+    """Column that is searched."""
+    patterns: tuple[re.Pattern[str], ...]
+    """Expressions; each finds its first match."""
+    every: bool = False
+    """Whether every match is a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFiles:
+    """Files of a task's tests: templates of paths, with an asterisk."""
+
+    input: str
+    """Path of the inputs, from the folder that is read."""
+    expected: str
+    """Path of the expected output; ``*`` is what it is in the input's path. Without a slash: beside the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Values of a column that are read, as a range; both ends belong to it."""
+
+    least: Any = None
+    """Smallest value; None: no bound."""
+    most: Any = None
+    """Largest value; None: no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option that a map offers on the command line."""
+
+    name: str
+    """Name of the option."""
+    help: str
+    """Description in one line."""
+    column: str = ""
+    """Column whose rows with this value are read; empty: the option sets a constant."""
+    bound: str = ""
+    """``least`` or ``most`` if the value is a bound of the column."""
+    constant: str = ""
+    """Name of the constant that the option sets."""
+    default: Any = None
+    """Value of the constant without the option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """What a map says; empty: columns have the names of the fields."""
+
+    file: str = ""
+    """File of the map, for messages."""
+    about: str = ""
+    """Description in one line."""
+    name: str = ""
+    """Prefix of task ids; empty: the name of the file or folder that is read."""
+    detect: tuple[str, ...] = ()
+    """Columns by which files of this form are recognised; ``!name``: a column that they lack."""
+    files: tuple[str, ...] = ()
+    """Patterns of the files that are read."""
+    rows: str = ""
+    """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
+    explode: tuple[str, ...] = ()
+    """Columns with lists, of which each item is an attempt; parallel if several."""
+    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Column or field -> value in every row."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column -> template of the path of the file whose text it holds."""
+    match: tuple[Match, ...] = ()
+    """Regular expressions over columns."""
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Field -> column."""
+    makers: Mapping[str, Maker] = field(default_factory=dict[str, Maker])
+    """Column that the rows do not have -> what makes its value."""
+    unset: frozenset[str] = frozenset()
+    """Fields that no column has, although one may have the field's name."""
+    tests: TestFiles | None = None
+    """Files of tests."""
+    statuses: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word -> status."""
+    languages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word -> language."""
+    passed_at: float | None = None
+    """Least score that counts as passed."""
+    negated: bool = False
+    """Whether the column of the status says that an attempt failed."""
+    only: Mapping[str, tuple[Any, ...] | Bounds] = field(default_factory=dict[str, Any])
+    """Column -> values of the rows that are read."""
+    options: tuple[Choice, ...] = ()
+    """Options on the command line."""
+    extra: tuple[str, ...] | None = None
+    """Columns without a field that are stored; None: all."""
+    encoding: str = ""
+    """Encoding of texts that are not UTF-8."""
+    quotes: Quotes = Quotes.DOUBLE
+    """Meaning of quotes in CSV files."""
+    query: str = ""
+    """SQL whose rows are read."""
+    imports: Imports = Imports.NONE
+    """What attempts find imported."""
+    parts: tuple["Map", ...] = ()
+    """Maps of several tables that belong together."""
+
+    @property
+    def no_prompt(self) -> bool:
+        """Whether tasks have no statement."""
+        return "prompt" in self.unset
+
+    def given(self, options: Mapping[str, Any]) -> "Map":
+        """Return the map with the values of its options; the others are not looked at."""
+        constants, only = {**self.constants}, {**self.only}
+        for choice in self.options:
+            value = options.get(choice.name, choice.default)
+            if choice.constant and value not in (None, ""):
+                constants[choice.constant] = value
+            elif choice.bound and value not in (None, ""):
+                before = only.get(choice.column)
+                bounds = before if isinstance(before, Bounds) else Bounds()
+                only[choice.column] = replace(bounds, **{choice.bound: value})
+            elif choice.column and value not in (None, ""):
+                only[choice.column] = tuple(part.strip() for part in str(value).split(","))
+        parts = tuple(part.given(options) for part in self.parts)
+        return replace(self, constants=constants, only=only, parts=parts)
+
+
+def read_map(file: Path, known: Iterable[str]) -> Map:
+    """Return the map in a file, checked; ``known`` are the fields that columns can have.
+
+    Raises:
+        SourceError: the file cannot be read, or is no map; names the file, the key, and what the key needs.
+    """
+    import yaml
+
+    from upsolve.yaml_text import read_yaml
+
+    try:
+        plan = read_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
+    if not isinstance(plan, dict):
+        raise SourceError(f"{file}: a map has keys such as `columns` (field: column) and `statuses` (word: status)")
+    return Parser(str(file), [*known]).map(plan)
+
+
+class Parser:
+    """Makes a ``Map`` of what YAML says."""
+
+    def __init__(self, file: str, known: list[str]) -> None:
+        """Set the file, for messages, and the fields that columns can have."""
+        self.file, self.known = file, known
+
+    def error(self, key: str, needs: str) -> SourceError:
+        """Return an error about a key."""
+        return SourceError(f"{self.file}: {key}: {needs}")
+
+    def map(self, plan: Mapping[Any, Any]) -> Map:
+        """Return the map of a table of YAML; keys of a part that it lacks are those of the whole."""
+        plan = {key: {} if value is None and key in TABLES else value for key, value in plan.items()}
+        if unknown := [key for key in plan if key not in KEYS]:
+            raise SourceError(f"{self.file}: unknown {', '.join(sorted(map(str, unknown)))}; keys are {', '.join(KEYS)}")
+        if "parts" in plan:
+            whole = {key: value for key, value in plan.items() if key != "parts"}
+            if not isinstance(plan["parts"], list) or not all(isinstance(part, dict) for part in plan["parts"]):
+                raise self.error("parts", "must be a list of maps")
+            return replace(self.map(whole), parts=tuple(self.map({**whole, **part}) for part in plan["parts"]))
+        found: dict[str, Any] = {"file": self.file, "columns": {}, "makers": {}}
+        for key, value in plan.items():
+            read = KEYS[key](self, key, value)
+            for name in ("columns", "makers"):
+                read[name] = {**found[name], **read.get(name, {})}
+            found |= read
+        made = found.pop("constant_makers", {})
+        own = {name: name for name in made if name in self.known}
+        if twice := [name for name in (*made, *found.get("constants", ())) if name in found["columns"]]:
+            raise self.error(f"constants.{twice[0]}", "is also in `columns`; give it once")
+        found["columns"], found["makers"] = {**found["columns"], **own}, {**made, **found["makers"]}
+        return self.with_status(Map(**{name: value for name, value in found.items() if name in NAMES}), found)
+
+    def with_status(self, found: Map, given: Mapping[str, Any]) -> Map:
+        """Return a map with the column of ``status``, which may also be one of ``columns``."""
+        columns, makers, status = {**found.columns}, {**found.makers}, given.get("status", {})
+        if status and "column" in status:
+            if "status" in columns:
+                raise self.error("status", "is also in `columns`; give it once")
+            columns["status"], made = self.column("status.column", status["column"])
+            makers |= made
+        column = columns.get("status", "status")
+        if status.get("match") or status.get("negate"):
+            words = {**found.statuses, **status.get("words", {})}
+            made = StatusOf(makers.get(column) or maker_of(column), status.get("match"), bool(status.get("negate")), words)
+            columns["status"] = f"status of {column}"
+            makers[columns["status"]] = made
+        statuses = {**found.statuses, **status.get("words", {})}
+        negated, passed_at = bool(status.get("negate")), status.get("passed_at")
+        return replace(found, columns=columns, makers=makers, statuses=statuses, negated=negated, passed_at=passed_at)
+
+    def column(self, key: str, value: Any) -> tuple[str, dict[str, Maker]]:
+        """Return the name of a column, and what makes its value if the rows do not have it."""
+        if isinstance(value, list) and value:
+            makers = tuple(self.maker(key, one) for one in value)
+            name = " or ".join(map(str, value))
+            return name, {name: Firsts(makers)}
+        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+            last = key.rpartition(".")[2]
+            raise SourceError(
+                f"{self.file}: {key} has no value, or not a text: `{last}: NAME`, or leave the line out; {COLUMN}"
+            )
+        text = str(value)
+        return text, {text: self.maker(key, text)} if "{" in text or "}" in text else {}
+
+    def maker(self, key: str, value: Any) -> Maker:
+        """Return what makes a value of a row, by the name of a column or a template."""
+        if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
+            raise self.error(key, f"must be {COLUMN}")
+        try:
+            return maker_of(str(value))
+        except ValueError as error:
+            raise self.error(key, str(error)) from error
+
+    def text(self, key: str, value: Any) -> dict[str, Any]:
+        """Check a text."""
+        if not isinstance(value, str) or not value:
+            raise self.error(key, f"must be a text: `{key}: TEXT`, or leave the line out")
+        return {key: value}
+
+    def texts(self, key: str, value: Any) -> dict[str, Any]:
+        """Check a text, or a list of texts."""
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+            raise self.error(key, f"must be a name, or a list of names: `{key}: [a, b]`")
+        return {key: tuple(items)}
+
+    def table(self, key: str, value: Any) -> dict[str, Any]:
+        """Check a table."""
+        if not isinstance(value, dict):
+            raise self.error(key, f"must be a table: `{key}: {{name: value}}`")
+        return {key: {str(name): one for name, one in value.items()}}
+
+    def words(self, key: str, value: Any) -> dict[str, Any]:
+        """Check a table of words."""
+        for name, word in self.table(key, value)[key].items():
+            if not isinstance(word, str) or not word:
+                raise SourceError(
+                    f"{self.file}: {key}.{name} has no value, or not a text: `{name}: NAME`, or leave the line out"
+                )
+            if key in ("statuses", "status.words") and word not in [*Status]:
+                raise SourceError(f"{self.file}: {key}: {word!r} is not a valid Status; known statuses are {', '.join(Status)}")
+        return {key: {str(name): str(word) for name, word in value.items()}}
+
+    def columns(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the columns of fields."""
+        table = self.table(key, value)[key]
+        if unknown := sorted({*table} - {*self.known}):
+            raise SourceError(f"{self.file}: unknown {', '.join(unknown)}; columns can be {', '.join(self.known)}")
+        found: dict[str, Any] = {"columns": {}, "makers": {}, "unset": frozenset(name for name in table if table[name] is None)}
+        for name, one in table.items():
+            if one is not None or name == "status":
+                found["columns"][name], made = self.column(f"{key}.{name}", one)
+                found["makers"] |= made
+        return found
+
+    def constants(self, key: str, value: Any) -> dict[str, Any]:
+        """Check constants; ``imports`` is one for all attempts."""
+        table = self.table(key, value)[key]
+        if odd := [name for name, one in table.items() if one is None]:
+            raise self.error(f"{key}.{odd[0]}", "has no value")
+        imports = table.pop("imports", Imports.NONE)
+        if imports not in [*Imports]:
+            raise self.error(f"{key}.imports", f"must be one of {', '.join(Imports)}")
+        made = {name: one for name, one in table.items() if isinstance(one, str) and ("{" in one or "}" in one)}
+        makers = {name: self.maker(f"{key}.{name}", one) for name, one in made.items()}
+        constants = {name: one for name, one in table.items() if name not in made}
+        return {"constants": constants, "constant_makers": makers, "imports": Imports(imports)}
+
+    def paths(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the paths of texts."""
+        table = self.table(key, value)[key]
+        return {key: {name: str(self.text(f"{key}.{name}", one)[f"{key}.{name}"]) for name, one in table.items()}}
+
+    def matches(self, key: str, value: Any) -> dict[str, Any]:
+        """Check regular expressions over columns."""
+        found: list[Match] = []
+        for column, one in self.table(key, value)[key].items():
+            entry = one if isinstance(one, dict) else {"regex": one}
+            where = f"{key}.{column}"
+            if unknown := {*entry} - {"regex", "every"}:
+                raise self.error(where, f"unknown {', '.join(map(str, unknown))}; keys are regex and every")
+            given = entry.get("regex")
+            patterns = tuple(self.pattern(where, text) for text in (given if isinstance(given, list) else [given]))
+            if any(not pattern.groupindex for pattern in patterns):
+                raise self.error(where, "the expression names no column: write (?P<name>...)")
+            found.append(Match(column, patterns, bool(entry.get("every"))))
+        return {key: tuple(found)}
+
+    def pattern(self, key: str, text: Any) -> re.Pattern[str]:
+        """Return a regular expression."""
+        try:
+            return re.compile(str(self.text(key, text)[key]), re.MULTILINE)
+        except re.error as error:
+            raise self.error(key, f"is not a regular expression: {error}") from error
+
+    def tests(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the tests: files, a column or template, or an object of such."""
+        if not isinstance(value, dict):
+            column, made = self.column(key, value)
+            return {"columns": {"tests": column}, "makers": made}
+        if any("*" in str(one) for one in value.values()):
+            if {*value} != {"input", "expected"} or "*" not in str(value["input"]):
+                raise self.error(key, 'files of tests are `{input: "*.in", expected: "*.out"}`')
+            return {"tests": TestFiles(str(value["input"]), str(value["expected"]))}
+        made = Parts({str(name): self.maker(f"{key}.{name}", one) for name, one in value.items()})
+        name = "tests of " + ", ".join(map(str, value.values()))
+        return {"columns": {"tests": name}, "makers": {name: made}}
+
+    def status(self, key: str, value: Any) -> dict[str, Any]:
+        """Check what says the outcome."""
+        table = {"column": value} if not isinstance(value, dict) else self.table(key, value)[key]
+        if unknown := {*table} - {"column", "words", "match", "negate", "passed_at"}:
+            raise self.error(key, f"unknown {', '.join(unknown)}; keys are column, words, match, negate, passed_at")
+        table["words"] = self.words("status.words", table.get("words") or {})["status.words"]
+        if "match" in table:
+            table["match"] = self.pattern("status.match", table["match"])
+            if table["match"].groups != 1:
+                raise self.error("status.match", "must have one group, around the word: (...)")
+        if not isinstance(table.get("negate", False), bool):
+            raise self.error("status.negate", "must be true or false")
+        if not isinstance(table.get("passed_at"), int | float | None) or isinstance(table.get("passed_at"), bool):
+            raise self.error("status.passed_at", "must be a number, the lowest score that passes")
+        return {"status": table}
+
+    def wanted(self, key: str, value: Any) -> dict[str, Any]:
+        """Check which rows are read."""
+        found: dict[str, Any] = {}
+        for column, one in self.table(key, value)[key].items():
+            if isinstance(one, dict):
+                if not one or {*one} - {"from", "to"}:
+                    raise self.error(f"{key}.{column}", "must be a value, a list of values, or `{from: X, to: Y}`")
+                found[column] = Bounds(one.get("from"), one.get("to"))
+            else:
+                found[column] = tuple(one) if isinstance(one, list) else (one,)
+        return {key: found}
+
+    def choices(self, key: str, value: Any) -> dict[str, Any]:
+        """Check options of the command line."""
+        found: list[Choice] = []
+        for name, one in self.table(key, value)[key].items():
+            entry = one if isinstance(one, dict) else {"column": one}
+            if {*entry} - {"column", "from", "to", "constant", "default", "help"}:
+                raise self.error(f"{key}.{name}", "keys are column, from, to or constant; default, and help")
+            kinds = [kind for kind in ("column", "from", "to", "constant") if entry.get(kind)]
+            if len(kinds) != 1:
+                raise self.error(f"{key}.{name}", "needs one of column, from, to, constant")
+            target, bound = str(entry[kinds[0]]), {"from": "least", "to": "most"}.get(kinds[0], "")
+            place = {"constant": target} if kinds[0] == "constant" else {"column": target}
+            found.append(Choice(name, str(entry.get("help", "")), bound=bound, default=entry.get("default"), **place))
+        return {key: tuple(found)}
+
+    def quotes(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the meaning of quotes."""
+        if value not in [*Quotes]:
+            raise self.error(key, f"must be one of {', '.join(Quotes)}")
+        return {key: Quotes(value)}
+
+
+NAMES = {one.name for one in fields(Map)}
+KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
+    **dict.fromkeys(("about", "name"), Parser.text),
+    **dict.fromkeys(("detect", "files"), Parser.texts),
+    "rows": Parser.text,
+    "explode": Parser.texts,
+    "constants": Parser.constants,
+    "texts": Parser.paths,
+    "match": Parser.matches,
+    "columns": Parser.columns,
+    "tests": Parser.tests,
+    "status": Parser.status,
+    **dict.fromkeys(("statuses", "languages"), Parser.words),
+    "only": Parser.wanted,
+    "options": Parser.choices,
+    "extra": Parser.texts,
+    **dict.fromkeys(("encoding", "query"), Parser.text),
+    "quotes": Parser.quotes,
+    "parts": Parser.table,
+}
+"""Key of a map -> what reads it."""
+TABLES = ("constants", "texts", "match", "columns", "statuses", "languages", "only", "options")
+"""Keys whose tables may be empty, as where all lines are comments."""
+
+
+def maps_for(columns: Iterable[str], maps: Mapping[str, Map]) -> list[str]:
+    """Return the names of the maps whose ``detect`` fits the columns of a file."""
+    found = {*columns}
+
+    def fits(one: Map) -> bool:
+        return bool(one.detect) and all((name.removeprefix("!") in found) != name.startswith("!") for name in one.detect)
+
+    return [name for name, one in maps.items() if fits(one)]

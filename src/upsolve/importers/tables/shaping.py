@@ -1,0 +1,213 @@
+"""Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upsolve.importers.outcome import is_given, whole
+from upsolve.importers.problems.problems import split_of
+from upsolve.importers.rows import BadRow, head_of
+from upsolve.importers.tables.cells import Numbered, json_in, without
+from upsolve.importers.tables.maps import Bounds, Map, Match
+from upsolve.importers.tables.reader import OF_TASK
+from upsolve.importers.tables.templates import names_in, text_of, value_at
+from upsolve.languages.names import language_in
+
+__all__ = ["Shape", "path_columns"]
+
+PATH = ("file", "folder", "stem", "split")
+"""Columns of every row, from the path of its file."""
+
+
+def path_columns(name: str) -> dict[str, str]:
+    """Return what the path of a file, relative to what is read, says: file, folder, stem and split (train, dev or test)."""
+    path = Path(name)
+    folder = "" if str(path.parent) == "." else str(path.parent)
+    return {"file": name, "folder": folder, "stem": path.name.partition(".")[0], "split": split_of(path)}
+
+
+@dataclass
+class Shape:
+    """Rows as a map says."""
+
+    plan: Map
+    """The map."""
+    columns: Mapping[str, str]
+    """Field -> column, of all fields."""
+    passed_over: int = 0
+    """Rows that ``only`` left out."""
+    place: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Columns of the path of the file that is read."""
+    file: str = ""
+    """File that is read, for rejected rows."""
+
+    first: tuple[str, ...] = ()
+    """Columns of the first row."""
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self.missing = {*plan.explode, *(one.column for one in plan.match)}
+        made = {name for make in plan.makers.values() for name in names_in(make)}
+        self.plain = {column for column in self.columns.values() if column not in plan.makers}
+        self.joins = {name: tuple(name.split("+")) for name in self.plain if "+" in name}
+        used = self.plain | made | {*plan.only} | {one.column for one in plan.match} | {*plan.texts, *plan.constants}
+        self.used = used | {name.partition(".")[0] for name in used if "." in name}
+        self.spent = made - self.plain - {*plan.constants, *plan.makers}
+        named = made | {*plan.only} | {one.column for one in plan.match}
+        self.path = [name for name in PATH if name in named or any(f"{{{name}" in text for text in plan.texts.values())]
+        self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
+        self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows stay as they are."""
+        plan = self.plan
+        changes = (
+            plan.explode,
+            plan.constants,
+            plan.match,
+            plan.makers,
+            plan.texts,
+            plan.tests,
+            plan.only,
+            self.path,
+            self.joins,
+        )
+        return not any(changes) and plan.extra is None
+
+    @property
+    def lacking(self) -> str:
+        """A column that the map explodes or searches, and that no row had so far; empty if there is none."""
+        return next(iter(sorted(self.missing)), "")
+
+    def rows(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield the rows; a ``BadRow`` for a row of which none can be made."""
+        if self.is_plain:
+            yield from numbered
+            return
+        for number, row in numbered:
+            if isinstance(row, BadRow):
+                yield number, row
+                continue
+            self.first = self.first or (*row,)
+            try:
+                found = [one for many in self.exploded(row) for one in self.finished(many)]
+            except (ValueError, RecursionError) as error:
+                yield number, BadRow(self.file, number, str(error), head_of(row))
+                continue
+            for one in found:
+                yield number, one
+
+    def exploded(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield a row for each item of its lists; the row itself if they are empty."""
+        if not self.plan.explode:
+            yield row
+            return
+        outer, lists = row, list[tuple[str, list[Any]]]()
+        for name in self.plan.explode:
+            value = value_at(row, name)
+            self.missing -= {name} if value is not None else set()
+            value = json_in(value) if isinstance(value, str) else value
+            items = [{"key": key, **as_row(name, item)} for key, item in value.items()] if isinstance(value, dict) else value
+            if items is not None and not isinstance(items, list):
+                raise ValueError(f"{name} is no list, and the map explodes it: {str(value)[:60]!r}")
+            lists.append((name, items or []))
+            outer = without(outer, name.split(".")) if "." in name else {key: one for key, one in outer.items() if key != name}
+        if len({len(items) for _, items in lists}) > 1:
+            sizes = ", ".join(f"{name} has {len(items)}" for name, items in lists)
+            raise ValueError(f"lists that the map explodes differ in length: {sizes}")
+        rest = {name: value for name, value in outer.items() if name not in self.used and is_given(value)}
+        shared = {name: value for name, value in outer.items() if name not in rest} | ({OF_TASK: rest} if rest else {})
+        if not lists[0][1]:
+            yield shared
+        for index, items in enumerate(zip(*(items for _, items in lists), strict=True)):
+            found = {**shared, **({"index": index} if "index" in self.used else {})}
+            for (name, _), item in zip(lists, items, strict=True):
+                found |= as_row(name, item)
+            yield found
+
+    def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the wanted rows of a row, with the columns that the map makes."""
+        plan = self.plan
+        row |= {name: self.place[name] for name in self.path if name not in row}
+        row |= plan.constants
+        self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
+        for one in matched(row, plan.match):
+            for name, parts in self.joins.items():
+                values = [value_at(one, part) for part in parts]
+                if name not in one and all(map(is_given, values)):
+                    one[name] = "-".join(str(whole(value)) for value in values)
+            for name, make in plan.makers.items():
+                if (value := make(one)) is not None:
+                    one[name] = value
+            if not self.is_wanted(one):
+                self.passed_over += 1
+                continue
+            kept = {*plan.extra, *self.plain, *plan.makers, *self.used} if plan.extra is not None else None
+            yield {name: value for name, value in one.items() if name not in self.spent and (kept is None or name in kept)}
+
+    def is_wanted(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row has the values that are read."""
+        for column, values in self.only.items():
+            value = value_at(row, column)
+            if isinstance(values, Bounds):
+                if not is_given(value) or not is_within(value, values):
+                    return False
+                continue
+            words = {text_of(one).lower() for one in values}
+            if text_of(value).lower() in words:
+                continue
+            if column not in self.languages or not is_given(value):
+                return False
+            if language_in(str(value)) not in {language_in(word) for word in words}:
+                return False
+        return True
+
+
+def as_row(name: str, item: Any) -> dict[str, Any]:
+    """Return the columns of an item of a list: those of an object, or the list's name."""
+    return item if isinstance(item, dict) else {name: item}
+
+
+def is_within(value: Any, bounds: Bounds) -> bool:
+    """Return whether a value is within bounds, as numbers or, such as times in ISO 8601, as texts of which the beginning counts."""
+    for bound, least in ((bounds.least, True), (bounds.most, False)):
+        if bound is None:
+            continue
+        try:
+            given, limit = float(value), float(bound)
+        except (TypeError, ValueError):
+            given, limit = str(value)[: len(str(bound))], str(bound)
+        if given < limit if least else given > limit:  # type: ignore[operator]
+            return False
+    return True
+
+
+def matched(row: dict[str, Any], found: Iterable[Match]) -> list[dict[str, Any]]:
+    """Return rows with the named groups of expressions; several if every match is one."""
+    rows = [row]
+    for one in found:
+        rows = [more for row in rows for more in matches_of(row, one)]
+    return rows
+
+
+def matches_of(row: dict[str, Any], match: Match) -> Iterator[dict[str, Any]]:
+    """Yield a row with the groups of its first match, or a row for every match; ValueError if there is none of these."""
+    value = value_at(row, match.column)
+    text = text_of(value) if is_given(value) else ""
+    if match.every:
+        found = [groups_of(one) for pattern in match.patterns for one in pattern.finditer(text)]
+        if not found:
+            raise ValueError(f"{match.column} has no match of {match.patterns[0].pattern!r}: {text[:60]!r}")
+        yield from ({**row, **groups} for groups in found)
+        return
+    for pattern in match.patterns:
+        if first := pattern.search(text):
+            row = {**row, **groups_of(first)}
+    yield row
+
+
+def groups_of(found: Any) -> dict[str, Any]:
+    """Return the named groups of a match that have a text."""
+    return {name: text for name, text in found.groupdict().items() if text is not None}

@@ -1,0 +1,162 @@
+"""Values that a map makes of the columns of a row: templates, the first of several columns, outcomes in words."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from upsolve.importers.outcome import is_given, number_in, status_of, whole
+from upsolve.importers.tables.cells import nested_value
+from upsolve.types import Status
+
+__all__ = ["Firsts", "Maker", "Parts", "StatusOf", "Template", "maker_of", "names_in", "value_at"]
+
+Maker = Callable[[Mapping[str, Any]], Any]
+"""Returns a value of a row; None if the row has none."""
+PLACE = re.compile(r"(\{\{|\}\})|\{([^{}?]+)(\?[^{}]*)?\}")
+"""A doubled brace, ``{column}``, or ``{column?text before it}``, which may be missing."""
+
+
+def value_at(row: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a column, whose name may be a path into objects."""
+    return row.get(name) if name in row or "." not in name else nested_value(row, name.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column in a template."""
+
+    name: str
+    """Name of the column."""
+    before: str | None = None
+    """Text before the value, if there is one; None if the value may not be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text with the values of columns."""
+
+    parts: tuple[str | Place, ...]
+    """Texts and columns in their order."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the text; the value as it is if the template is one column; None if a column has no value."""
+        if len(self.parts) == 1 and isinstance(place := self.parts[0], Place):
+            return value_at(row, place.name)
+        texts: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                texts.append(part)
+            elif is_given(value := value_at(row, part.name)):
+                texts += [part.before or "", text_of(value)]
+            elif part.before is None:
+                return None
+        return "".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column."""
+
+    name: str
+    """Its name."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return its value."""
+        return value_at(row, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Firsts:
+    """The first of several values that a row has."""
+
+    makers: tuple[Maker, ...]
+    """What makes each."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the value."""
+        return next((value for make in self.makers if is_given(value := make(row))), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """An object of several values."""
+
+    makers: Mapping[str, Maker]
+    """Name -> what makes the value."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the object without missing values; None if all are missing."""
+        return {name: value for name, make in self.makers.items() if is_given(value := make(row))} or None
+
+
+OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOf:
+    """An outcome in a text, or one that is written the other way round."""
+
+    make: Maker
+    """Makes the text or value."""
+    match: re.Pattern[str] | None = None
+    """Expression whose group is the word."""
+    negate: bool = False
+    """Whether passed means failed; of numbers, 0 is passed then, and all others are failed."""
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word -> status."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the word; None if the text has none."""
+        value = self.make(row)
+        if self.match and is_given(value):
+            found = self.match.search(text_of(value))
+            value = found[1] if found else None
+        if not self.negate or not is_given(value):
+            return value
+        word = str(value).strip().lower()
+        own = {str(name).strip().lower(): Status(one) for name, one in self.words.items()}
+        if number_in(word) and word not in own:
+            return (Status.PASSED if float(word) == 0 else Status.FAILED).value
+        status = own.get(word) or status_of(value)
+        return OPPOSITE.get(status, status).value
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: JSON for objects and lists."""
+    return value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(whole(value))
+
+
+def maker_of(text: str) -> Maker:
+    """Return what makes the value of a template or column; ValueError for a brace without its other half."""
+    if "{" not in text and "}" not in text:
+        return Column(text)
+    parts: list[str | Place] = []
+    at = 0
+    for found in (*PLACE.finditer(text), None):
+        plain = text[at : found.start() if found else len(text)]
+        if "{" in plain or "}" in plain:
+            raise ValueError(f"{text!r} has a brace without its other half; a brace that is text is doubled: {{{{")
+        parts += [plain] if plain else []
+        if found:
+            at = found.end()
+            parts.append(found[1][0] if found[1] else Place(found[2].strip(), None if found[3] is None else found[3][1:]))
+    return Template(tuple(parts))
+
+
+def names_in(make: Any) -> Iterator[str]:
+    """Yield the columns of which a value is made."""
+    match make:
+        case Template(parts=parts):
+            yield from (part.name for part in parts if isinstance(part, Place))
+        case Column(name=name):
+            yield name
+        case Firsts(makers=makers):
+            yield from (name for one in makers for name in names_in(one))
+        case Parts(makers=makers):
+            yield from (name for one in makers.values() for name in names_in(one))
+        case StatusOf(make=inner):
+            yield from names_in(inner)
+        case _:
+            return

@@ -1,0 +1,206 @@
+"""Maps of tables, trees and logs (``docs/tables.md``)."""
+
+import json
+
+import pytest
+
+from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
+from upsolve.importers.ingest import ingest
+from upsolve.importers.registry import maps
+from upsolve.importers.tables.maps import maps_for
+from upsolve.plugins import find, names
+from upsolve.types import Status
+
+ADD = "Add one."
+CODE = "def f(x):\n    return x + 1\n"
+
+
+def read_in(folder, text, rows, source="", **options):
+    """Import rows of JSON by a map; the archive and the report."""
+    (folder / "my.yaml").write_text(text)
+    if isinstance(rows, str):
+        (folder / "log.jsonl").write_text(rows)
+    else:
+        (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive.create(folder / "archive")
+    report = ingest(archive, source or str(folder / "my.yaml"), folder / "log.jsonl", **options)
+    return archive, report
+
+
+def outcomes(archive):
+    """Code, author and outcome of each attempt."""
+    found = {verdict.attempt_id: verdict.status for verdict in archive.verdicts()}
+    return [(one.code, one.author, found.get(one.attempt_id)) for one in archive.attempts()]
+
+
+def test_templates_constants_and_first_of_several_columns(tmp_path):
+    text = """
+columns:
+  prompt: "{title}{hint?\\n\\nHint: }"
+  code: "{head}{tail}"
+  task_id: "t/{number}"
+  difficulty: [level, grade]
+constants: {language: cpp, author: gpt-4, year: 2019}
+"""
+    row = {"title": "Add.", "head": "int f()", "tail": "{}", "number": 7.0, "grade": "easy"}
+    archive, _ = read_in(tmp_path, text, [row, {**row, "number": 8, "hint": "none", "level": "hard"}])
+    first, second = archive.tasks()
+    assert (first.task_id, first.prompt, first.difficulty, first.language) == ("t/7", "Add.", "easy", "cpp")
+    assert (second.task_id, second.prompt, second.difficulty) == ("t/8", "Add.\n\nHint: none", "hard")
+    assert {(one.code, one.author, one.language) for one in archive.attempts()} == {("int f(){}", "gpt-4", "cpp")}
+    assert json.loads(archive.attempts()[0].extra) == {"year": 2019}
+
+
+def test_explode_parallel_lists_keeps_columns_of_the_task_with_the_task(tmp_path):
+    text = "explode: [codes, marks]\ncolumns: {prompt: question, code: codes, status: marks}"
+    rows = [{"question": ADD, "codes": [CODE, "pass"], "marks": [True, False], "url": "u"}]
+    archive, report = read_in(tmp_path, text, [*rows, {"question": "B", "codes": ["a"], "marks": []}], max_rejected=1)
+    assert outcomes(archive) == [(CODE, "", Status.PASSED), ("pass", "", Status.FAILED)]
+    assert json.loads(archive.tasks()[0].extra) == {"url": "u"} and {one.extra for one in archive.attempts()} == {""}
+    assert report.reasons[0].reason == "lists that the map explodes differ in length: codes has 1, marks has 0"
+
+
+def test_explode_items_that_are_objects_and_lists_in_json(tmp_path):
+    text = "explode: tries\ncolumns: {prompt: question, code: source, status: ok, author: key}"
+    tries = {"ann": {"source": CODE, "ok": 1, "ms": 3}, "bob": {"source": "x", "ok": 0}}
+    archive, _ = read_in(tmp_path, text, [{"question": ADD, "tries": json.dumps(tries)}])
+    assert outcomes(archive) == [(CODE, "ann", Status.PASSED), ("x", "bob", Status.FAILED)]
+    assert json.loads(archive.attempts()[0].extra) == {"ms": 3}
+
+
+def test_explode_on_no_list_is_an_error(tmp_path):
+    rows = [{"question": ADD, "codes": 3}]
+    _, report = read_in(tmp_path, "explode: codes\ncolumns: {prompt: question, code: codes}", rows, max_rejected=1)
+    assert report.reasons[0].reason == "codes is no list, and the map explodes it: '3'"
+    (tmp_path / "other").mkdir()
+    with pytest.raises(
+        SourceError, match="no column tries, which .*my.yaml explodes or searches; its columns are question, codes"
+    ):
+        read_in(tmp_path / "other", "explode: tries\ncolumns: {prompt: question, code: tries}", rows)
+
+
+def test_match_takes_columns_from_text(tmp_path):
+    text = r"""
+match:
+  log: ['^verdict: (?P<verdict>\w+)', '^by (?P<who>\w+)']
+columns: {prompt: question, code: code, author: who}
+status: {column: verdict, words: {gut: passed}}
+"""
+    rows = [
+        {"question": ADD, "code": "a", "log": "x\nby ann\nverdict: gut"},
+        {"question": ADD, "code": "b", "log": "verdict: WA"},
+    ]
+    archive, _ = read_in(tmp_path, text, rows)
+    assert outcomes(archive) == [("a", "ann", Status.PASSED), ("b", "", Status.FAILED)]
+
+
+def test_match_every_gives_rows(tmp_path):
+    text = r"""
+match: {log: {regex: '^(?P<who>\w+): (?P<code>.*) -> (?P<status>\w+)$', every: true}}
+columns: {prompt: question, author: who}
+"""
+    archive, report = read_in(
+        tmp_path, text, [{"question": ADD, "log": "ann: a -> ok\nbob: b -> fail"}, {"question": ADD, "log": ""}], max_rejected=1
+    )
+    assert outcomes(archive) == [("a", "ann", Status.PASSED), ("b", "bob", Status.FAILED)]
+    assert report.bad == 1 and "log has no match of" in report.reasons[0].reason
+
+
+@pytest.mark.parametrize(
+    ("status", "values", "expected"),
+    [
+        ("{column: is_buggy, negate: true}", [True, False, "yes"], ["failed", "passed", "failed"]),
+        ("{column: exit_code, negate: true}", [0, 137, "0"], ["passed", "failed", "passed"]),
+        ("{column: exit_code, negate: true, words: {124: timeout}}", [0, 124, 1], ["passed", "timeout", "failed"]),
+        ("{column: score, passed_at: 0.5}", [0.5, 0.4, 1], ["passed", "failed", "passed"]),
+        ("{column: log, match: 'Verdict=(.*)$'}", ["a\nVerdict=AC\nb", "Verdict=WA", "none"], ["passed", "failed", None]),
+        ("verdict", ["AC", "tle", "CE"], ["passed", "timeout", "compile_error"]),
+    ],
+)
+def test_status(tmp_path, status, values, expected):
+    column = status.partition("column: ")[2].partition(",")[0] or status
+    rows = [{"question": ADD, "code": f"{at}", column: value} for at, value in enumerate(values)]
+    archive, _ = read_in(tmp_path, f"columns: {{prompt: question}}\nstatus: {status}", rows)
+    assert [status and status.value for _, _, status in outcomes(archive)] == expected
+
+
+def test_only_and_options_choose_rows(tmp_path):
+    text = """
+columns: {prompt: question, language: lang, author: who}
+only: {kind: [a, b], day: {from: 2020-01-02}}
+constants: {who: nobody}
+options:
+  language: {column: lang, help: languages to keep}
+  until: {to: day, help: last day}
+  author: {constant: who, help: author of all}
+"""
+    row = {"question": ADD, "code": "1", "lang": "C++17", "kind": "a", "day": "2020-01-02"}
+    more = [
+        {"code": "2", "kind": "c"},
+        {"code": "3", "day": "2020-01-01"},
+        {"code": "4", "lang": "Python 3"},
+        {"code": "5", "day": "2021-01-01"},
+    ]
+    with pytest.warns(UserWarning, match="4 rows are passed over"):
+        archive, report = read_in(
+            tmp_path, text, [row, *({**row, **one} for one in more)], language="cpp,java", until="2020", author="x"
+        )
+    assert outcomes(archive) == [("1", "x", None)] and report.read == 2
+    assert [option.name for option in find("source", str(tmp_path / "my.yaml")).options] == ["language", "until", "author"]
+
+
+def test_tasks_without_a_statement(tmp_path):
+    text = "columns: {prompt: null, task_id: exercise, tests: checks}"
+    archive, _ = read_in(tmp_path, text, [{"exercise": "e1", "checks": "assert f(1) == 2", "code": CODE, "prompt": "other"}])
+    (task,) = archive.tasks()
+    assert (task.task_id, task.prompt, len(task.tests)) == ("log/e1", "", 1)
+    assert json.loads(archive.attempts()[0].extra) == {"prompt": "other"}
+
+
+def test_tests_of_several_columns(tmp_path):
+    text = "columns: {prompt: question}\ntests: {inputs: given, outputs: wanted}"
+    archive, _ = read_in(tmp_path, text, [{"question": ADD, "code": CODE, "given": ["1\n", "2\n"], "wanted": ["2\n", "3\n"]}])
+    assert [(test.input, test.expected) for test in archive.tasks()[0].tests] == [("1\n", "2\n"), ("2\n", "3\n")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("column: {}", "unknown column; keys are about, name"),
+        ("columns: {promt: a}", "unknown promt; columns can be task_id"),
+        ("columns: {code: '{a'}", "columns.code: '{a' has a brace without its other half"),
+        ("columns: {code: }\nexplode: 3", "explode: must be a name, or a list of names"),
+        ("match: {a: '(x)'}", "match.a: the expression names no column"),
+        ("match: {a: '(?P<x>'}", "match.a: is not a regular expression"),
+        ("status: {match: x}", "status.match: must have one group"),
+        ("status: {colum: x}", "status: unknown colum"),
+        ("status: {words: {a: good}}", "status.words: 'good' is not a valid Status; known statuses are passed"),
+        ("columns: {code: a}\nconstants: {code: b}", "constants.code: is also in `columns`"),
+        ("columns: {status: a}\nstatus: b", "status: is also in `columns`"),
+        ("constants: {imports: all}", "constants.imports: must be one of none, contest"),
+        ("options: {x: {help: y}}", "options.x: needs one of column"),
+        ("parts: {}", "parts: must be a list of maps"),
+        ("[]", "a map has keys"),
+    ],
+)
+def test_mistakes_in_a_map_name_file_key_and_fix(tmp_path, text, message):
+    with pytest.raises(SourceError) as caught:
+        read_in(tmp_path, text, [{"prompt": "a"}])
+    assert f"{tmp_path}/my.yaml: {message}" in str(caught.value)
+
+
+def test_a_map_of_the_user_is_a_source_with_a_name(tmp_path, monkeypatch):
+    folder = tmp_path / "upsolve" / "maps"
+    folder.mkdir(parents=True)
+    (folder / "our_judge.yaml").write_text("about: our judge\ndetect: [frage, '!antwort']\ncolumns: {prompt: frage}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert "our_judge" in names("source") and find("source", "our_judge").path == "our judge"
+    archive, _ = read_in(tmp_path, "{}", [{"frage": ADD, "code": CODE}], source="our_judge")
+    assert outcomes(archive) == [(CODE, "", None)]
+    assert "our_judge" in maps_for(["frage", "code"], maps()) and "our_judge" not in maps_for(["frage", "antwort"], maps())
+
+
+def test_a_path_is_a_map_of_a_plug_in(tmp_path):
+    (tmp_path / "theirs.yaml").write_text("columns: {prompt: frage}")
+    assert [option.name for option in find("source", tmp_path / "theirs.yaml").options][:2] == ["name", "encoding"]
