@@ -113,12 +113,17 @@ def measured(recipe, tasks, model, file):
     return load_evaluation(file)
 
 
+def folder_of(arm, job):
+    """Return the folder of an arm's runs."""
+    return job.work / job.set / arm.replace(", ", "-").replace(" ", "-")
+
+
 def run_arm(arm, name, seed, job, part="test"):
     """Train an arm with one seed; return its evaluations by (wall-clock, tokens sampled): start, intermediate (`sources` only), end.
 
     An arm that continues another has no separate start. ``part`` of the split is measured: held-out tasks, or those trained on.
     """
-    folder, recipe = job.work / job.set / arm.replace(", ", "-").replace(" ", "-") / str(seed), recipe_of(arm, name, seed, job)
+    folder, recipe = folder_of(arm, job) / str(seed), recipe_of(arm, name, seed, job)
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     tasks, of = split.tasks[part][: job.tasks], "" if part == "test" else f"-{part}"
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
@@ -133,6 +138,7 @@ def run_arm(arm, name, seed, job, part="test"):
         for at in sorted((folder / "training" / "snapshots").glob("*"))
     ]
     points.append((seconds[-1], tokens[-1], measured(recipe, tasks, trained.folder, folder / f"end{of}.json")))
+    (folder / "formula").write_text(trained.formula)
     print(arm, seed, part, [round(100 * float(np.mean(list(by_task([e]).values()))), 1) for *_, e in points], flush=True)
     return points
 
@@ -227,7 +233,8 @@ def main(job):
     if AFTER in runs:
         runs[AFTER] = [after(*pair) for pair in zip(runs["offline"], runs[AFTER], strict=True)]
     rows = rows_of(runs)
-    results = {"machine": machine(), "set": job.set, "seeds": job.seeds, "arms": rows}
+    formulas = {arm: sorted({file.read_text() for file in folder_of(arm, job).glob("*/formula")}) for arm in chosen}
+    results = {"machine": machine(), "set": job.set, "seeds": job.seeds, "formulas": formulas, "arms": rows}
     if seen:
         results["arms, on the tasks trained on"] = rows_of(*seen)
     if not job.given:

@@ -65,6 +65,7 @@ def run_seed(name, seed, folder):
         "seed": seed,
         "sentence": capability(*sweeps).sentence,
         "steps": trained.steps,
+        "formula": trained.formula,
         "training_seconds": round(sum(step["seconds"] for step in trained.metrics)),
         **(json.loads(cost.read_text()) if cost.exists() else {}),
         "temperatures": [sweep.best.temperature for sweep in sweeps],

@@ -420,6 +420,7 @@ def cell(work, name):
     sweep = measured(work, path / f"{slug(name)}-{work.seed}.json.gz", done.folder)
     trained_tokens, sampled_tokens = spent(work, name)
     cost = {"trained_tokens": trained_tokens, "sampled_tokens": sampled_tokens, "steps": len(steps_of(done))}
+    cost["formula"] = done.formula
     (path / f"{slug(name)}-{work.seed}.cost.json").write_text(
         json.dumps({"method": name, **cost, "machine": machine()}, indent=1) + "\n"
     )

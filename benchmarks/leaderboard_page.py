@@ -9,6 +9,7 @@ from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
+from formulas import formula_of, marked
 from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
 from rounding import percent
 
@@ -37,7 +38,8 @@ COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "c
 """The kinds of rows."""
 GAINS = (("text to SQL", "sql", "imitation of stored attempts that passed", "sft", "base"),)
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
-LEVELS = ("easy", "medium", "hard")
+BANDS = {"hard": 1 / 3, "middle": 2 / 3, "easy": 1.0}
+"""Largest pass rate of the start in each band of tasks."""
 BESIDE = {
     "What failed attempts add to imitation of passed ones": (("own topr", "own rft"), ("topr", "sft")),
     "Second stages beside imitation of all samples that passed": [
@@ -73,6 +75,32 @@ def contrast(others, runs, part="best"):
     return percent(paired_difference(scores(before, part), scores(after, part)).difference)
 
 
+def bands(cells):
+    """Return the model that bands are of, and seed -> task -> band by its pass rate in the other seeds, so that no run is compared with itself."""
+    of = "sft half" if len(cells["sft half"]) > 1 else "base"
+    found = {}
+    for seed in cells[of]:
+        rates = scores([run for other, run in cells[of].items() if other != seed or len(cells[of]) == 1], "best")
+        found[seed] = {task: next(band for band, most in BANDS.items() if rate <= most) for task, rate in rates.items()}
+    return of, found
+
+
+def by_difficulty(name, cells):
+    """Return the paired difference of a method to the model that it starts from in each band; None in a band without tasks."""
+    before, after, (_, band_of) = cells[METHODS[name].start or "base"], cells[name], bands(cells)
+    row = {}
+    for band in BANDS:
+        pairs = {}
+        for seed in sorted(after.keys() & before.keys() & band_of.keys()):
+            old, new = (scores([of[seed]], "best") for of in (before, after))
+            for task in old.keys() & new.keys():
+                if band_of[seed][task] == band:
+                    pairs.setdefault(task, []).append((old[task], new[task]))
+        means = [{task: float(np.mean([pair[i] for pair in of])) for task, of in sorted(pairs.items())} for i in (0, 1)]
+        row[band] = percent(paired_difference(*means).difference) if len(pairs) > 1 else None
+    return row
+
+
 def figures(name, cells):
     """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
     runs, sweeps = cells[name], [*cells[name].values()]
@@ -88,6 +116,7 @@ def figures(name, cells):
             row[f"best - {label}"] = difference
             row |= {"control": other} if label == "shuffled" else {}
     row["greedy - base"] = contrast(cells["base"], runs, "greedy")
+    row["by difficulty"] = by_difficulty(name, cells)
     row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
 
@@ -127,8 +156,15 @@ def table(domain):
     for name, runs in cells.items():
         files = [path / f"{slug(name)}-{seed}.cost.json" for seed in runs if name != "base"]
         if runs:
-            rows.append({"method": name, **figures(name, cells), **costs(domain, [json.loads(f.read_text()) for f in files])})
+            spent = [json.loads(f.read_text()) for f in files]
+            rows.append({"method": name, **figures(name, cells), **costs(domain, spent), **versions(name, spent)})
     return rows
+
+
+def versions(name, cells):
+    """Return the ids of the formulas that made the cells of a method, and today's id."""
+    today = {} if name == "base" else {"formula today": formula_of(METHODS[name].recipe, METHODS[name].settings)}
+    return {"formulas": sorted({cell["formula"] for cell in cells}), **today} if today else {}
 
 
 def costs(domain, cells):
@@ -146,6 +182,11 @@ def costs(domain, cells):
 def shown(values):
     """Return an estimate as text."""
     return f"{values[0]:.1f} [{values[1]:.1f}, {values[2]:.1f}]"
+
+
+def compact(values):
+    """Return an estimate as text for a wide table."""
+    return "{:.1f} [{:.1f},{:.1f}]".format(*(value + 0.0 for value in values))
 
 
 def pages(tables):
@@ -167,29 +208,30 @@ def section(domain, rows):
     text += "|" + "---|" * len(header) + "\n"
     for row in rows:
         columns = ("best", *chosen, "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
-        cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
+        cells = [compact(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
-        text += f"|{name}|{'|'.join(cells)}|{end}|\n"
+        text += f"|{marked(name, row)}|{'|'.join(cells)}|{end}|\n"
+    return text + difficulties(domain, rows)
+
+
+def difficulties(domain, rows):
+    """Return the table of all methods by difficulty."""
+    of, band_of = bands(cells_of(domain))
+    counts = {band: sum(found == band for tasks in band_of.values() for found in tasks.values()) for band in BANDS}
+    shares = [f"{band}, {100 * count / sum(counts.values()):.0f} % of the tasks" for band, count in counts.items()]
+    text = f"\nBy the pass rate of `{of}` (other seeds), points beside the model that a method starts from:\n\n"
+    text += f"|method|{'|'.join(shares)}|\n" + "|" + "---|" * (len(BANDS) + 1) + "\n"
+    for row in rows:
+        if any((found := row.get("by difficulty", {})).values()):
+            cells = [compact(found[band]) if found[band] else "" for band in BANDS]
+            text += f"|{row['method']}|{'|'.join(cells)}|\n"
     return text
 
 
 def sentences(domain):
-    """Return the sentences above the table of a domain: power, pass rates by difficulty, and differences of pairs of methods."""
-    return "".join(
-        f"{text}\n\n" for text in (power(domain), levels(domain), pairs(domain), prompts(domain), devices(domain)) if text
-    )
-
-
-def levels(domain):
-    """Return a sentence on pass@1 of ``sft`` by difficulty."""
-    runs = [*cells_of(domain)["sft"].values()]
-    if not runs:
-        return ""
-    level_of = {score.task_id: score.difficulty for run in runs for score in run.best.scores}
-    found = {level: [rate for task, rate in scores(runs, "best").items() if level_of[task] == level] for level in LEVELS}
-    parts = [f"{level} {shown(percent(mean_interval(rates)))} ({len(rates)} tasks)" for level, rates in found.items() if rates]
-    return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if parts else ""
+    """Return the sentences above the table of a domain: power, and differences of pairs of methods."""
+    return "".join(f"{text}\n\n" for text in (power(domain), pairs(domain), prompts(domain), devices(domain)) if text)
 
 
 def pairs(domain):

@@ -24,6 +24,7 @@ from upsolve.evaluate.scores import task_pass_at_k, weighted_mean
 from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
 from upsolve.train.loop import train
+from upsolve.train.run.folder import load_trained
 from upsolve.train.run.monitor import read_steps
 from upsolve.types import Task
 from upsolve.verify.pool.pool import verify
@@ -87,7 +88,8 @@ def run(method, seed, split, work):
         (work / f"{method}-{seed}.seconds").write_text(str(trained))
         save_evaluation(evaluation, file)
     rows = read_steps(path / "metrics.jsonl")
-    return load_evaluation(file), float((work / f"{method}-{seed}.seconds").read_text()), rows
+    made = load_trained(path).formula if rows else ""
+    return load_evaluation(file), float((work / f"{method}-{seed}.seconds").read_text()), rows, made
 
 
 def interval(estimate):
@@ -97,7 +99,7 @@ def interval(estimate):
 
 def summary(method, runs, base):
     """Combine the seeds of a method, task by task."""
-    evaluations, seconds, logs = zip(*runs, strict=True)
+    evaluations, seconds, logs, formulas = zip(*runs, strict=True)
     row = {"method": method, "seeds": len(runs), "train_seconds": [round(s) for s in seconds]}
     for k in (1, 8):
         values = over_seeds([task_pass_at_k(e.scores, k) for e in evaluations])
@@ -111,6 +113,7 @@ def summary(method, runs, base):
     row["mean length, tokens"] = round(float(np.mean([weighted_mean(e.scores, "mean_tokens") for e in evaluations])), 1)
     row["mean entropy, nats"] = round(float(np.mean([weighted_mean(e.scores, "mean_entropy") for e in evaluations])), 3)
     if logs[0]:
+        row["formulas"] = sorted({*formulas})
         row["steps"] = len(logs[0])
         row["tokens_per_second"] = round(float(np.mean([step["tokens_per_second"] for rows in logs for step in rows])))
         row["held-out passed, nats per token, last"] = round(
@@ -129,7 +132,7 @@ def main(data, work, out):
     for seed in SEEDS:
         for method in ("base", *METHODS):
             done.setdefault(method, []).append(run(method, seed, split, work))
-            base = [evaluation for evaluation, _, _ in done["base"]]
+            base = [evaluation for evaluation, *_ in done["base"]]
             rows = [summary(name, runs, base[: len(runs)]) for name, runs in done.items()]
             result = {"machine": machine(), "tasks": info | {"measured": TASKS}, "settings": SETTINGS, "methods": rows}
             out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from formulas import formula_of, marked
+
 RESULTS = Path(__file__).parent / "results"
 SPEEDS = (("groups_per_second", ".3f"), ("tokens_per_second", ".0f"), ("utilisation", ".2f"))
 ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
@@ -104,7 +106,7 @@ def mbpp():
     """Return the table of the offline methods."""
     rows = [
         [
-            row["method"],
+            marked(row["method"], row | {"formula today": formula_of(row["method"])} if "formulas" in row else row),
             row["seeds"],
             *(cell(row[f"pass@{k}"]) for k in (1, 8)),
             *("" if row["method"] == "base" else cell(row[f"pass@{k} - base"], "+") for k in (1, 8)),

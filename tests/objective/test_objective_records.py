@@ -15,7 +15,7 @@ from upsolve.config.recipe import recipe_yaml
 from upsolve.errors import ConfigError
 from upsolve.objective import losses
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import clipped_tokens, token_losses
+from upsolve.objective.losses import clipped_tokens, formula_id, token_losses
 from upsolve.objective.table import OBJECTIVES, Objective, lazy
 from upsolve.plugins import RecordError
 
@@ -225,3 +225,28 @@ def test_names_are_checked_without_torch():
         "print([m for m in ('torch', 'transformers', 'pyarrow') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_the_id_of_a_formula_is_of_its_numbers(monkeypatch):
+    ids = {
+        kind: formula_id(AdvantageConfig(kind=kind), ObjectiveConfig()) for kind in ("leave_one_out", "centred", "exponential")
+    }
+    assert len({*ids.values()}) == 3
+    assert formula_id(AdvantageConfig(kind="exponential", beta=1.1), ObjectiveConfig()) != ids["exponential"]
+    assert formula_id(AdvantageConfig(kind="leave_one_out", delta=0.7), ObjectiveConfig()) == ids["leave_one_out"], (
+        "is not read"
+    )
+    means = ObjectiveConfig(reduce="sequence_mean")
+    assert formula_id(AdvantageConfig(), means) != formula_id(AdvantageConfig(), ObjectiveConfig())
+    monkeypatch.setitem(losses.LOSSES, "reinforce", lambda logp_T, i, _: -i.advantages_T * logp_T * 1.001)
+    assert formula_id(AdvantageConfig(), ObjectiveConfig()) != ids["leave_one_out"]
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_every_objective_has_an_id(kind):
+    estimator = {"nft": "maxrl", "kto": "passed"}.get(kind, "leave_one_out")
+    assert len(formula_id(AdvantageConfig(kind=estimator), ObjectiveConfig(kind=kind))) == 12
+
+
+def test_a_record_that_fails_on_the_probe_has_no_id():
+    assert formula_id(AdvantageConfig(), ObjectiveConfig(kind="my_objective:RAISES")) == ""

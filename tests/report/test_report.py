@@ -11,7 +11,7 @@ from upsolve.report.content import Example, ReportContent, diff_lines, pick_exam
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
-from upsolve.report.run import rewarded_of
+from upsolve.report.run import chosen_attempts, rewarded_of
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -302,3 +302,13 @@ def test_the_markdown_begins_with_the_sentence_and_escapes_what_models_write():
     assert "````diff\n-a\n-```\n-</details>\n+b\n````" in text and "````text\nsay ```hi```\n````" in text
     assert text.count("<details>") == text.count("\n\n</details>") == 4
     assert fenced("yaml", "a: 1\n") == "```yaml\na: 1\n```"
+
+
+def test_a_report_says_which_attempts_are_imitated():
+    def fact(name, *settings):
+        recipe = load_recipe(name, settings)
+        return chosen_attempts(recipe.select.attempts, recipe.advantage)
+
+    assert fact("demo") == {"attempts": "imitated where passed AND author = 'right:plain'"}
+    assert fact("rloo", "select.attempts=NOT truncated") == {"attempts": "where NOT truncated"}
+    assert fact("sft") == {}

@@ -88,7 +88,7 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model to write SQL: about ten minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model SQL by one reference query per task: about ten minutes on two cores. The same as `upsolve run demo`."""
     settings = with_checkpoints(settings, keep_checkpoints)
     run("demo", out, model=model, seed=seed, fresh=fresh, settings=settings, as_json=as_json)
 

@@ -10,17 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from upsolve.config import CorrectionConfig, ObjectiveConfig
+from upsolve.advantage import group
+from upsolve.advantage.table import advantage
+from upsolve.config import AdvantageConfig, CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.ratio import KL, bounded, icepop, mean_by_attempt, sum_by_attempt, tis
+from upsolve.objective.ratio import KL, REDUCTIONS, bounded, icepop, mean_by_attempt, sum_by_attempt, tis
 from upsolve.plugins import RecordError, reraise
+from upsolve.types import content_id
 
-__all__ = ["clipped_tokens", "corrected_tokens", "step_statistic", "token_losses"]
+__all__ = ["clipped_tokens", "corrected_tokens", "formula_id", "step_statistic", "token_losses"]
 
 
 def reinforce(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
@@ -323,3 +327,60 @@ TOUCHED: Mapping[str, Loss] = {
 """Built-in objective -> bool [T]: tokens outside the clip, capped (they keep their gradient) or dropped."""
 STATISTICS: Mapping[str, Callable[[Sequence[Part], ObjectiveConfig], Tensor]] = {"kto": kto_statistic, "m2po": m2po_statistic}
 """Built-in objective -> its step statistic."""
+
+
+PROBE = {False: ((1.0, 0.0, 0.0, 0.0), (1.0, 0.5, 1.0, 0.0), (0.3, -1.0, 1.0, 1.0)), True: ((1.0, 0.0), (1.0, 0.3))}
+"""Rewards of the groups on which ``formula_id`` evaluates a formula; True: pairs of a chosen and a rejected attempt."""
+
+
+def formula_id(advantages: AdvantageConfig, config: ObjectiveConfig) -> str:
+    """Return a content id of what an estimator and an objective compute on fixed inputs: advantages, loss, and its gradient, to six decimals.
+
+    Results carry it (``summary.json`` of a run, benchmarks/results): those of an earlier formula have another id. Settings count as far as they
+    change these numbers. A plug-in that cannot compute them gives "".
+    """
+    try:
+        computed = probed(advantages, config)
+    except RecordError:
+        return ""
+    return content_id(*(f"{round(value, 6) + 0.0:.6f}" for value in computed))[:12]
+
+
+def probed(advantages: AdvantageConfig, config: ObjectiveConfig) -> list[float]:
+    """Return the advantages of the tokens, the loss and its gradient [T] on the groups of ``PROBE``; attempt i has 1 + i % 3 tokens."""
+    groups = [np.array(rewards) for rewards in PROBE[config.record.unit == "pair"]]
+    sizes = [len(rewards_G) for rewards_G in groups]
+    attempts = sum(sizes)
+    attempt_T = torch.arange(attempts).repeat_interleave(torch.arange(attempts) % 3 + 1)
+    tokens = len(attempt_T)
+    logp_T, reference_T, old_T, sampler_T = (
+        torch.tensor([-1.1 - math.sin(7 * t + shift) for t in range(tokens)], dtype=torch.float64) for shift in range(4)
+    )
+    if advantages.needs_values:
+        rewards_T = torch.zeros(tokens, dtype=torch.float64)
+        rewards_T[-1] = 1.0
+        found_T, _ = group.gae(rewards_T.numpy(), old_T.numpy(), gamma=advantages.gae.gamma, decay=advantages.gae.decay)
+        advantages_T = torch.tensor(group.whiten(found_T) if advantages.gae.whiten else found_T)
+    else:
+        logp_G = np.array([-3.1, -5.2, -2.3, -8.4])
+        found = [
+            np.array([1.0, -1.0])
+            if config.record.unit == "pair"
+            else advantage(rewards_G, advantages, passed_G=rewards_G == 1, logp_G=logp_G)
+            for rewards_G in groups
+        ]
+        advantages_T = torch.tensor(np.concatenate(found))[attempt_T]
+    inputs = LossInputs(
+        attempt_T,
+        advantages_T,
+        torch.tensor(np.concatenate([group.soft_values(rewards_G, beta=config.beta_value) for rewards_G in groups])),
+        reference_T,
+        old_T,
+        group_S=torch.arange(len(groups)).repeat_interleave(torch.tensor(sizes)),
+        sampler_T=sampler_T,
+    )
+    logp_T.requires_grad_()
+    loss = REDUCTIONS[config.reduce](config)(token_losses(logp_T, inputs, config), attempt_T, attempts=attempts, tokens=tokens)
+    loss.backward()
+    assert logp_T.grad is not None
+    return [*advantages_T.tolist(), loss.item(), *logp_T.grad.tolist()]

@@ -13,7 +13,7 @@ from upsolve import __version__
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
-from upsolve.config import ModelConfig, Recipe, SampleConfig, recipe_yaml
+from upsolve.config import AdvantageConfig, ModelConfig, Recipe, SampleConfig, recipe_yaml
 from upsolve.errors import ArchiveError
 from upsolve.evaluate.calibration import Calibration, calibrations
 from upsolve.evaluate.runs import load_run
@@ -94,8 +94,19 @@ def run_content(
         rewarded=rewarded,
         calibrations=known,
         recipe_yaml=recipe_yaml(recipe),
-        facts={**facts, "seeds": seeds_of(recipe.model_dump(mode="json"))},
+        facts={
+            **facts,
+            **chosen_attempts(recipe.select.attempts, recipe.advantage),
+            "seeds": seeds_of(recipe.model_dump(mode="json")),
+        },
         examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),
+    )
+
+
+def chosen_attempts(condition: str, advantage: AdvantageConfig) -> dict[str, str]:
+    """Return the condition (``select.attempts``) on the stored attempts of a run as a fact of its report; none without a condition."""
+    return (
+        {"attempts": f"imitated where {condition}" if advantage.record.selects else f"where {condition}"} if condition else {}
     )
 
 

@@ -79,6 +79,8 @@ class Trained:
     """How attempts were scored, such as ``packed rows in bfloat16, attention upsolve_tree``; ``padded texts`` are the slow fallback."""
     start: dict[str, float] = field(default_factory=dict[str, float])
     """Held-out metrics before the first step; empty without held-out attempts."""
+    formula: str = ""
+    """Content id of the estimator's and the objective's formulas (``objective.losses.formula_id``); empty if unknown."""
 
     def facts(self) -> dict[str, Any]:
         """Return the summary as plain data: every field except the metrics of steps."""

@@ -19,6 +19,7 @@ from upsolve.config import MonitorConfig, OptimConfig, Recipe, SourceConfig
 from upsolve.config.rules import few_steps
 from upsolve.errors import TrainingError
 from upsolve.files import write_text
+from upsolve.objective.losses import formula_id
 from upsolve.policy.tokens import Codec
 from upsolve.reward.judged import group_of
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, prompts_of
@@ -188,6 +189,7 @@ class Run:
         self.schedule, self.monitor, self.heldout = schedule, monitor, heldout
         self.signals, self.on_step = signals, on_step
         self.max_steps = schedule.optim.max_steps
+        self.formula = ""
         self.now: Round | None = None
         if progress.start is None:
             progress.start = self.agreed(learner.measure(heldout))
@@ -307,7 +309,7 @@ class Run:
             kept_step = progress.best_step if keep_best else progress.step
             counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
             summary: dict[str, Any] = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
-            summary |= {"scoring": self.learner.scoring, "start": progress.start or {}}
+            summary |= {"scoring": self.learner.scoring, "start": progress.start or {}, "formula": self.formula}
             write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
             if not monitor.keep_checkpoints:
                 remove_leftovers(self.folder)
@@ -349,7 +351,7 @@ def start_run(
         heldout, learner.codec, recipe.optim, max_pairs=monitor.heldout, max_tokens=recipe.data.max_tokens
     )
     schedule = Schedule(recipe.optim, rounds, total)
-    return Run(
+    run = Run(
         learner,
         folder,
         progress,
@@ -359,3 +361,5 @@ def start_run(
         signals=signals,
         on_step=on_step or (lambda _done, _total, _row: None),
     )
+    run.formula = formula_id(recipe.advantage, recipe.objective)
+    return run
