@@ -21,10 +21,12 @@ class Call:
     """Exit codes that refuse it; after all others the checker is at fault."""
     reads_output: bool = False
     """Whether standard input is the output."""
+    gives_points: int = 0
+    """Exit code after which standard error begins with ``points`` and their number, of the test's weight (``Task.weights``, else 1); 0: none."""
 
 
 CALLS: Mapping[str, Call] = {
-    "testlib": Call(("input", "output", "answer"), accepts=(0,), refuses=(1, 2, 4, 8)),
+    "testlib": Call(("input", "output", "answer"), accepts=(0,), refuses=(1, 2, 4, 8), gives_points=7),
     "icpc": Call(("input", "answer", "feedback/"), accepts=(42,), refuses=(43,), reads_output=True),
 }
 """Name -> call. ``testlib``: checkers of Codeforces' Polygon, which end with 3 if the jury is at fault; ``icpc``: output validators of problem packages."""

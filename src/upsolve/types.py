@@ -3,8 +3,10 @@
 Legend: names hold axis and unit (``wall_seconds``, ``rewards_G``); ``line`` is 1-based; log-probabilities and entropies are in nats.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
@@ -24,6 +26,8 @@ __all__ = [
     "content_id",
     "is_scored",
     "no_progress",
+    "with_points",
+    "with_tests",
 ]
 
 OnProgress = Callable[[str, int, int], None]
@@ -127,11 +131,12 @@ class Task(Record):
     """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``apps``, ``livecodebench``, ``item``, ``rows``, ``rows_in_order``, ``checker``
     (``docs/importing.md``)."""
     checker: str = ""
-    """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``, or a program (``upsolve.checkers``); empty if none."""
+    """``checker``: trusted Python that defines ``check(input, expected, output)``, which returns a bool or a share of points, [0, 1], or a program
+    (``upsolve.checkers``); empty if none."""
     official: bool = False
     """True if the recorded verdicts come from these tests, so that a verdict of upsolve may replace a recorded one."""
     extra: str = ""
-    """JSON object of the source's other fields; empty if none."""
+    """JSON object of the source's other fields; empty if none. ``test_weights``: points of each test (``Task.weights``)."""
     requires: tuple[str, ...] = ()
     """Packages outside of the standard library, by the names under which attempts in the task's language load them (docs/languages.md)."""
     limit_seconds: float | None = None
@@ -143,6 +148,16 @@ class Task(Record):
         for name in ("limit_seconds", "limit_bytes"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise ValueError(f"task {self.task_id}: {name} must be positive, got {value}")
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Points of each test, >= 0: ``test_weights`` in ``extra``, a list of as many numbers as tests; () if there is none such."""
+        if '"test_weights"' not in self.extra:
+            return ()
+        given = json.loads(self.extra).get("test_weights")
+        numbers = given if isinstance(given, list) and len(given) == len(self.tests) else []
+        is_valid = all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers) and any(numbers)
+        return tuple(map(float, numbers)) if is_valid else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +218,9 @@ class Finding(Record):
     """A finding of an analysis or of the judge, with its position in the code."""
 
     kind: str
-    """``traceback``, ``compile``, ``flaky``, ``score``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``."""
+    """``traceback``, ``compile``, ``flaky``, ``points``, ``score``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``."""
     rule: str
-    """Rule code or exception name; of a score its name."""
+    """Rule code or exception name; of a score its name; of points the number of the test, empty for points of all tests together."""
     message: str
     """Message, one line."""
     line: int
@@ -217,7 +232,7 @@ class Finding(Record):
     end_column: int | None = None
     """Column after the last; None means the end of the line."""
     value: float | None = None
-    """Number, for kinds that have one: score; complexity; confidence; share of the code before a syntax error. Else None."""
+    """Number, for kinds that have one: score; share of points; complexity; confidence; share of the code before a syntax error. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +293,48 @@ class Verdict(Record):
         """Scores of the attempt by name, finite."""
         return {one.rule: one.value for one in self.findings if one.kind == "score" and one.value is not None}
 
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Share of points of each test, [0, 1]: as given (``with_points``), else 1 if it passed, else 0; () without outcomes."""
+        given = {one.rule: one.value for one in self.findings if one.kind == "points"}
+        shares = (given.get(str(number)) for number in range(1, len(self.outcomes) + 1))
+        return tuple(
+            float(outcome is Status.PASSED) if share is None else share
+            for share, outcome in zip(shares, self.outcomes, strict=True)
+        )
+
+    @property
+    def overall_points(self) -> float | None:
+        """Recorded share of points of all tests together, [0, 1]; None if there is none."""
+        return next((one.value for one in self.findings if one.kind == "points" and not one.rule), None)
+
 
 def is_scored(verdict: Verdict | None) -> TypeGuard[Verdict]:
     """Return whether there is a verdict and it is not unscored."""
     return verdict is not None and verdict.status is not Status.UNSCORED
+
+
+def with_tests(task: Task, chosen: Sequence[int]) -> Task:
+    """Return a task with these of its tests alone, and with their weights."""
+    tests = tuple(task.tests[index] for index in chosen)
+    if not (weights := task.weights):
+        return replace(task, tests=tests)
+    extra = {**json.loads(task.extra), "test_weights": [weights[index] for index in chosen]}
+    return replace(task, tests=tests, extra=json.dumps(extra))
+
+
+def with_points(verdict: Verdict, points: Sequence[float | None], overall: float | None = None) -> Verdict:
+    """Return a verdict with a share of points of each test and of all together, as findings of kind ``points``; None: not given.
+
+    A share that the outcome of the test implies (1 if it passed, else 0) is not stored.
+    """
+    others = [one for one in verdict.findings if one.kind != "points"]
+    outcomes = zip(points, verdict.outcomes, strict=True)
+    shares = {str(number): share for number, (share, outcome) in enumerate(outcomes, 1) if share != (outcome is Status.PASSED)}
+    given = [
+        Finding("points", rule, "", 1, value=share) for rule, share in {**shares, "": overall}.items() if share is not None
+    ]
+    return replace(verdict, findings=(*others, *given)) if given or len(others) < len(verdict.findings) else verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -60,6 +61,79 @@ def test_an_outcome_is_never_lost(row, expected):
     verdict = recorded_verdict("a", row, "recorded:x")
     assert verdict and (verdict.status, verdict.passed, verdict.total) == expected
     assert verdict.error_message == row.get("error", "") and verdict.wall_seconds == row.get("wall_seconds")
+
+
+@pytest.mark.parametrize(
+    ("row", "status", "points", "overall"),
+    [
+        ({"points": 0.4}, F, (), 0.4),
+        ({"points": "1.0"}, P, (), 1.0),
+        ({"points": 0}, F, (), 0.0),
+        ({"status": "TLE", "points": 0.25}, Status.TIMEOUT, (), 0.25),
+        ({"points": [1, 0.5, 0]}, F, (1.0, 0.5, 0.0), None),
+        ({"points": "1;0.5"}, F, (1.0, 0.5), None),
+        ({"points": "[0.5, null, 1]"}, F, (0.5, 0.0, 1.0), None),
+        ({"points": [1, None]}, U, (1.0, 0.0), None),
+        ({"outcomes": ["AC", "TLE", "WA"], "points": [None, 0.1, 0.7]}, Status.TIMEOUT, (1.0, 0.1, 0.7), None),
+        ({"outcomes": ["AC", "WA"], "points": 0.6}, F, (1.0, 0.0), 0.6),
+        ({"passed": 2, "total": 3, "points": 0.9}, F, (), 0.9),
+    ],
+)
+def test_points_are_recorded_beside_the_outcome(row, status, points, overall):
+    verdict = recorded_verdict("a", row, "recorded:x")
+    assert verdict and (verdict.status, verdict.points, verdict.overall_points) == (status, points, overall)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"points": 40}, "points '40': a number from 0 to 1 is needed"),
+        ({"points": [0.5, -0.1]}, "points '-0.1'"),
+        ({"points": "many"}, "points 'many'"),
+        ({"status": "AC", "points": 0.5}, "status says passed, but points are 0.5 of 1"),
+        ({"outcomes": ["AC"], "points": [0.5]}, "status says passed, but points are 0.5 of 1"),
+        ({"outcomes": ["AC", "WA"], "points": [0.5]}, "points are those of 1 tests, outcomes of 2"),
+    ],
+)
+def test_what_cannot_be_points(row, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        recorded_verdict("a", row, "recorded:x")
+
+
+def test_points_of_a_named_column_of_a_table(tmp_path):
+    file = tmp_path / "in.csv"
+    file.write_text("prompt,code,points,passed,total\np,a,60,2.5,10\nq,b,100,,\nr,c,,2.5,10\ns,d,200,,\n")
+    ingest(Archive.create(tmp_path / "named"), "table", file, points="points", full_points=100)
+    ingest(Archive.create(tmp_path / "other"), "table", file)
+    expected = {"named": [("a", F, 0.6), ("b", P, 1.0), ("c", F, 0.25)], "other": [("a", F, 0.25), ("c", F, 0.25)]}
+    for name, rows in expected.items():
+        archive = Archive(tmp_path / name)
+        code = {attempt.attempt_id: attempt.code for attempt in archive.attempts()}
+        found = [(code[one.attempt_id], one.status, one.overall_points) for one in archive.verdicts()]
+        assert sorted(found) == rows
+    assert any('"points": "60"' in attempt.extra for attempt in archive.attempts())
+
+
+def test_points_of_a_verdict_in_json_lines(tmp_path):
+    rows = [
+        {"kind": "task", "task_id": "t", "prompt": "p"},
+        {"kind": "attempt", "task_id": "t", "code": "x", "id": 1, "points": 70},
+        {
+            "kind": "verdict",
+            "attempt_id": 1,
+            "status": "WA",
+            "passed": 1,
+            "total": 2,
+            "outcomes": ["AC", "WA"],
+            "points": [1, 0.4],
+        },
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ingest(Archive.create(tmp_path / "archive"), "jsonl", tmp_path / "in.jsonl")
+    (verdict,) = Archive(tmp_path / "archive").verdicts()
+    assert verdict.points == (1.0, 0.4)
+    (attempt,) = Archive(tmp_path / "archive").attempts()
+    assert json.loads(attempt.extra)["points"] == 70  # of an attempt that says nothing of their scale
 
 
 @pytest.mark.parametrize("row", [{}, {"status": "", "error": None}, {"judge": "ci"}])

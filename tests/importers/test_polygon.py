@@ -79,6 +79,13 @@ def task_in(path, **options):
     return task, json.loads(task.extra)
 
 
+def test_points_of_tests_are_their_weights(tmp_path):
+    folder = package(tmp_path / "a")
+    file = folder / "problem.xml"
+    file.write_text(file.read_text().replace('<test cmd="gen 1"', '<test points="30.5" cmd="gen 1"'), encoding="utf-8")
+    assert task_in(tmp_path)[0].weights == (0, 30.5, 0)
+
+
 def test_a_package_is_a_task_and_solutions_with_the_outcomes_of_their_tags(tmp_path):
     rows = [*read(package(tmp_path / "a"))]
     task, extra = task_in(tmp_path)

@@ -11,7 +11,7 @@ from upsolve.config.reward import PRESETS
 from upsolve.reward.components import COMPONENTS, Component
 from upsolve.reward.formula import analyses_needed, reward
 from upsolve.reward.judged import Judged
-from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict, with_points
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"),), "f", reference="def f(n):\n    m = n + 1\n    return m")
 CODE = "def f(n):\n\n    x = 1\n    return n\n"
@@ -37,6 +37,22 @@ def test_tests_passed():
     assert [value("fraction", v) for v in (FAILED, none, untold)] == [0.25, 0.0, None]
     assert [value("functional", v) for v in (FAILED, none, untold)] == [0.25, -0.3, None]
     assert [value("simulator", v) for v in (FAILED, none, untold)] == [0.25, -0.1, None]
+
+
+def test_points_of_tests_and_of_all():
+    outcomes = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.UNSCORED)
+    tests = TASK.tests * 4
+    given = with_points(Verdict("a", Status.FAILED, 1, 4, outcomes), (None, 0.5, 0.1, None))
+    assert value("points", given) == pytest.approx(0.4)  # (1 + 0.5 + 0.1 + 0) / 4
+    weighted = replace(TASK, tests=tests, extra='{"test_weights": [10, 20, 30, 40]}')
+    assert value("points", given, task=weighted) == pytest.approx(0.23)  # (10 + 10 + 3 + 0) / 100
+    assert value("points", FAILED) == 0.25 and value("points", Verdict("a", Status.FAILED)) is None
+    assert value("points", FAILED, task=weighted) is None  # which test passed is not known
+    assert value("points", Verdict("a", Status.PASSED, 4, 4), task=weighted) == 1
+    assert value("points", with_points(given, given.points, 0.7)) == 0.7
+    assert value("points", replace(given, status=Status.UNSCORED)) is None
+    others = replace(TASK, tests=tests, extra='{"test_weights": [1, 2]}')  # of other tests
+    assert others.weights == () and value("points", given, task=others) == pytest.approx(0.4)
 
 
 def test_lint_costs_by_severity():

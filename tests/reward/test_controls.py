@@ -7,7 +7,7 @@ import pytest
 
 from upsolve.config import RewardConfig
 from upsolve.reward.formula import controlled, reward
-from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict, with_points
 
 TASK = Task("t", "", entry_point="f")
 CODES = (
@@ -77,6 +77,14 @@ def test_a_shuffle_permutes_outcomes_and_leaves_no_trace_of_the_true_ones():
     assert of("shuffled") == of("shuffled")
     other = [controlled(group(f"t{i}"), RewardConfig(verdicts="shuffled")).verdicts[0].status for i in range(20)]
     assert len(set(other)) > 1, "each task has its own permutation"
+
+
+@pytest.mark.parametrize(("kind", "points"), [("shuffled", [0.5, 1.0]), ("inverted", [0.0, 1.0]), ("ignored", [1.0, 1.0])])
+def test_points_follow_the_outcome(kind, points):
+    failed = with_points(Verdict("b", Status.FAILED, 0, 1, (Status.FAILED,)), [0.5])
+    pair = Group(TASK, group().attempts[:2], (Verdict("a", Status.PASSED, 1, 1, (Status.PASSED,)), failed))
+    found = controlled(pair, RewardConfig(verdicts=kind)).verdicts
+    assert sorted(share for one in found for share in one.points) == points
 
 
 def test_rewards_follow_and_the_run_says_so():

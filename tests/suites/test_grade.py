@@ -1,6 +1,7 @@
 """Grades of tests by values worked by hand, and archives with the fewest tests."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from upsolve.cli.main import app
 from upsolve.errors import ArchiveError
 from upsolve.suites.grade import Totals, cover, failed_tests, grade_archive, grade_group, totals
 from upsolve.suites.shrink import kept_tests, shrink, shrunk_verdict
-from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict, with_points, with_tests
 
 LETTERS = {"p": Status.PASSED, "f": Status.FAILED, "r": Status.RUNTIME_ERROR, "u": Status.UNSCORED, "t": Status.TIMEOUT}
 
@@ -153,6 +154,14 @@ def test_shrink_preserves_the_error_of_a_selected_test():
     other = shrunk_verdict(task, verdict, [0, 2])
     assert (other.status, other.outcomes) == (Status.FAILED, (Status.PASSED, Status.FAILED))
     assert (other.error_type, other.error_message, other.error_line, other.findings) == ("", "", None, ())
+
+
+def test_shrink_keeps_the_points_and_weights_of_the_kept_tests():
+    task = replace(task_of("vvh"), extra='{"test_weights": [1, 2, 4]}')
+    _, verdict = judged(task, "pff")
+    kept = shrunk_verdict(task, with_points(verdict, (1.0, 0.5, 0.2), 0.3), [0, 2])
+    assert (kept.points, kept.overall_points) == ((1.0, 0.2), 0.3)
+    assert with_tests(task, [0, 2]).weights == (1.0, 4.0)
 
 
 def test_a_shrunk_archive_keeps_verdicts_and_resumes(tmp_path, monkeypatch):

@@ -69,7 +69,7 @@ def test_checkers_of_tasks_that_are_judged_together_are_not_mixed_up():
         (replace(TESTLIB, source="if then"), "cannot be built"),
         (
             replace(TESTLIB, source="echo the jury is wrong >&2; exit 3"),
-            "must end with 0, 1, 2, 4, 8; it ended with 3 (the jury is wrong) for test 1",
+            "must end with 0, 1, 2, 4, 8, 7; it ended with 3 (the jury is wrong) for test 1",
         ),
         (replace(TESTLIB, language="none"), "unknown language 'none'"),
         (replace(TESTLIB, language="sql"), "a checker cannot be in sql"),
@@ -82,6 +82,17 @@ def test_a_program_at_fault_leaves_attempts_unscored(checker, says):
     verdict = run(task_of(checker))
     assert verdict.status is Status.UNSCORED and says in verdict.error_message, verdict
     assert key_of(task_of(checker), Attempt("sum", RIGHT), SETTINGS)
+
+
+POINTS = replace(TESTLIB, source='read n < "$1"\nprintf "points $n.5 well" >&2\nexit 7\n')
+
+
+def test_a_program_of_testlib_gives_points_of_the_weight_of_the_test():
+    task = replace(task_of(POINTS, 0, 2, 5, 9), extra='{"test_weights": [1, 10, 5.5, 0]}')
+    found = run(task)
+    assert (found.status, found.passed, found.points) == (Status.FAILED, 2, (0.5, 0.25, 1.0, 1.0))
+    broken = run(replace(task, extra=""))  # of 1 point without weights
+    assert broken.status is Status.UNSCORED and "from 0 to 1 points; it gave 2.5 for test 2" in broken.error_message
 
 
 def test_a_program_that_fails_on_one_output_alone_refuses_it():

@@ -200,6 +200,6 @@ def test_the_time_of_all_tests_may_end_between_two():
         try:
             plan.send(end)
         except StopIteration as ended:
-            (outcomes, errors), _ = ended.value
+            (outcomes, errors), _, _ = ended.value
     assert outcomes == [Status.PASSED, Status.PASSED, Status.TIMEOUT, Status.UNSCORED]
     assert errors == [["Timeout", "exceeded the time limit of all tests", None]]

@@ -1,11 +1,13 @@
 """Fields of a verdict besides its status: reason, position, executed lines, flakiness."""
 
+import json
 import time
 from dataclasses import replace
 
 import pytest
 
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.records import from_row, to_row
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict, with_points
 from upsolve.verify.judge.compare import close, tolerance_of
 from upsolve.verify.judge.outputs import first_difference, floats_match, output_matches
 from upsolve.verify.judge.plans import judge
@@ -124,14 +126,30 @@ HANGS = CHECKER.replace(
         (CHECKER.replace("map", "mop"), "2 8", "", RAISES, "unscored"),
         (CHECKER.replace("map", "mop"), "", "", RAISES, "unscored"),
         ("1 / 0\n" + CHECKER, "", "", RAISES, "unscored"),
-        ("def check(a, b, c): return 1\n", "2 8", "", RAISES, "unscored"),
+        ("def check(a, b, c): return 2\n", "2 8", "", RAISES, "unscored"),
     ],
 )
 def test_a_checker_that_fails_on_an_output_refuses_it_unless_it_is_at_fault(checker, expected, reference, code, status):
     task = stdio(("10", expected), compare="checker", checker=checker, reference=reference)
     verdict = run(task, code, JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1)))
     assert verdict.status.value == status, verdict
-    assert status == "failed" or "check() must return True or False" in verdict.error_message
+    assert status == "failed" or "check() must return True, False or points from 0 to 1" in verdict.error_message
+
+
+def test_a_checker_gives_points():
+    task = stdio(("1", ""), ("2", ""), ("4", ""), compare="checker", checker="def check(a, b, output): return int(a) / 4\n")
+    found = run(task, "print()\n")
+    assert (found.status, found.passed, found.points) == (Status.FAILED, 1, (0.25, 0.5, 1.0))
+    assert found.error_message == "test 1: the checker gives 0.25 of the points"
+    assert [(one.rule, one.value) for one in found.findings if one.kind == "points"] == [("1", 0.25), ("2", 0.5)]
+    assert from_row(Verdict, json.loads(json.dumps(to_row(found)))) == found  # as the service sends it
+    whole = run(replace(task, tests=task.tests[2:]), "print()\n")
+    assert (whole.status, whole.points, whole.findings) == (Status.PASSED, (1.0,), ())
+    assert with_points(whole, (1.0,)) is whole and with_points(found, (None, None, None)).findings == ()
+    ended = run(task, "if input() == '2': 1 / 0\n")  # points are those of outputs alone
+    assert (ended.passed, ended.points) == (1, (0.25, 0.0, 1.0))
+    mixed = replace(task, tests=(TestCase(TestKind.CALL, "f(1)", "1"), *task.tests))
+    assert run(mixed, "def f(n): return n\n").points == (1.0, 0.25, 0.5, 1.0)
 
 
 def test_a_checker_that_is_none_leaves_the_attempt_unscored():

@@ -460,3 +460,14 @@ def test_tasks_travel_through_an_archive(tmp_path):
         assert said in subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     stored = {task.task_id: task for task in open_archive(tmp_path / "archive").tasks()}
     assert stored == ROBOT | {task.task_id: task for task in read(LIFT)}
+
+
+def test_a_world_gives_points_to_a_program_that_misses_its_goal(tmp_path):
+    (task,) = read(folder_of(tmp_path, [TASK], f"{WORLD}    def points(self): return 1 - abs(self.n - 10) / 4\n"))
+    five = judge(task, Attempt(task.task_id, "def run(counter):\n    counter.add(8)\n"), FAST)
+    assert (five.status, five.passed, five.points) == (Status.FAILED, 1, (0.75, 1.0, 0.75)), five
+    unfinished = Attempt(task.task_id, "def run(counter):\n    counter.add(8)\n    1 / 0\n")
+    assert judge(task, unfinished, FAST).points == (0.0, 0.0, 0.0)
+    (broken_task,) = [replace(task, setup=task.setup.replace("/ 4", "* 2"))]
+    found = judge(broken_task, Attempt(task.task_id, "def run(counter):\n    counter.add(8)\n"), FAST)
+    assert found.status is Status.UNSCORED and "points() must return a number from 0 to 1; it gave -1" in found.error_message

@@ -11,6 +11,7 @@ from upsolve.types import Finding, Status, Task, Verdict
 __all__ = [
     "IS_SCORE",
     "OUTCOMES",
+    "OUTCOME_FINDINGS",
     "OWN",
     "RANK",
     "by_judge",
@@ -33,7 +34,7 @@ IS_SCORE = "starts_with(judge, 'score:')"
 RANK = "((status <> 'unscored')::hugeint << 62) + place"
 """Expression in SQL that is largest for the last scored verdict, or for the last one if none is scored."""
 
-OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
+OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky", "points"})
 """Kinds of findings about a run of the attempt; all others are about its code and do not depend on the judge."""
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from upsolve.archive.preference import is_recorded
 from upsolve.records import from_row, refuse_impossible
-from upsolve.types import Status, Verdict
+from upsolve.types import Status, Verdict, with_points
 
 __all__ = [
     "OUTCOME_FIELDS",
+    "POINTS",
     "WORDS",
     "are_statuses",
     "check_counts",
@@ -23,12 +24,14 @@ __all__ = [
     "name_attempt",
     "named_attempt",
     "number_in",
+    "points_in",
     "recorded_verdict",
     "refuse_outcome",
     "scored",
     "scores_in",
     "status_of",
     "whole",
+    "with_given_points",
     "without_left_out",
     "words_of",
 ]
@@ -79,6 +82,10 @@ OUTCOME_FIELDS: Mapping[str, str] = {
     "judge": "name of the judge",
 }
 """Field of an attempt's row about its outcome -> what it is."""
+POINTS: Mapping[str, str] = {
+    "points": "points of all tests together, or a list with those of each; passed are full points alone"
+}
+"""The same of a field that only a named column, or a verdict of JSON lines, has; ``recorded_verdict`` reads shares, [0, 1]."""
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
@@ -141,14 +148,15 @@ def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> 
 
 
 def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a row's cells with outcomes instead of scores, and the scores by field, since a verdict has none.
+    """Return a row's cells with outcomes (and shares of points) instead of scores, and the scores by field.
 
     Scores are numbers in ``status``, if ``passed_at`` says from which on one is passed, and ``passed`` of ``total`` points, if one is no integer.
     """
     passed, total, score = (score_in(cells.get(name)) for name in ("passed", "total", "status"))
     if passed is not None and total is not None and not (passed.is_integer() and total.is_integer()):
         left = {name: value for name, value in cells.items() if name != "total"}
-        return left | {"passed": passed >= total}, {name: cells[name] for name in ("passed", "total")}
+        share = {"points": min(1.0, passed / total)} if passed >= 0 and total > 0 and "points" not in cells else {}
+        return left | share | {"passed": passed >= total}, {name: cells[name] for name in ("passed", "total")}
     if passed_at is None or score is None:
         return cells, {}
     status = Status.PASSED if score >= passed_at else Status.FAILED
@@ -186,18 +194,22 @@ def recorded_verdict(
     """Return the verdict that an attempt's row (values by ``OUTCOME_FIELDS``) records; None where it records nothing: null, NaN, empty text.
 
     The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool,
-    or a number of tests, all of which passed if it is ``total``. A row that has another field, such as ``error``, is
-    ``unscored``. ``judge`` counts when the row names none.
+    or a number of tests, all of which passed if it is ``total``; else passed for a share of ``points`` of 1. A row that has another
+    field, such as ``error``, is ``unscored``. ``judge`` counts when the row names none.
 
     Raises:
         ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
     """
-    given = {name: value for name, value in row.items() if name in OUTCOME_FIELDS}
+    given = {name: value for name, value in row.items() if name in OUTCOME_FIELDS or name in POINTS}
     values = {name: value for name, value in given.items() if value not in (None, "") and value == value}
     named = {"judge": judge_name(values.pop("judge", judge))}
     if not values:
         return None
+    points = points_in(values.pop("points", None))
     outcomes = [status_of(value, words) for value in words_of(values.pop("outcomes", ()))]
+    outcomes = outcomes or [status_for(share) for share in points[0]]
+    if points[1] is not None and not outcomes and values.keys().isdisjoint(("status", "passed")):
+        values["status"] = status_for(points[1])
     status, counts = status_in(values, outcomes, words)
     if outcomes:
         counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)}
@@ -209,7 +221,40 @@ def recorded_verdict(
     verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id}))
     check_outcomes(verdict)
     check_counts(verdict.status, verdict.passed, verdict.total)
-    return verdict
+    return with_given_points(verdict, *points)
+
+
+def points_in(value: Any, full: float = 1.0) -> tuple[Sequence[float | None], float | None]:
+    """Return the shares of points of single tests, and of all together, of a cell: a list, also as JSON or between commas, or a number.
+
+    ``full``: points of a full answer. ValueError if a share is not in [0, 1]; null in a list is not known.
+    """
+    if value is None:
+        return (), None
+    is_list = isinstance(value, list | tuple) or (isinstance(value, str) and re.search(r"[\[,;|]", value) is not None)
+    shares: list[float | None] = []
+    for one in words_of(value) if is_list else [value]:
+        number = score_in(one)
+        if is_given(one) and (number is None or not 0 <= number <= full):
+            raise ValueError(f"points {str(one)[:60]!r}: a number from 0 to {full:g} is needed, the points of a full answer")
+        shares.append(None if number is None else number / full)
+    return (shares, None) if is_list else ((), shares[0])
+
+
+def status_for(share: float | None) -> Status:
+    """Return the outcome that a share of points tells."""
+    return Status.UNSCORED if share is None else Status.PASSED if share == 1 else Status.FAILED
+
+
+def with_given_points(verdict: Verdict, shares: Sequence[float | None], overall: float | None) -> Verdict:
+    """Return a verdict with recorded points; ValueError if they are those of another number of tests, or fewer than full where passed."""
+    if shares and len(shares) != len(verdict.outcomes):
+        raise ValueError(f"points are those of {len(shares)} tests, outcomes of {len(verdict.outcomes)}")
+    outcomes = (*verdict.outcomes, verdict.status) if shares else (verdict.status,)
+    for share, outcome in zip((*shares, overall), outcomes, strict=True):
+        if outcome is Status.PASSED and share is not None and share < 1:
+            raise ValueError(f"status says passed, but points are {share:g} of 1")
+    return with_points(verdict, shares or [None] * len(verdict.outcomes), overall)
 
 
 def check_outcomes(verdict: Verdict) -> None:
@@ -252,7 +297,8 @@ def without_left_out(verdict: Verdict, kept: Sequence[bool]) -> Verdict | None:
         changes = {"outcomes": stay, "passed": stay.count(Status.PASSED) + more, "total": kept.count(True)}
     if status is not verdict.status:
         changes |= {"status": status, "error_type": "", "error_message": "", "error_line": None}
-    return replace(verdict, **changes)
+    points = [*compress(verdict.points, kept)] if changes["outcomes"] else []
+    return with_points(replace(verdict, **changes), points, verdict.overall_points)
 
 
 def status_in(

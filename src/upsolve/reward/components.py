@@ -168,6 +168,24 @@ def fraction_passed(verdict: Verdict) -> float | None:
     return verdict.passed / verdict.total
 
 
+def points(verdict: Verdict, task: Task) -> float | None:
+    """Return sum_t w_t p_t / sum_t w_t in [0, 1], p_t the share of points and w_t the weight (``Task.weights``, else 1) of test t.
+
+    A recorded share of all tests together replaces the sum. Tests without an outcome give 0 points; None as in ``fraction_passed``, and if
+    the weights are those of other tests.
+    """
+    if verdict.status is Status.UNSCORED or verdict.overall_points is not None:
+        return None if verdict.status is Status.UNSCORED else verdict.overall_points
+    shares, weights = verdict.points, task.weights
+    if not shares and not (weights and 0 < verdict.passed < verdict.total):
+        return fraction_passed(verdict)
+    total = max(verdict.total, len(shares))
+    if not shares or (weights and len(weights) != total):
+        return None
+    used = weights or (1.0,) * total
+    return math.fsum(weight * share for weight, share in zip(used, shares, strict=False)) / math.fsum(used)
+
+
 def functional(verdict: Verdict, *, none_passed: float) -> float | None:
     """Return passed / total in (0, 1], ``none_passed`` if no test passed, None as in ``fraction_passed`` (2605.21180)."""
     share = fraction_passed(verdict)
@@ -355,6 +373,7 @@ NO_REFERENCE = "dataflow: the task has no Python reference that parses"
 COMPONENTS: Mapping[str, Component] = {
     "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), missing="no reward for {status}"),
     "fraction": Component(lambda j, _: fraction_passed(j.verdict), 0, 1, UNCOUNTED),
+    "points": Component(lambda j, _: points(j.verdict, j.task), 0, 1, UNCOUNTED),
     "functional": Component(lambda j, _: functional(j.verdict, none_passed=-0.3), -0.3, 1, UNCOUNTED, credit=EACH),
     "simulator": Component(lambda j, _: functional(j.verdict, none_passed=-0.1), -0.1, 1, UNCOUNTED, credit=EACH),
     "execution": Component(lambda j, _: execution(j.verdict), -0.1, 1, UNCOUNTED, credit=EACH),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from upsolve.archive.preference import OUTCOME_FINDINGS
 from upsolve.config import RewardConfig
 from upsolve.errors import ConfigError
 from upsolve.plugins import RecordError, find, reraise
@@ -29,14 +30,10 @@ Terms = Mapping[str, tuple[Component, float]]
 """Components with their weights, by name."""
 
 
-OF_OUTCOME = frozenset({"traceback", "compile", "flaky"})
-"""Kinds of findings that reveal the judge's outcome."""
-
-
 def controlled(group: Group, config: RewardConfig) -> Group:
     """Return a group with its verdicts replaced according to ``reward.verdicts``; unjudged and unscored attempts stay so.
 
-    ``shuffled``: outcomes (status, tests passed, error) are permuted among the group's scored attempts, by
+    ``shuffled``: outcomes (status, tests passed, points, error) are permuted among the group's scored attempts, by
     ``reward.verdicts_seed`` and the task. ``inverted``: attempts that passed now fail all tests, all others pass. ``ignored``:
     all pass. ``format``: attempts in the requested format (``answer_format``) that compile pass, all others are compile errors.
     Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times
@@ -65,14 +62,15 @@ def outcome_of(kind: str, task: Task, attempt: Attempt, verdict: Verdict) -> Ver
     }[kind]
     status = Status.PASSED if passes else Status.COMPILE_ERROR if kind == "format" else Status.FAILED
     counts = {"passed": verdict.total if passes else 0, "outcomes": (status,) * len(verdict.outcomes)}
-    return replace(verdict, status=status, error_type="", error_message="", **counts)
+    return replace(verdict, status=status, error_type="", error_message="", findings=(), **counts)
 
 
 def with_outcome(own: Verdict, outcome: Verdict, kind: str) -> Verdict:
     """Return a verdict with the outcome of another verdict."""
     taken = ("status", "passed", "total", "outcomes", "error_type", "error_message")
     changes: dict[str, Any] = {name: getattr(outcome, name) for name in taken}
-    findings = tuple(finding for finding in own.findings if finding.kind not in OF_OUTCOME)
+    about_code = (finding for finding in own.findings if finding.kind not in OUTCOME_FINDINGS)
+    findings = (*about_code, *(finding for finding in outcome.findings if finding.kind == "points"))
     return replace(own, **changes, error_line=None, executed_lines=None, findings=findings, judge=f"{kind}:{own.judge}")
 
 

@@ -195,7 +195,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "tests": lambda rewarded, i: verdict_of(rewarded, i).total,
     "cpu_seconds": lambda rewarded, i: verdict_of(rewarded, i).cpu_seconds,
     "memory_bytes": lambda rewarded, i: verdict_of(rewarded, i).memory_bytes,
-    "findings": lambda rewarded, i: sum(one.kind != "score" for one in verdict_of(rewarded, i).findings),
+    "findings": lambda rewarded, i: sum(one.kind not in ("score", "points") for one in verdict_of(rewarded, i).findings),
     "scores": lambda rewarded, i: json.dumps(scores) if (scores := verdict_of(rewarded, i).scores) else None,
     "error_type": lambda rewarded, i: verdict_of(rewarded, i).error_type,
 }

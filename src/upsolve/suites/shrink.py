@@ -10,7 +10,7 @@ from typing import Any
 from upsolve.archive.store import Archive
 from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.suites.writing import NewArchive, Portion
-from upsolve.types import Group, OnProgress, Status, Task, Verdict, is_scored, no_progress
+from upsolve.types import Group, OnProgress, Status, Task, Verdict, is_scored, no_progress, with_points, with_tests
 
 __all__ = ["kept_tests", "shrink", "shrunk_verdict"]
 
@@ -61,7 +61,7 @@ def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None
     verdicts = {(one.attempt_id, one.judge): one for judge in judges for one in judge.verdicts if one is not None}
     kept, reason = kept_tests(group.task, verdicts.values())
     tests = group.task.tests
-    task = group.task if reason else replace(group.task, tests=tuple(tests[index] for index in kept))
+    task = group.task if reason else with_tests(group.task, kept)
     portion.tasks.append(task)
     portion.attempts += group.attempts
     portion.verdicts += [one if reason else shrunk_verdict(group.task, one, kept) for one in verdicts.values()]
@@ -103,14 +103,16 @@ def shrunk_verdict(task: Task, verdict: Verdict, kept: Sequence[int]) -> Verdict
         return replace(verdict, total=len(kept), passed=min(verdict.passed, len(kept)))
     outcomes = tuple(verdict.outcomes[index] for index in kept)
     status = next((one for one in outcomes if one not in (Status.PASSED, Status.UNSCORED)), verdict.status)
+    points = [verdict.points[index] for index in kept]
     new = replace(verdict, status=status, passed=outcomes.count(Status.PASSED), total=len(kept), outcomes=outcomes)
+    new = with_points(new, points, verdict.overall_points)
     first = next((index for index, one in enumerate(verdict.outcomes) if one is not Status.PASSED), -1)
     if first < 0 or status is Status.COMPILE_ERROR:
         return new
     if first in kept and status is verdict.status:
-        findings = tuple(replace(one, message=renumbered(one.message, kept.index(first))) for one in verdict.findings)
+        findings = tuple(replace(one, message=renumbered(one.message, kept.index(first))) for one in new.findings)
         return replace(new, error_message=renumbered(verdict.error_message, kept.index(first)), findings=findings)
-    findings = tuple(one for one in verdict.findings if one.kind != "traceback")
+    findings = tuple(one for one in new.findings if one.kind != "traceback")
     return replace(new, error_type="", error_message="", error_line=None, findings=findings)
 
 

@@ -112,6 +112,8 @@ CHANGES: tuple[Change, ...] = (
            lambda task, _, verdict: verdict.status is Status.PASSED and "across" in verdict.isolation and "class " in task.setup),
     Change("Tests that create Solution(), give functions other names, or call capitalised functions were run in the attempt's process.",
            lambda task, attempt, verdict: is_in(attempt, "python") and "in_process" in verdict.isolation and called_names(task) is not None),
+    Change("Outputs for which a checker of testlib gives points counted as wrong.",
+           lambda task, _, verdict: verdict.status is Status.FAILED and "quitp" in task.checker),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -34,7 +34,9 @@ BY_CHOSEN_JUDGE = "by_chosen_judge"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
-LISTED = f"f.kind not in ('complexity', 'score') and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
+LISTED = (
+    f"f.kind not in ('complexity', 'score', 'points') and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
+)
 """Findings that are listed: no measurements, which nearly every program has, and no findings that rewards ignore."""
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""

@@ -73,10 +73,15 @@ def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
     root: Element = row["task"]
     testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
     unknown, compare, checker = checker_of(root, folder)
-    tests, large, without = tests_of(testset, folder, most)
+    tests, large, without, weights = tests_of(testset, folder, most)
     reason = not_judged(root) or unknown or without
     left = reason or (f"{large} larger than {most >> 20} MB" if large else "")
-    known = {"url": root.get("url"), "revision": root.get("revision"), "tests_left_out": left}
+    known = {
+        "url": root.get("url"),
+        "revision": root.get("revision"),
+        "tests_left_out": left,
+        "test_weights": None if reason else weights,
+    }
     return [
         Task(
             row["task_id"],
@@ -127,13 +132,17 @@ def not_judged(root: Element) -> str:
     return f"solutions read or write files: {', '.join(names)}" if names else ""
 
 
-def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase, ...], int, str]:
-    """Return the tests of a package, how many were left out because they are larger than ``most`` bytes, and why all are missing, or ""."""
+def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase, ...], int, str, list[float] | None]:
+    """Return the tests of a package, how many were left out because they are larger than ``most`` bytes, why all are missing, or "", and their points.
+
+    Points are None if the package gives none.
+    """
     patterns = [testset.findtext(f"{kind}-path-pattern") or "" for kind in ("input", "answer")]
-    shown = [test.get("sample") == "true" for test in testset.iterfind("tests/test")]
+    shown = [(test.get("sample") == "true", float(test.get("points") or 0)) for test in testset.iterfind("tests/test")]
     tests: list[TestCase] = []
+    weights: list[float] = []
     large = missing = 0
-    for index, sample in enumerate(shown, 1):
+    for index, (sample, points) in enumerate(shown, 1):
         files = [inside(folder, pattern % index) for pattern in patterns]
         if not all(file.is_file() for file in files):
             missing += 1
@@ -142,11 +151,13 @@ def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase,
         else:
             texts = (file.read_text(encoding="utf-8") for file in files)
             tests.append(TestCase(TestKind.STDIO, *texts, hidden=not sample))
+            weights.append(points)
     lost = f"{missing} of {len(shown)} have no file"
     return (
         tuple(tests),
         large,
         f"{lost}: doall.sh generates them, and the full package (linux or windows) has them" if missing else "",
+        weights if any(weights) else None,
     )
 
 

@@ -17,10 +17,12 @@ from upsolve.importers.outcome import (
     judge_name,
     name_attempt,
     named_attempt,
+    points_in,
     recorded_verdict,
     scores_in,
     status_of,
     whole,
+    with_given_points,
     without_left_out,
     words_of,
 )
@@ -132,11 +134,12 @@ def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
         fields["status"] = status_of(fields["status"])
     if "outcomes" in fields:
         fields["outcomes"] = [*map(status_of, words_of(fields["outcomes"]))]
+    points = points_in(fields.pop("points", None))
     attempt_id = named_attempt(ids, str(whole(name)))
     verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id or name, "judge": judge}))
     if "passed" in fields:
         check_counts(verdict.status, verdict.passed, verdict.total)
-    return verdict
+    return with_given_points(verdict, *points) if points != ((), None) else verdict
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:

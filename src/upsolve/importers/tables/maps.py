@@ -105,6 +105,8 @@ class Map:
     """Word -> language."""
     passed_at: float | None = None
     """Least score that counts as passed."""
+    full_points: float = 1.0
+    """Number in ``points`` of a full answer, > 0."""
     negated: bool = False
     """Whether the column of the status says that an attempt failed."""
     only: Mapping[str, tuple[Any, ...] | Bounds] = field(default_factory=dict[str, Any])
@@ -351,6 +353,12 @@ class Parser:
             raise self.error("status.passed_at", "must be a number, the lowest score that passes")
         return {"status": table}
 
+    def positive(self, key: str, value: Any) -> dict[str, Any]:
+        """Check a positive number."""
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise self.error(key, "must be a positive number")
+        return {key: float(value)}
+
     def wanted(self, key: str, value: Any) -> dict[str, Any]:
         """Check which rows are read."""
         found: dict[str, Any] = {}
@@ -390,6 +398,7 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     **dict.fromkeys(("about", "name"), Parser.text),
     **dict.fromkeys(("detect", "files"), Parser.texts),
     "rows": Parser.text,
+    "full_points": Parser.positive,
     "explode": Parser.texts,
     "constants": Parser.constants,
     "texts": Parser.paths,

@@ -15,10 +15,12 @@ from typing import Any
 from upsolve.archive.preference import score_verdicts
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
+    POINTS,
     is_given,
     name_attempt,
     named_attempt,
     number_in,
+    points_in,
     recorded_verdict,
     refuse_outcome,
     scored,
@@ -65,7 +67,7 @@ FILE_FIELDS: Mapping[str, str] = {
     "prompt_file": "file with the statement, relative to the table",
     "code_file": "file with the program, relative to the table",
 }
-ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
+ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS, *POINTS)
 """Fields that say something about an attempt, beside its program."""
 CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
 """Fields in which rows of one task must not differ."""
@@ -73,10 +75,10 @@ SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONT
 """Place of each in ``hashes_of``."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
-FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
+FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS, **POINTS}
 """What a column can hold -> what that is."""
-NAMED_ONLY = ("answer", "official", "requires", *FILE_FIELDS)
-"""Fields whose column must be named: a column ``answer`` often holds the expected answer."""
+NAMED_ONLY = ("answer", "official", "requires", *FILE_FIELDS, *POINTS)
+"""Fields whose column must be named: a column ``answer`` often holds the expected answer, and ``points`` those of a contest."""
 NAMES = ("task_id", "prompt", "prompt_file")
 """Fields that identify a task."""
 PROGRAMS = ("code", "answer", "code_file")
@@ -108,6 +110,8 @@ class Reader:
     """Encoding of those that are not UTF-8."""
     passed_at: float | None = None
     """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
+    full_points: float = 1.0
+    """Number in ``points`` of a full answer, > 0."""
     scores: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column of a score -> name of the score."""
     default: str = "python"
@@ -356,6 +360,9 @@ class Reader:
         if "answer" in fields:
             fields.setdefault("code", program_in(str(fields["answer"]), fields["language"], names_of(task)))
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
+        if "points" in cells:
+            shares, overall = points_in(cells["points"], self.full_points)
+            cells = {**cells, "points": shares or overall}
         cells, points = scored(cells, self.passed_at)
         rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
         if "id" in cells:

@@ -47,7 +47,7 @@ __all__ = ["SOURCE", "source_of"]
 
 DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
 """Endings of files that may be meant to be read."""
-SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at")
+SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
 """Options that are keys of a map, too."""
 JSON = (*LINES, *ARRAYS)
 """Endings of files of JSON."""
@@ -71,7 +71,7 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
 
     Args:
         given: a map; None: that of the file in the option ``map`` or, without any, that whose columns have the names of the fields.
-        options: ``name``, ``imports``, ``encoding``, ``quotes``, ``query``, ``rows`` and ``passed_at`` as in a map, and field=column, with dots
+        options: ``name``, ``imports``, ``encoding``, ``quotes``, ``query``, ``rows``, ``passed_at`` and ``full_points`` as in a map, and field=column, with dots
             for a value in an object (``meta.user``), several with plus signs (``contest+problem``), or a template (``{a}{b}``).
 
     Raises:
@@ -111,6 +111,9 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
     refuse_codes(path, first, mapped, scores=plan.passed_at is not None, words=words, languages=languages)
     reader = Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
+    if not plan.full_points > 0:
+        raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
+    reader.full_points = plan.full_points
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
     reader.has_prompts = not plan.no_prompt
     advise(reader, first)
@@ -315,6 +318,7 @@ OPTIONS = (
     Option("query", str, "SQL that selects the rows of a SQLite file"),
     Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
     Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
+    Option("full_points", float, "number of a full answer in the column of `points` (default: 1)"),
     Option("score", str, "columns of scores, as COLUMN or COLUMN=NAME, several with commas"),
     IMPORTS,
     *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),

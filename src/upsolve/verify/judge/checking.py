@@ -1,8 +1,10 @@
-"""Checkers: trusted code of a task, a Python function or a program, that decides in a separate process whether an output is right."""
+"""Checkers: trusted code of a task, a Python function or a program, that decides in a separate process how many points an output gets."""
 
+import re
 import secrets
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from upsolve.checkers import CALLS, CheckerProgram, program_of
 from upsolve.errors import JudgeError
@@ -19,6 +21,8 @@ BROKEN = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError"
 """Exceptions that show a fault of the checker, whatever the output."""
 SECONDS, MEMORY = 10.0, 1 << 30
 """Limits of a checker that is a program."""
+POINTS = re.compile(r"points (\d+(?:\.\d+)?)\b")
+"""Beginning of what a checker of testlib says of an output for which it gives points."""
 MARK, ABSENT = "built", 99
 """File that names the program that was built in a folder; exit code if it is another one."""
 BUILD = f'"$@" && printf %s "$0" > {MARK}'
@@ -39,8 +43,8 @@ def checker_fault(task: Task) -> str:
     return ""
 
 
-def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the task's checker accepts the output of a test.
+def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Generator[Job, Exit, float]:
+    """Return the share of points, [0, 1], that the task's checker gives the output of a test: 1 if it accepts the output.
 
     A checker that raises or hangs on this output rejects it: otherwise an attempt could choose to stay unscored. The task is at
     fault if the checker also fails on a correct output (the expected one, else the reference's) or, if no correct output is
@@ -50,17 +54,17 @@ def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Gener
         JudgeError: the checker is at fault.
     """
     test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
-    accepted, output_of_checker, broken = yield from run_checker(task, index, output)
-    if accepted is not None:
-        return accepted
+    share, output_of_checker, broken = yield from run_checker(task, index, output)
+    if share is not None:
+        return share
     right = test.expected or (yield from reference_output(task, index, settings))
     if broken if right is None else (yield from run_checker(task, index, right))[0] is None:
         raise JudgeError(f"task {task.task_id}: {output_of_checker} for test {index + 1}"[:500])
-    return False
+    return 0.0
 
 
-def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
-    """Return the checker's answer (None if it gives no answer), its message, and whether the message shows a fault of the checker."""
+def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[float | None, str, bool]]:
+    """Return the checker's share of points (None if it gives none), its message, and whether the message shows a fault of the checker."""
     if (program := program_of(task.checker)) is None:
         test = task.tests[index]
         call = ("apply", ("check", [test.input, test.expected, output]))
@@ -70,14 +74,24 @@ def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tup
         broken = any("load" in record or "compile" in record for record in end.records)
         broken = broken or any(str(error[0]) in BROKEN for error in errors)
         values = [record.get("value") for record in end.records if record.get("test") == 0]
-        answer = values[0] if len(values) == 1 and isinstance(values[0], bool) else None
-        return answer, f"check() must return True or False; it gave {[*end.records[:1]]}", broken
+        share = share_of(values[0]) if len(values) == 1 else None
+        return share, f"check() must return True, False or points from 0 to 1; it gave {[*end.records[:1]]}", broken
     end = yield from run_program(program, task, index, output)
     call = CALLS[program.call]
     code = -1 if end.returncode is None else end.returncode
-    known = {**dict.fromkeys(call.accepts, True), **dict.fromkeys(call.refuses, False)}
+    known = {**dict.fromkeys(call.accepts, 1.0), **dict.fromkeys(call.refuses, 0.0)}
     words = end.stderr.decode("utf-8", "replace").strip()
-    return known.get(code), f"its checker must end with {', '.join(map(str, known))}; it ended with {code} ({words})", False
+    if code == call.gives_points and (found := POINTS.match(words)):
+        full = task.weights[index] if task.weights else 1.0
+        reason = f"its checker must give from 0 to {full:g} points; it gave {found[1]}"
+        return share_of(float(found[1]) / full if full else 1.0), reason, False
+    codes = ", ".join(map(str, [*known, *([call.gives_points] if call.gives_points else [])]))
+    return known.get(code), f"its checker must end with {codes}; it ended with {code} ({words})", False
+
+
+def share_of(value: Any) -> float | None:
+    """Return a checker's answer as a share of points, [0, 1]; None if it is neither a bool nor such a number."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
 def run_program(program: CheckerProgram, task: Task, index: int, output: str) -> Generator[Job, Exit, Exit]:

@@ -6,6 +6,7 @@ class World:                         its docstring describes the world in prompt
     def __init__(self, initial: dict[str, Any]) -> None     plain data, from a task
     def go_to(self, room: str) -> None                      docstring for prompts; types str, int, float, bool, lists of these
     def state(self) -> dict[str, Any]                       plain data for checks
+    def points(self) -> float                               share of points, [0, 1], of a program that fails a check; may be missing
 """
 
 import ast

@@ -25,7 +25,7 @@ Evidence -> status; the first row of a table that applies decides. Sources are t
     ----------------------------------------------------------------   ----------------------------------------------------------
     output above its limit, deadline, signal                           as the run ended
     exit code is not 0                                                 MEMORY_LIMIT after an out-of-memory kill, else RUNTIME_ERROR
-    CODE test; the checker accepts; output equals the expected one     PASSED
+    CODE test; the checker gives all points; output is as expected     PASSED
     any other output                                                   MEMORY_LIMIT after an out-of-memory kill, else FAILED
     none: the time of all tests is used up                             UNSCORED
 
@@ -47,7 +47,7 @@ from itertools import chain
 from typing import Any
 
 from upsolve.errors import JudgeError
-from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict, with_points, with_tests
 from upsolve.verify.changes import JUDGE_VERSION
 from upsolve.verify.judge.compare import answers, shown
 from upsolve.verify.judge.outputs import difference, output_matches
@@ -214,16 +214,16 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
     return Status.RUNTIME_ERROR, ["EarlyExit", f"exited with code {end.returncode} before its tests ended", None]
 
 
-def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
-    """Return the outcome of one run of a program, and the error; ``accepted``: the checker's answer, None without a checker.
+def program_outcome(task: Task, index: int, end: Exit, share: float | None) -> tuple[Status, list[Any] | None]:
+    """Return the outcome of one run of a program, and the error; ``share``: of points, from the checker; None without a checker.
 
     Whatever else went wrong, a program of which a process was killed for lack of memory exceeded its memory.
     """
-    outcome, error = ended_or_answered(task, index, end, accepted)
+    outcome, error = ended_or_answered(task, index, end, share)
     return how_it_ended(end) if end.out_of_memory and outcome in (Status.FAILED, Status.RUNTIME_ERROR) else (outcome, error)
 
 
-def ended_or_answered(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
+def ended_or_answered(task: Task, index: int, end: Exit, share: float | None) -> tuple[Status, list[Any] | None]:
     """Return the outcome of one run by how it ended or, if it ended well, by its output."""
     test = task.tests[index]
     if early := whole_program(end):
@@ -232,9 +232,10 @@ def ended_or_answered(task: Task, index: int, end: Exit, accepted: bool | None) 
         return how_it_ended(end)
     if end.returncode != 0:
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
-    if accepted is not None:
-        refused = "wrong output" if test.hidden else "the checker rejects the output"
-        return (Status.PASSED, None) if accepted else (Status.FAILED, ["", describe_test(index, test, refused), None])
+    if share is not None:
+        refused = f"the checker gives {share:.3g} of the points" if share else "the checker rejects the output"
+        refused = "wrong output" if test.hidden else refused
+        return (Status.PASSED, None) if share == 1 else (Status.FAILED, ["", describe_test(index, test, refused), None])
     if test.kind is TestKind.CODE:
         return Status.PASSED, None
     return output_outcome(task, index, end.stdout.decode("utf-8", "replace"))
@@ -249,8 +250,19 @@ def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] 
     return Status.FAILED, ["", describe_test(index, test, message), None]
 
 
-def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit], label: str = "") -> Verdict:
-    """Return the verdict for the outcomes of all tests; its status is the first outcome that is not PASSED."""
+def verdict(
+    task: Task,
+    attempt: Attempt,
+    result: Outcomes,
+    *,
+    ends: list[Exit],
+    label: str = "",
+    points: Mapping[int, float] | None = None,
+) -> Verdict:
+    """Return the verdict for the outcomes of all tests; its status is the first outcome that is not PASSED.
+
+    ``points``: shares of points of tests that did not pass, by index.
+    """
     outcomes, errors = result
     status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
     name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)
@@ -259,7 +271,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
     kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
     late = [end for end in ends if end.timed_out or end.signal == 24 or end.late_tests] if Status.TIMEOUT in outcomes else []
     elapsed = ELAPSED if Status.TIMEOUT in outcomes and not (late and all(end.steadily_late for end in late)) else ""
-    return Verdict(
+    found = Verdict(
         attempt_id=attempt.attempt_id,
         status=status,
         passed=outcomes.count(Status.PASSED),
@@ -279,6 +291,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
         executed_lines=executed(ends, lines),
     )
+    return with_points(found, [points.get(index) for index in range(len(outcomes))]) if points else found
 
 
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
@@ -317,7 +330,7 @@ def shares_of(task: Task) -> list[tuple[Sequence[int], Task]]:
     if len(stdio) in (0, len(task.tests)):
         return [(range(len(task.tests)), task)]
     others = [index for index, test in enumerate(task.tests) if test.kind is not TestKind.STDIO]
-    return [(chosen, replace(task, tests=tuple(task.tests[index] for index in chosen))) for chosen in (stdio, others)]
+    return [(chosen, with_tests(task, chosen)) for chosen in (stdio, others)]
 
 
 def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], Verdict]]) -> Verdict:
@@ -334,7 +347,8 @@ def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], V
     numbers = {str(place): str(index + 1) for place, index in enumerate(chosen, start=1)}  # of the tests in the whole task
     verdicts = [one for _, one in shares]
     lines = [one.executed_lines for one in verdicts if one.executed_lines is not None]
-    return replace(
+    points = {index: share for chosen, one in shares for index, share in zip(chosen, one.points, strict=True)}
+    whole = replace(
         first,
         error_message=with_numbers(first.error_message, numbers),
         findings=tuple(replace(one, message=with_numbers(one.message, numbers)) for one in first.findings),
@@ -348,6 +362,7 @@ def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], V
         memory_bytes=max(one.memory_bytes or 0 for one in verdicts),
         executed_lines=tuple(sorted({*chain.from_iterable(lines)})) if lines else None,
     )
+    return with_points(whole, [points[index] for index in sorted(points)])
 
 
 def with_numbers(message: str, numbers: Mapping[str, str]) -> str:

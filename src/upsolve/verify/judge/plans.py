@@ -123,10 +123,10 @@ def run_each(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit | Except
 def judge_repeatedly(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Judge ``settings.repeats`` times and return the first verdict, with its cost; if outcomes differ, with a finding ``flaky``."""
     first = yield from judge_with_retry(task, attempt, settings)
-    statuses = {(first.status, first.outcomes): first.status.value}
+    statuses = {(first.status, first.outcomes, first.points): first.status.value}
     for _ in range(settings.repeats - 1):
         other = yield from judge_with_retry(task, attempt, settings)
-        statuses.setdefault((other.status, other.outcomes), other.status.value)
+        statuses.setdefault((other.status, other.outcomes, other.points), other.status.value)
     if len(statuses) == 1:
         return (yield from with_cost(task, attempt, settings, verdict=first, run=plan_of))
     message = f"outcomes differ between {settings.repeats} runs: {', '.join(statuses.values())}"

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -56,15 +56,19 @@ def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]
-    result, ends = yield from within_budget(task, jobs, settings)
-    return verdict(task, attempt, result, ends=ends)
+    result, ends, points = yield from within_budget(task, jobs, settings)
+    return verdict(task, attempt, result, ends=ends, points=points)
 
 
 def within_budget(
     task: Task, jobs: Sequence[Job], settings: JudgeSettings
-) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
-    """Run one job per test within the time budget ``Limits.wall_seconds``; tests after its end are unscored."""
+) -> Generator[Job, Exit, tuple[Outcomes, list[Exit], Mapping[int, float]]]:
+    """Run one job per test within the time budget ``Limits.wall_seconds``; tests after its end are unscored.
+
+    Also return the shares of points that a checker gave, by the index of the test.
+    """
     ends: list[Exit] = []
+    points: dict[int, float] = {}
     outcomes: list[Status] = []
     errors: list[list[object]] = []
     each = settings.limits.test_seconds
@@ -81,12 +85,14 @@ def within_budget(
             continue
         end = yield replace(job, wall_seconds=min(left, each))
         has_output = task.compare == "checker" and end.returncode == 0
-        accepted = (yield from checked(task, index, end, settings)) if has_output else None
-        outcome, error = program_outcome(task, index, end, accepted)
+        share = (yield from checked(task, index, end, settings)) if has_output else None
+        outcome, error = program_outcome(task, index, end, share)
+        if share and outcome is Status.FAILED:
+            points[index] = share
         ends.append(end)
         outcomes.append(outcome)
         errors += [error] if error else []
-    return (outcomes, errors), ends
+    return (outcomes, errors), ends, points
 
 
 def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: Language) -> Plan:
@@ -108,13 +114,15 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     tested = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
     run = partial(run_job, tools, files, settings=settings, built=bool(tools.compile))
     jobs = [run(encode_text(test.input)) for test in tested.tests]
-    (outcomes, errors), ends = yield from within_budget(tested, jobs, settings)
+    (outcomes, errors), ends, points = yield from within_budget(tested, jobs, settings)
     if tools.file in tools.run:  # else it runs what was built
         refuse_unrunnable(tools, ends)
     lines = partial(own_line, task, attempt)
     outcomes, errors = explain_first_error(tools, (outcomes, errors), ends, lines=lines, limit=settings.limits.memory_bytes)
     outcomes = outcomes * len(task.tests) if code else outcomes
-    return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
+    return verdict(
+        task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "", points={} if code else points
+    )
 
 
 def refuse_unrunnable(tools: Language, ends: Sequence[Exit]) -> None:

@@ -258,7 +258,19 @@ def run_simulation(task: Task, attempt: Attempt, settings: JudgeSettings) -> Gen
     results = traces(task, end)
     reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], results, strict=True)]
     records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
-    return verdict(task, attempt, function_outcomes(task, end, "", records), ends=[end], label="simulation")
+    points = {record["test"]: points_of(task, record) for record in records if "points" in record and not record["reached"]}
+    outcomes = function_outcomes(task, end, "", records)
+    return verdict(task, attempt, outcomes, ends=[end], label="simulation", points=points)
+
+
+def points_of(task: Task, record: Mapping[str, Any]) -> float:
+    """Return the share of points that a world gives; JudgeError if it is none."""
+    share = record["points"]
+    if isinstance(share, int | float) and 0 <= share <= 1:
+        return float(share)
+    raise JudgeError(
+        f"the world of task {task.task_id} broke: points() must return a number from 0 to 1; it gave {shown(share)}"
+    )
 
 
 def traces(task: Task, end: Exit) -> list[Trace | None]:

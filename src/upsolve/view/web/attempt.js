@@ -42,6 +42,7 @@ function verdictFacts(verdict) {
     ["Memory", verdict.memory_bytes ? `${decimal(verdict.memory_bytes / 1048576)} MiB` : ""],
     ["Output", verdict.stdout_head && el("pre", {}, verdict.stdout_head)], ["Error output", verdict.stderr_head && el("pre", {}, verdict.stderr_head)],
     ["Analyses", verdict.analyses.join(", ")],
+    ["Points", verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("")],
     ["Scores", verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ")],
   ]);
 }
@@ -63,9 +64,10 @@ function tests(verdict, task) {
   const given = task ? task.tests : [];
   const known = verdict.outcomes.length || given.length;
   if (!known) return null;
+  const points = Object.fromEntries(verdict.findings.filter((finding) => finding.kind === "points").map((finding) => [finding.rule, `, ${decimal(finding.value)} of its points`]));
   const squares = verdict.outcomes.map((status, index) => el("li", { class: status === "passed" ? "passed" : status === "unscored" ? "soft" : "failed",
-    title: `test ${index + 1}: ${status}` }, `${index + 1}${status === "passed" ? "✓" : status === "unscored" ? "" : "✗"}`));
-  const rows = given.map((test, index) => el("tr", {}, el("td", {}, index + 1), el("td", {}, verdict.outcomes[index] ? outcome(verdict.outcomes[index]) : ""),
+    title: `test ${index + 1}: ${status}${points[index + 1] || ""}` }, `${index + 1}${status === "passed" ? "✓" : status === "unscored" ? "" : "✗"}`));
+  const rows = given.map((test, index) => el("tr", {}, el("td", {}, index + 1), el("td", {}, verdict.outcomes[index] ? [outcome(verdict.outcomes[index]), points[index + 1] || ""] : ""),
     el("td", {}, test.hidden ? "hidden" : "visible"), el("td", {}, el("pre", {}, test.input)), el("td", {}, el("pre", {}, test.expected))));
   const head = el("tr", {}, ["Test", "Outcome", "Shown", "Input", "Expected"].map((name) => el("th", { scope: "col" }, name)));
   return el("section", {}, el("h2", {}, "Tests"), el("ul", { class: "tests", "aria-label": "Outcome of each test" }, squares),

@@ -12,7 +12,7 @@ export function codeView(code, recorded, { spans = [], ran = null, kind = "" } =
   for (const line of lines) starts.push(starts[starts.length - 1] + Array.from(line).length + 1);
   const byLine = tokensByLine(spans, starts, lines.length);
   const scale = Math.max(1e-9, ...spans.map(([, , value]) => Math.abs(value ?? 0)));
-  const findings = recorded.filter((finding) => finding.kind !== "score" && !FILE_END.includes(finding.rule));
+  const findings = recorded.filter((finding) => !["score", "points"].includes(finding.kind) && !FILE_END.includes(finding.rule));
   const pointed = findings.filter((finding) => !MEASURES.includes(finding.kind));
   const executed = ran && new Set(ran);
   const rows = lines.slice(0, MOST_LINES).map((line, index) => {

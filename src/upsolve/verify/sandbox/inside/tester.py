@@ -307,7 +307,8 @@ def one_world(index: int, world: Watched, channel: Any) -> bool:
         messages.report_error(**early)
         return False
     if "ended" in message:
-        messages.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
+        points = f',"points":{json.dumps(world.points())}' if world.points else ""
+        messages.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}{points}}}')
     else:
         messages.report_error(test=index, error=message.get("error", message.get("load")))
     return True
@@ -319,6 +320,8 @@ class Watched:
     def __init__(self, space: dict[str, Any], initial: Any, actions: dict[str, list[str]], room: int) -> None:
         self.world = space["World"](initial)
         self.state = self.world.state
+        is_given = callable(getattr(space["World"], "points", None)) and "points" not in actions
+        self.points = self.world.points if is_given else None
         self.failures, self.actions, self.room = space, actions, room
         self.steps: list[str] = []
         """One JSON object per step: action, arguments, answer, name of the failure, state afterwards."""
