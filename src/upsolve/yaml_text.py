@@ -7,8 +7,8 @@ import yaml
 __all__ = ["read_yaml"]
 
 
-class Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which would let the second of two equal keys replace the first."""
+class Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """PyYAML's safe loader, in C where it is built, which would let the second of two equal keys replace the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that a mapping has twice."""

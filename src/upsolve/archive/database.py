@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from upsolve.archive.parts import ROWS, check_part, rows_of
+from upsolve.archive.parts import ROWS, check_part, none_of, rows_of
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError, one_line
 from upsolve.files import is_remote
@@ -60,7 +60,7 @@ def register_parts(
     connection: "duckdb.DuckDBPyConnection", view: str, parts: Iterable[Path], *, table: str, places: bool = False
 ) -> None:
     """Create a view of some parts of a table (``connect``)."""
-    connection.register(f"no_{view}", TABLES[table].empty_table())
+    connection.register(f"no_{view}", none_of(TABLES[table]))
     place = ", 0::bigint as place" if places else ""
     sql = f"select *{place} from no_{view}"  # noqa: S608  names of ours
     if files := [str(part) for part in read_from(connection, parts)]:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from upsolve.archive.database import connect
@@ -215,8 +214,7 @@ def fit(connection: Any) -> tuple[list[str], dict[str, Any], Floats]:
     counts_R = patterns["n"].astype(np.float64)
     accuracies = accuracies_of(connection, len(judges), passes_JT)
     rights_R = estimate(votes_RJ, counts_R, task, accuracies) if len(task) else counts_R
-    columns = {name: patterns[name] for name in ("task", "passes", "fails")} | {"p_right": rights_R}
-    connection.register("rights", pa.table(columns))
+    connection.register("rights", {name: patterns[name] for name in ("task", "passes", "fails")} | {"p_right": rights_R})
     return judges, {"passed": passed, "failed": failed, "n": counts_R, "caught_J": accuracies.caught_JT.sum(axis=1)}, rights_R
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
-import pyarrow as pa
 
 from upsolve.archive.database import connect
 from upsolve.archive.preference import OWN, register_scores
@@ -124,7 +123,7 @@ class Stale(Programs):
                 numbers = changes(by_id[attempt.task_id], attempt, verdict)
                 self.reasons.update(numbers)
                 found += [verdict.attempt_id] if numbers else []
-        connection.register("stale", pa.table({"attempt_id": pa.array(found, pa.string())}))
+        connection.execute("create table stale as select unnest($1::varchar[]) as attempt_id", [found])
         connection.execute(OF_STALE)
         analyses, lines = connection.sql(STALE_DATA).fetchall()[0]
         self.analyses: tuple[str, ...] = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))

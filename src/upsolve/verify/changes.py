@@ -41,10 +41,11 @@ def has_tests(task: Task, *kinds: TestKind) -> bool:
 
 def is_in(attempt: Attempt, *names: str) -> bool:
     """Return whether an attempt is in one of these languages, also by an alias."""
-    known, given = languages(), attempt.language
-    return (
-        (given in PYTHON and "python" in names) or given in names or (given in known and known[given] in map(known.get, names))
-    )
+    given = attempt.language
+    if given in PYTHON or given in names:
+        return given in names or "python" in names
+    known = languages()
+    return given in known and known[given] in map(known.get, names)
 
 
 def calls_of(task: Task) -> list[str]:
