@@ -19,8 +19,8 @@ from upsolve.errors import ArchiveError, ConfigError
 from upsolve.exports.exporting import export_archive
 from upsolve.exports.formats import EXPORTS, benchmark_id
 from upsolve.exports.record import TEXT, WHOLE, Column, Export, Form, LeftOut
+from upsolve.importers.formats import rows_of_file
 from upsolve.importers.ingest import ingest
-from upsolve.importers.rows import rows_of_file
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import from_row
 from upsolve.train.data.groups import rewards_of, whole_groups, with_advantages

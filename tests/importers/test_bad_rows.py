@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from upsolve.cli.main import app
+from upsolve.importers.formats import objects_in
 from upsolve.importers.ingest import ingest
-from upsolve.importers.rows import BadRow, build_each, objects_in
-from upsolve.importers.tables.cells import first_rows
+from upsolve.importers.rows import BadRow, build_each, first_rows
 from upsolve.types import Attempt, Task
 
 BAD = {"prompt": "p", "code": "x = '\ud83d'", "status": "passed"}

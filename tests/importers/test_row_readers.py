@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsolve.errors import SourceError
-from upsolve.importers import rows
+from upsolve.importers.formats import Kind, data_files, member_of, rows_of, rows_of_file, tabular
 from upsolve.importers.tables import table
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
@@ -64,17 +64,17 @@ def write(path, kind):
 def test_every_format_gives_the_same_rows_and_names_a_broken_file(tmp_path, kind):
     file = tmp_path / f"train.{kind}"
     write(file, kind)
-    assert list(rows.rows_of_file(file)) == [(1, ROWS[0]), (2, ROWS[1])]
+    assert list(rows_of_file(file)) == [(1, ROWS[0]), (2, ROWS[1])]
     if kind not in ("jsonl", "JSONL", "ndjson"):
         file.write_bytes(file.read_bytes()[:20])
         with pytest.raises(SourceError, match=rf"train\.{kind}: cannot be read"):
-            list(rows.rows_of_file(file))
+            list(rows_of_file(file))
 
 
 def test_a_zip_has_one_file(tmp_path):
     (tmp_path / "a.jsonl.zip").write_bytes(zipped({"a": b"{}", "b": b"{}"}))
-    with pytest.raises(SourceError, match=r"a.jsonl.zip: cannot be read: has 2 files or is encrypted: unpack it"):
-        list(rows.rows_of_file(tmp_path / "a.jsonl.zip"))
+    with pytest.raises(SourceError, match=r"a.jsonl.zip: cannot be read: has 2 files: unpack it"):
+        list(rows_of_file(tmp_path / "a.jsonl.zip"))
 
 
 def test_large_rows_are_read_in_small_batches(tmp_path, monkeypatch):
@@ -89,22 +89,22 @@ def test_large_rows_are_read_in_small_batches(tmp_path, monkeypatch):
         return read(self, batch_size)
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
-    monkeypatch.setattr(rows, "BATCH_BYTES", 10_000)
-    assert [number for number, _ in rows.parquet_rows(file)] == list(range(1, 51))
+    monkeypatch.setattr(tabular, "BATCH_BYTES", 10_000)
+    assert [number for number, _ in rows_of_file(file)] == list(range(1, 51))
     assert 1 <= sizes[0] <= 10
 
 
 def test_files_below_a_folder_and_unknown_ones(tmp_path):
     (tmp_path / "data").mkdir()
     for name in ("data/train-00001-of-00002.parquet", "data/train-00000-of-00002.parquet", "README.md"):
-        (tmp_path / name).write_text("")
-    assert [file.name[6:11] for file in rows.data_files(tmp_path)] == ["00000", "00001"]
-    with pytest.raises(SourceError, match=r"README.md: must be one of \.jsonl"):
-        rows.rows_of_file(tmp_path / "README.md")
-    with pytest.raises(SourceError, match=r"contains no file \*\.jsonl"):
-        rows.data_files(tmp_path, suffixes=(".jsonl",))
+        (tmp_path / name).write_text("")  # an empty file is what its name says
+    assert [file.name[6:11] for file in data_files(tmp_path)] == ["00000", "00001"]
+    with pytest.raises(SourceError, match=r"README.md: is empty, and no JSON, CSV"):
+        rows_of_file(tmp_path / "README.md")
+    with pytest.raises(SourceError, match=r"contains no file \*jsonl"):
+        data_files(tmp_path, Kind.JSONL)
     (tmp_path / "one.json").write_text('[7, {"a": 1}]')
-    (first, second) = rows.json_array(tmp_path / "one.json")
+    (first, second) = rows_of(member_of(tmp_path / "one.json"))
     assert first[1].reason == "not a JSON object" and second == (2, {"a": 1})
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import sqlite3
 from functools import partial
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
@@ -123,6 +124,7 @@ def database(tmp_path):
     with sqlite3.connect(file) as connection:
         connection.execute("create table submission (frage, code, urteil, wer)")
         connection.executemany("insert into submission values (?, ?, ?, ?)", [tuple(row.values()) for row in ROWS])
+        connection.execute("create table problem as select 1 as id")
     connection.close()
     return file
 
@@ -135,14 +137,14 @@ def test_a_query_of_a_database(tmp_path, database):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "is a database: --query"),
+        ({}, r"which table\? --query NAME; its tables are submission \(2 rows\), problem \(1 rows\)"),
         ({"query": "select * from submissions"}, "no such table: submissions"),
         ({"query": "delete from submission"}, "readonly"),
         (
             {"query": "select * from submission a join submission b using (frage)"},
-            "the query has two columns 'code': rename one",
+            "has two columns 'code': rename one",
         ),
-        ({"query": "select * from submission", "encoding": "utf-8"}, "option encoding: only .csv"),
+        ({"query": "select * from submission", "encoding": "utf-8"}, "option encoding: only CSV"),
     ],
 )
 def test_mistakes_with_databases(tmp_path, database, options, said):
@@ -448,7 +450,7 @@ def test_a_file_without_quoting_is_read_as_it_stands(tmp_path):
         assert ingest(archive, "table", path, quotes="none").bad == 0
         assert archive.tasks()[0].prompt == '"Hello" must be printed'
         assert archive.attempts()[0].code == '"".join(["Hel","lo"])'
-    with pytest.raises(SourceError, match="option quotes: only .csv"):
+    with pytest.raises(SourceError, match="option quotes: only CSV"):
         ingest(archive, "table", write_lines(tmp_path / "log.jsonl", [{"prompt": "add"}]), quotes="none")
 
 
@@ -592,10 +594,13 @@ def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwa
     folder = tmp_path / "logs"
     folder.mkdir()
     write_lines(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
-    for name in ("b.xlsx", "c.zip", "d.json", "e.py"):
-        (folder / name).write_text("")
+    for name, content in (("d.json", "[]"), ("e.py", "")):
+        (folder / name).write_text(content)
+    with ZipFile(folder / "c.zip", "w") as archive:
+        archive.writestr("a.py", "x")
+        archive.writestr("b.py", "y")
     assert ingest(Archive.create(tmp_path / "a"), "table", folder).added["attempts"] == 1
-    assert f"3 files of data are not read, such as {folder / 'b.xlsx'}: unpack, convert or rename" in str(recwarn[0].message)
+    assert f"2 files of data are not read, such as {folder / 'c.zip'}: unpack archives" in str(recwarn[0].message)
 
 
 @pytest.mark.parametrize(
@@ -625,7 +630,7 @@ def test_a_list_of_rows_in_an_object_is_named(tmp_path):
     archive = Archive.create(tmp_path / "c")
     assert ingest(archive, "table", file, rows="data.results").bad == 0
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]
-    with pytest.raises(SourceError, match="option rows: only .json"):
+    with pytest.raises(SourceError, match="option rows: only JSON"):
         imported_rows(tmp_path, SUBMISSIONS_OF_A_SITE, rows="data")
 
 
@@ -717,6 +722,24 @@ def test_json_lines_in_another_encoding_say_how_to_convert_them(tmp_path):
     assert row.line == 1 and row.reason.startswith("not UTF-8; convert the file, such as with iconv")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", b'{"prompt": "add"}\n{"prompt": "sub"}\n'),
+        ("a.json", b'{\n"prompt": "add"\n}\n{\n"prompt": "sub"\n}\n'),
+        ("a.csv", b'[{"prompt": "add"},\n{"prompt": "sub"}]'),
+        ("a.jsonl", '{"prompt": "add"}\n{"prompt": "sub"}'.encode("utf-16")),
+        ("a.jsonl", gzip.compress(b'{"prompt": "add"}\n{"prompt": "sub"}')),
+        ("data.txt", b'{"prompt": "add"}\n{"prompt": "sub"}'),
+        ("a.json", b"prompt;code\nadd;x\nsub;y\n"),
+    ],
+)
+def test_the_content_says_the_format(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    archive, report = imported(tmp_path, "table", tmp_path / name)
+    assert [task.prompt for task in archive.tasks()] == ["add", "sub"] and not report.bad
+
+
 GOOD = "\n".join(f"{n},Print {n}.,AC,print({n})" for n in range(20))
 NESTED = '{"q": {"text": "add"}, "a": "x = 1", "meta": 1}\n'
 MISTAKES = [
@@ -728,14 +751,11 @@ MISTAKES = [
     ),
     ("a.jsonl", NESTED, {"prompt": "q.text", "code": "b"}, "no column for code=b"),
     ("a.jsonl", NESTED, {"code": "a"}, "which column holds the prompt"),
-    ("a.xlsx", "", {}, r"a.xlsx: a table's name must end in one of .csv, .tsv, .*\.sqlite.*\.parquet"),
-    ("a.zip", "", {}, "a table's name must end in one of .*; unpack, convert or rename"),
+    ("a.xlsx", "", {}, "a.xlsx: is empty, and no JSON, CSV"),
+    ("a.zip", "no zip", {}, "a.zip: is text, and no JSON, CSV, .*: convert it"),
     ("a.csv", "prompt,code\na,b\n", {"encoding": "latin-one"}, "a.csv: cannot be read: unknown encoding: latin-one"),
-    ("a.csv", "prompt,code,code\nadd,x = 1,x = 2\n", {}, "a.csv: the header has two columns 'code': rename one of them"),
-    ("a.json", '{"prompt": "add"}\n{"prompt": "sub"}\n', {}, "if each line is an object, name it .jsonl"),
+    ("a.csv", "prompt,code,code\nadd,x = 1,x = 2\n", {}, "a.csv: has two columns 'code': rename one of them"),
     ("a.json", '{"prompt": {"0": "add"}}', {}, r"to_json\(orient='records'\)"),
-    ("a.jsonl", '{"prompt": "add"}'.encode("utf-16"), {}, r"a.jsonl: is no text in UTF-8: convert it \(iconv"),
-    ("a.jsonl", gzip.compress(b"{}", mtime=0), {}, "unpack it"),
     (
         "a.csv",
         f'task_id,prompt,status,code\nA,Print a.,AC,"print(1)\n{GOOD}\n',

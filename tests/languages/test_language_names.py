@@ -111,7 +111,7 @@ def test_tasks_in_different_languages_keep_theirs(tmp_path):
 
 
 def test_a_language_after_the_first_rows_is_stored_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("upsolve.importers.tables.cells.HEAD", 2)
+    monkeypatch.setattr("upsolve.importers.rows.HEAD", 2)
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "table", table_of(tmp_path, "C++17", "GNU C++20", "Java 8"), **COLUMNS)
     (group,) = archive.groups()

@@ -21,7 +21,8 @@ from upsolve.archive.store import read_tasks
 from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import token_runs
 from upsolve.errors import ConfigError
-from upsolve.importers.rows import BadRow, json_lines
+from upsolve.importers.formats import json_lines
+from upsolve.importers.rows import BadRow
 from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["ATTEMPTS", "CONTAMINATION", "TASKS", "find_contained", "find_near", "read_benchmark"]

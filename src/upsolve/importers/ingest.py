@@ -23,11 +23,11 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
 from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
+from upsolve.importers.formats import Kind
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
 from upsolve.importers.source import Source, parse_options
-from upsolve.importers.tables.cells import TABLES as TABLE_ENDINGS
 from upsolve.plugins import find, names
 from upsolve.types import OnProgress, content_id, no_progress
 
@@ -205,7 +205,7 @@ def has_lost(report: IngestReport, allowed: float) -> bool:
 def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
     """Return the name of a source, the source, and options with values of its types; SourceError if there is no such source or option."""
     label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
-    if label not in names("source") and f".{label}" in TABLE_ENDINGS:
+    if label not in names("source") and label in {*Kind}:
         raise SourceError(f"no source {label!r}; the source `table` reads .{label} files: upsolve ingest table FILE ARCHIVE")
     try:
         record: Source = find("source", label if isinstance(source, str) else source)

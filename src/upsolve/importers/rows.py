@@ -1,107 +1,44 @@
-"""Rows that a source yields, and readers of files of rows, compressed or not: JSON lines, JSON arrays, Parquet, Arrow."""
+"""Records that a source yields for rows, and values in rows."""
 
-import bz2
-import gzip
 import json
-import lzma
-import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
-from zipfile import BadZipFile, ZipFile
+from typing import Any
 
-from upsolve.errors import SourceError, one_line
+from upsolve.errors import one_line
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
 __all__ = [
-    "ARRAYS",
-    "DATA_SUFFIXES",
-    "LINES",
     "NOWHERE",
-    "NO_ARRAY",
     "ODD",
-    "UNREADABLE",
+    "SECONDS",
     "BadRow",
     "LeftOut",
+    "Numbered",
     "Row",
     "build_each",
-    "data_files",
-    "ends_with",
-    "json_lines",
-    "json_value",
+    "decoded",
+    "emptied",
+    "first_rows",
+    "head_of",
+    "json_in",
     "language_of_task",
     "languages_from",
     "left_out",
-    "named",
-    "objects_in",
-    "open_bytes",
-    "packed_too",
-    "parquet_rows",
+    "moment",
+    "nested_columns",
+    "nested_value",
     "place_of_row",
     "reason_of",
-    "rows_of_file",
+    "without",
 ]
-
-
-def open_zstd(path: Path) -> IO[bytes]:
-    """Open a file compressed by zstd; it cannot be sought."""
-    import pyarrow as pa
-
-    stream: Any = pa.input_stream(path, compression="zstd")
-    return BufferedReader(stream)
-
-
-def open_zip(path: Path) -> IO[bytes]:
-    """Open the only file in a zip, as pandas writes ``log.csv.zip``; OSError for no file, several files or an encrypted file."""
-    archive = ZipFile(path)
-    inside = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
-    if len(inside) != 1 or inside[0].flag_bits & ENCRYPTED:
-        raise OSError(f"has {len(inside)} files or is encrypted: unpack it")
-    return archive.open(inside[0])
-
-
-ENCRYPTED = 1
-"""Flag of an encrypted file in a zip."""
-OPEN: dict[str, Callable[[Path], Any]] = {
-    "": lambda path: path.open("rb"),
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": open_zstd,
-    ".zip": open_zip,
-}
-"""Last ending of a file's name -> function that opens it; the first one opens files that are not compressed."""
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile)
-"""What reading a file raises that is missing, damaged, or not compressed as its name says."""
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, decompressed by the ending of its name; raises one of ``UNREADABLE`` on failure."""
-    return OPEN.get(path.suffix.lower(), OPEN[""])(path)
-
-
-def packed_too(*endings: str) -> tuple[str, ...]:
-    """Return each ending alone and followed by that of each compression: ``.csv``, ``.csv.gz``, ..."""
-    return tuple(ending + packed for ending in endings for packed in OPEN)
-
-
-def named(endings: Iterable[str]) -> str:
-    """Return some endings for a message, without those of compressed files: ``.csv, .tsv (or compressed: .gz, ...)``."""
-    packed = tuple(one for one in OPEN if one)
-    known = [*endings]
-    alone = [ending for ending in known if not ending.endswith(packed)]
-    return ", ".join(alone) + (f" (or compressed: {', '.join(packed)})" if len(alone) < len(known) else "")
-
-
-def ends_with(path: Path, endings: Iterable[str]) -> bool:
-    """Return whether a file's name has one of some endings, in small or in capital letters."""
-    return path.name.lower().endswith((*endings,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +72,13 @@ ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError
 
 Row = Task | Attempt | Verdict | BadRow | LeftOut
 
-OTHER_FORMS = (b"\xff\xfe", b"\xfe\xff", b"(\xb5/\xfd", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"PAR1", b"SQLite ")
-"""How files begin that are no lines of JSON in UTF-8: UTF-16, zstd, gzip, zip, bzip2, xz, Parquet, SQLite."""
-OTHER_FORM = "is no text in UTF-8: convert it (iconv -f UTF-16 -t UTF-8), unpack it, or give its name the right ending"
-NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
-"""Remedies in errors."""
+Numbered = tuple[int, dict[str, Any] | BadRow]
+"""A row with its number, from 1."""
+HEAD, HEAD_SIZE = 1000, 1 << 20
+"""Maximum number of rows that are inspected before the import, and of their characters."""
+SECONDS = 1e8
+LATEST = 2e9
+"""Range of numbers that are read as seconds since 1970: 1973 to 2033. Larger numbers are dates without signs, such as 2024010112."""
 CHUNK = 100
 """Rows whose records are checked together."""
 HELD = 10_000
@@ -174,35 +113,6 @@ def languages_from(language_of: Callable[[str], str]) -> Generator[None]:
 def language_of_task(task_id: str) -> str:
     """Return the language of a task that another file or import has; empty if it is not known, or may be any."""
     return languages[-1](task_id) if languages else ""
-
-
-def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a file of JSON lines, compressed or not, bad lines as ``BadRow``; SourceError if it cannot be read."""
-    try:
-        with open_bytes(path) as lines:
-            for number, line in enumerate(lines, start=1):
-                if number == 1 and line.startswith(OTHER_FORMS):
-                    raise SourceError(f"{path}: {OTHER_FORM}")
-                if line.strip():
-                    yield number, json_line(path, number, line)
-    except UNREADABLE as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
-
-
-def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
-    """Return the JSON object of a line, or a ``BadRow`` with the reason."""
-    try:
-        row = json.loads(line)
-        if isinstance(row, dict):
-            return row
-        reason = "the line is not a JSON object"
-    except UnicodeDecodeError:
-        reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg.removesuffix(' at')} (column {error.colno})"
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-    return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
 
 
 def build_each(
@@ -306,94 +216,87 @@ def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
     yield from (record if isinstance(record, Refused) else checked(record) for record in records)
 
 
-BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
-"""Most bytes (as stored, without compression) and rows of a Parquet file in memory at a time, as far as rows are of equal size."""
+def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
+    """Return the first rows: at most ``HEAD``, and at most ``HEAD_SIZE`` characters."""
+    rows: deque[Numbered] = deque()
+    size = 0
+    for number, row in islice(numbered, HEAD):
+        rows.append((number, row))
+        size += length_of(row)
+        if size > HEAD_SIZE:
+            break
+    return rows
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a Parquet file, batch by batch; SourceError if the file does not exist or cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def length_of(row: Any) -> int:
+    """Return the approximate number of characters of a row."""
+    values = row.values() if isinstance(row, dict) else ()
     try:
-        with pq.ParquetFile(path) as file:
-            about = file.metadata
-            size = sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
-            row_bytes = max(1, size // max(1, about.num_rows))
-            batches = file.iter_batches(batch_size=max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)))
-            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
+        return sum(len(value) if type(value) is str else len(str(value)) for value in values)
+    except RecursionError:  # a value that is nested too deeply
+        return HEAD_SIZE
 
 
-def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather), row by row."""
-    import pyarrow as pa
+def emptied(rows: deque[Any]) -> Iterator[Any]:
+    """Yield rows, each removed from the queue before, so that its memory is freed."""
+    while rows:
+        yield rows.popleft()
 
+
+def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the names of the values of a row, those in objects with dots: ``meta``, ``meta.user``."""
+    for name, value in row.items():
+        yield prefix + name if prefix else name
+        if isinstance(value, dict):
+            yield from nested_columns(value, f"{prefix}{name}.")
+
+
+def nested_value(row: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path of names, and of places in lists, such as ``("messages", "0", "content")``; None if there is none."""
+    for name in path:
+        row = json_in(row) if isinstance(row, str) else row
+        if isinstance(row, dict):
+            row = row.get(name)
+        else:
+            row = row[int(name)] if isinstance(row, list) and name.isdigit() and int(name) < len(row) else None
+    return row
+
+
+def json_in(text: str) -> Any:
+    """Parse a cell with a JSON object or list; None for other text."""
     try:
-        with pa.memory_map(str(path)) as source:
-            is_file = source.read(6) == b"ARROW1"
-            source.seek(0)
-            opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-            batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-            rows = (batch.slice(index, 1).to_pylist()[0] for batch in batches for index in range(batch.num_rows))
-            yield from enumerate(rows, start=1)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
+        return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        return None
 
 
-def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a file with one JSON array, compressed or not, which is read as a whole; other items are ``BadRow``."""
-    rows = json_value(path)
-    if not isinstance(rows, list):
-        raise SourceError(f"{path}: {NO_ARRAY}")
-    yield from objects_in(path, rows)
+def without(row: Any, path: Sequence[str]) -> Any:
+    """Return a copy of a row without the value at a path, and without objects and lists that are then empty."""
+    first, *rest = path
+    if isinstance(row, list) and first.isdigit() and int(first) < len(row):
+        left = [*row]
+        left[int(first)] = (without(row[int(first)], rest) or None) if rest else None  # others keep their places
+        return left if any(item is not None for item in left) else None
+    if not isinstance(row, dict) or first not in row:
+        return row
+    inner = without(row[first], rest) if rest else None
+    return {name: inner if name == first else value for name, value in row.items() if name != first or inner}
 
 
-def json_value(path: Path) -> Any:
-    """Return the value of a JSON file, compressed or not; SourceError if it cannot be read."""
+def decoded(data: bytes, encoding: str) -> str:
+    """Return the text of a file: UTF-8, or else in an encoding that the user names; lines end as ``open`` reads them."""
     try:
-        with open_bytes(path) as file:
-            return json.loads(file.read())
-    except (*UNREADABLE, ValueError, RecursionError) as error:
-        lines = "; if each line is an object, name it .jsonl" if str(error).startswith("Extra data") else ""
-        raise SourceError(f"{path}: cannot be read: {error}{lines}") from error
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode(encoding or "utf-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def objects_in(path: Path, rows: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object."""
-    for number, row in enumerate(rows, start=1):
-        yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", head_of(row))
-
-
-LINES = packed_too(".jsonl", ".ndjson")
-"""Endings of files with a row of JSON on each line."""
-ARRAYS = packed_too(".json")
-"""Endings of files with one JSON array of rows."""
-DATA_SUFFIXES = {
-    **dict.fromkeys(LINES, json_lines),
-    **dict.fromkeys(ARRAYS, json_array),
-    ".parquet": parquet_rows,
-    ".arrow": arrow_rows,
-    ".feather": arrow_rows,
-}
-"""Ending of a file's name -> reader of its rows."""
-
-
-def rows_of_file(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a file, in the format of its ending, with their numbers; SourceError if it is unknown, or cannot be read."""
-    for suffix, reader in DATA_SUFFIXES.items():
-        if ends_with(path, (suffix,)):
-            return reader(path)
-    raise SourceError(f"{path}: must be one of {named(DATA_SUFFIXES)}")
-
-
-def data_files(path: Path, *, suffixes: Iterable[str] = (*LINES, ".parquet", ".arrow")) -> list[Path]:
-    """Return a file itself, or the files below a folder with one of the endings, sorted by name; SourceError if there is none."""
-    if path.is_file():
-        return [path]
-    endings = tuple(suffixes)
-    found = sorted(file for file in path.rglob("*") if ends_with(file, endings) and file.is_file())
-    if not found:
-        raise SourceError(f"{path}: contains no file {named(f'*{ending}' for ending in endings)}")
-    return found
+def moment(value: Any) -> str:
+    """Return a time as text: ISO 8601 for seconds or milliseconds since 1970; other values unchanged."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    seconds = number / 1000 if number > 9e11 else number
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if SECONDS <= seconds < LATEST else str(value)

@@ -7,7 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.rows import BadRow, Row, data_files
+from upsolve.importers.formats import data_files
+from upsolve.importers.rows import BadRow, Row
 from upsolve.types import Task
 from upsolve.verify.contest import Imports
 

@@ -18,9 +18,8 @@ from upsolve.evaluate.comparison import choice_line
 from upsolve.evaluate.runs import load_sweep
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
+from upsolve.importers.formats import Kind, kind_of_file
 from upsolve.importers.ingest import ingest
-from upsolve.importers.rows import ends_with
-from upsolve.importers.tables.cells import CSV, DATABASES
 from upsolve.plugins import names
 from upsolve.records import from_row
 from upsolve.train.data.drawn import FOLDER
@@ -33,8 +32,8 @@ __all__ = ["ENDING", "LOGS", "fill_with_samples", "open_path"]
 
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
-WITH_COLUMNS = (*CSV, *DATABASES)
-"""Endings of files that the source ``table`` alone reads."""
+WITH_COLUMNS = (Kind.CSV, Kind.EXCEL, Kind.SQLITE, Kind.DUCKDB)
+"""Formats of files that the source ``table`` alone reads."""
 MOST_NAMED = 5
 """Archives and runs of a folder that a message names."""
 
@@ -178,7 +177,7 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
     if source and source not in names("source") and ":" not in source and not source.endswith((".yaml", ".yml")):
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
-    known = source or ("table" if ends_with(path, WITH_COLUMNS) else "")
+    known = source or ("table" if path.is_file() and kind_of_file(path) in WITH_COLUMNS else "")
     for name in (known,) if known else LOGS:
         archive = temporary_archive()
         try:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import json_lines
 from upsolve.importers.problems.problems import with_sound_tests
 from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, names_read, parse_asserts, parsed
 from upsolve.importers.recogniser.code import check_tests
-from upsolve.importers.rows import BadRow, Row, build_each, json_lines, json_value
+from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -62,7 +63,7 @@ def read_mbpp(path: Path, *, references: int = 0) -> Iterator[Row]:
         if references > 0:
             yield Attempt(task.task_id, task.reference, author="reference")
 
-    rows = enumerate(json_value(path), start=1) if path.suffix == ".json" else json_lines(path)
+    rows = json_lines(path)
     return build_each(path, rows, records)
 
 

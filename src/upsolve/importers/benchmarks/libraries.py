@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.outcome import recorded_verdict, without_left_out
 from upsolve.importers.problems.problems import as_list, extra_of, rest_of, split_of, with_sound_tests
 from upsolve.importers.recogniser.asserts import Names, called_first, imports_of, names_bound, packages_in, parse_asserts
 from upsolve.importers.recogniser.code import sound_suite, sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.suites import pytest_tests, unittest_tests
-from upsolve.importers.rows import Row, build_each, data_files, left_out, rows_of_file
+from upsolve.importers.rows import Row, build_each, left_out
 from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.policy.answers import free_names, is_only_code, names_of, program_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict

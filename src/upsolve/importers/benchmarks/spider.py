@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.rows import Row, build_each, json_value
+from upsolve.importers.formats import json_value
+from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.queries import expected_rows

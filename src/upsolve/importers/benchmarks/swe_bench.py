@@ -9,19 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
 from upsolve.importers.problems.problems import as_list, rest_of
-from upsolve.importers.rows import (
-    ARRAYS,
-    LINES,
-    BadRow,
-    Row,
-    build_each,
-    data_files,
-    ends_with,
-    json_value,
-    objects_in,
-    rows_of_file,
-)
+from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.types import Attempt, Status, Task, Verdict
 
@@ -119,10 +109,10 @@ def outcome_of(report: Mapping[str, Any]) -> Outcome:
 def read(path: Path) -> Iterator[Row]:
     """Yield a task and its maintainers' patch for each instance, and an attempt with the outcome of the reports for each prediction."""
     reports, rows = Reports(), list[tuple[Path, Numbered | None]]()
-    for file in data_files(path, suffixes=(*LINES, *ARRAYS, ".parquet", ".arrow")):
+    for file in data_files(path, Kind.JSON, Kind.JSONL, Kind.PARQUET, Kind.ARROW):
         if UNREAD in file.relative_to(path).parts:
             continue
-        if not ends_with(file, ARRAYS):
+        if kind_of_file(file) is not Kind.JSON:
             rows.append((file, None))
         elif isinstance(value := json_value(file), list):
             rows.append((file, [*objects_in(file, value)]))

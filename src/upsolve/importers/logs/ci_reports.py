@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers.expat import ParserCreate
 
+from upsolve.importers.formats import json_lines
 from upsolve.importers.history.ci import (
     MAX_KB,
     REPOSITORY,
@@ -21,7 +22,7 @@ from upsolve.importers.history.ci import (
     units_with_reports,
 )
 from upsolve.importers.history.repository import Change, changes_of, repository_name
-from upsolve.importers.rows import BadRow, Row, json_lines
+from upsolve.importers.rows import BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Attempt, Finding, Status, Verdict
 

@@ -20,17 +20,8 @@ from typing import Any
 
 from upsolve.archive.store import read_tasks
 from upsolve.errors import SourceError
-from upsolve.importers.rows import (
-    DATA_SUFFIXES,
-    LINES,
-    BadRow,
-    Row,
-    build_each,
-    data_files,
-    json_lines,
-    parquet_rows,
-    rows_of_file,
-)
+from upsolve.importers.formats import Kind, data_files, json_lines, rows_of_file
+from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.policy.answers import is_only_code, names_of, program_in
@@ -264,8 +255,7 @@ def read_openrlhf(path: Path, **options: Any) -> Iterator[Row]:
             yield from rollouts.records(rollout)
 
     for file in data_files(path):
-        rows = rows_of_file(file) if file.name.endswith((*DATA_SUFFIXES,)) else json_lines(file)
-        yield from build_each(file, rows, records)
+        yield from build_each(file, json_lines(file), records)
 
 
 def side_of(row: Json, side: str) -> Rollout:
@@ -294,7 +284,7 @@ def read_trl(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
         raise SourceError(f"{path}: contains no completions_*.parquet; TRL writes them with log_completions=True")
     rollouts, before = Rollouts("trl", **options), ""
     for file in files:
-        rows = [row for _, row in parquet_rows(file) if not isinstance(row, BadRow)]
+        rows = [row for _, row in rows_of_file(file) if not isinstance(row, BadRow)]
         content = json.dumps([{name: value for name, value in row.items() if name != "step"} for row in rows], default=str)
         if content != before:
             names = reward_columns(file, [name.strip() for name in reward.split(",") if name.strip()])
@@ -324,7 +314,7 @@ def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
 
 def read_verl(path: Path, **options: Any) -> Iterator[Row]:
     """Yield the tasks, attempts and verdicts of a file or of all files of a folder, step by step."""
-    rollouts, files = Rollouts("verl", **options), data_files(path, suffixes=LINES)
+    rollouts, files = Rollouts("verl", **options), data_files(path, Kind.JSONL)
     for file in sorted(files, key=lambda file: (file.parent, len(file.stem), file.stem)):  # 9.jsonl before 10.jsonl
         yield from build_each(file, json_lines(file), lambda row: rollouts.records(rollout_in(row, "input", "output", "score")))
 

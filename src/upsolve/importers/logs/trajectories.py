@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import data_files, json_lines, json_value
 from upsolve.importers.logs.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of, time_of
-from upsolve.importers.rows import ODD, BadRow, Row, build_each, data_files, json_lines, json_value
+from upsolve.importers.rows import ODD, BadRow, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.problems.problems import (
     COMPARE,
     Compare,
@@ -37,7 +38,7 @@ from upsolve.importers.problems.problems import (
     stdio_tests,
     uses_numpy,
 )
-from upsolve.importers.rows import BadRow, Row, build_each, data_files, rows_of_file
+from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Status, Task
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.problems.problems import (
     build_alone,
     by_numbers,
@@ -18,7 +19,7 @@ from upsolve.importers.problems.problems import (
     stdio_tests,
     uses_numpy,
 )
-from upsolve.importers.rows import Row, build_each, data_files, rows_of_file
+from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict

@@ -9,9 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from upsolve.importers.formats import rows_of_file
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
-from upsolve.importers.rows import Row, build_each, left_out, rows_of_file
+from upsolve.importers.rows import Row, build_each, left_out
 from upsolve.importers.source import Option
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.contest import imports_without

@@ -8,7 +8,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import are_statuses, number_in
-from upsolve.importers.tables.cells import SECONDS, nested_columns, nested_value
+from upsolve.importers.rows import SECONDS, nested_columns, nested_value
 
 __all__ = [
     "VAGUE",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.preference import score_verdicts
+from upsolve.importers.formats import Kind, data_files, json_lines
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     check_counts,
@@ -28,9 +29,8 @@ from upsolve.importers.outcome import (
 )
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
-from upsolve.importers.rows import LINES, Row, build_each, data_files, json_lines, language_of_task, left_out
+from upsolve.importers.rows import Row, build_each, emptied, first_rows, language_of_task, left_out
 from upsolve.importers.source import IMPORTS, Source, Unit
-from upsolve.importers.tables.cells import emptied, first_rows
 from upsolve.importers.tables.columns import likely_fields
 from upsolve.languages.names import language_in
 from upsolve.policy.answers import names_of, program_in
@@ -50,7 +50,7 @@ LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "co
 
 def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
-    for file in data_files(path, suffixes=LINES):
+    for file in data_files(path, Kind.JSONL):
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
@@ -76,7 +76,7 @@ def advise(rows: Sequence[dict[str, Any]]) -> None:
 
 def split(path: Path, **_options: Any) -> list[Unit]:
     """Return the files as units."""
-    return [Unit(file) for file in data_files(path, suffixes=LINES)]
+    return [Unit(file) for file in data_files(path, Kind.JSONL)]
 
 
 def records_of(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError, one_line
-from upsolve.importers.tables.cells import Quotes
+from upsolve.importers.formats import Quotes
 from upsolve.importers.tables.templates import Firsts, Maker, Parts, StatusOf, maker_of
 from upsolve.types import Status
 from upsolve.verify.contest import Imports

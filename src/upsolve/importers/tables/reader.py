@@ -30,8 +30,7 @@ from upsolve.importers.outcome import (
 )
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
-from upsolve.importers.rows import BadRow, Row, language_of_task, left_out
-from upsolve.importers.tables.cells import Numbered, decoded, moment, nested_value, without
+from upsolve.importers.rows import BadRow, Numbered, Row, decoded, language_of_task, left_out, moment, nested_value, without
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in
 from upsolve.records import from_row

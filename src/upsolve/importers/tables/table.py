@@ -13,19 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.formats import Kind, Quotes, kind_of_file, member_of, names_in, rows_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
-from upsolve.importers.rows import ARRAYS, LINES, UNREADABLE, Row, build_each, data_files, ends_with, open_bytes
+from upsolve.importers.rows import Row, build_each, emptied, first_rows, nested_columns, nested_value
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
-from upsolve.importers.tables.cells import (
-    CONVERT,
-    TABLES,
-    Quotes,
-    emptied,
-    first_rows,
-    nested_columns,
-    nested_value,
-    table_rows,
-)
 from upsolve.importers.tables.columns import (
     VAGUE,
     column_of_programs,
@@ -45,12 +36,10 @@ from upsolve.verify.contest import prepared
 
 __all__ = ["SOURCE", "source_of"]
 
-DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
-"""Endings of files that may be meant to be read."""
 SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
 """Options that are keys of a map, too."""
-JSON = (*LINES, *ARRAYS)
-"""Endings of files of JSON."""
+JSON = (Kind.JSON, Kind.JSONL)
+"""Formats in which a row may lack columns."""
 
 
 def read(path: Path, *, plan: Map | None = None, **options: Any) -> Iterator[Row]:
@@ -96,7 +85,7 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
     own = {field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
     mapped = {**own, **named, **{name: name for name in plan.constants if name in FIELDS}}
     shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name))
-    rows = table_rows(path, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+    rows = rows_of(member_of(path), encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
     numbered = shape.rows(rows)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
@@ -233,31 +222,24 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     plan = planned(plan, options)
     if plan.files or plan.parts:
         return [Unit(path)]
-    files = files_of(path, rows=plan.rows)
-    left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
+    if path.is_file():
+        return [Unit(path, {"name": plan.name or path.name.partition(".")[0]})]
+    kinds = {path / one: kind_of_file(path / one) for one in names_in(path)}
+    tables = [file for file, kind in kinds.items() if kind not in (None, Kind.JSON, Kind.TEXT, Kind.BINARY)]
+    arrays = [file for file, kind in kinds.items() if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
+    files = arrays or tables
+    if not files:
+        raise SourceError(f"{path}: contains no table: JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB")
+    left = [file for file, kind in kinds.items() if file not in files and kind in (None, Kind.JSON)]
     if left:
-        warn(f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone")
+        warn(f"{path}: {len(left)} files of data are not read, such as {left[0]}: unpack archives, import .json alone")
     return [Unit(file, {"name": plan.name or path.name.partition(".")[0]}) for file in files]
 
 
-def files_of(path: Path, *, rows: str) -> list[Path]:
-    """Return the tables of a folder; JSON arrays only if no other table exists, since such files often describe the tables."""
-    others = [ending for ending in TABLES if ending not in ARRAYS]
-    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
-    if rows:
-        return data_files(path, suffixes=ARRAYS)
-    if any(ends_with(file, others) for file in files):
-        return data_files(path, suffixes=others)
-    return [file for file in files if ends_with(file, ARRAYS) and is_array(file)] or data_files(path, suffixes=others)
-
-
 def is_array(file: Path) -> bool:
-    """Return whether a JSON file begins with an array; True for an unreadable file, whose reader reports the error."""
-    try:
-        with open_bytes(file) as content:
-            return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    except UNREADABLE:
-        return True
+    """Return whether a JSON file begins with an array."""
+    with member_of(file).open() as content:
+        return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
 
 def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) -> dict[str, str]:
@@ -266,7 +248,7 @@ def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) ->
     scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     missing = [column for column in scores if column not in found]
-    if found and missing and not ends_with(path, JSON):
+    if found and missing and kind_of_file(path) not in JSON:
         raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
     return scores
 
@@ -277,13 +259,15 @@ def check_columns(
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
     source = shape.plan.file or "the options"
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
-    needed = KEYS if ends_with(path, JSON) else FIELDS
+    needed = KEYS if kind_of_file(path) in JSON else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
     known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
     if shape.first and shape.lacking:
         raise SourceError(f"{path}: no column {shape.lacking}, which {source} explodes or searches; its columns are {shown}")
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
+    if twins := [name for name in mapped.values() if name not in known and f"{name} 2" in known]:
+        raise SourceError(f"{path}: has two columns {twins[0]!r}: rename one of them, or name the one to read: {twins[0]} 1")
     if found and not {mapped.get(name) for name in NAMES} & known:
         likely = options_for(likely_columns(rows, mapped))
         advice = f"; perhaps {likely}" if likely else ""

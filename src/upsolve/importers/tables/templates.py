@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
-from upsolve.importers.tables.cells import nested_value
+from upsolve.importers.rows import nested_value
 from upsolve.types import Status
 
 __all__ = ["Firsts", "Maker", "Parts", "StatusOf", "Template", "maker_of", "names_in", "value_at"]

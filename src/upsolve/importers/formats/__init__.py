@@ -1,0 +1,250 @@
+"""Rows of files of any format, which their content shows, whatever their names.
+
+A file may be compressed, in an archive, or in an archive in an archive (``members``).
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.formats.members import UNREADABLE, Member, files_of, member_of, members, names_in, unreadable
+from upsolve.importers.formats.tabular import arrow_rows, duckdb_rows, excel_rows, parquet_rows, sqlite_rows
+from upsolve.importers.formats.texts import (
+    DELIMITERS,
+    SEPARATOR,
+    Quotes,
+    csv_rows,
+    encoding_of,
+    json_rows,
+    line_rows,
+    objects_in,
+)
+from upsolve.importers.rows import Numbered
+
+__all__ = [
+    "UNREADABLE",
+    "Kind",
+    "Member",
+    "Quotes",
+    "data_files",
+    "files_of",
+    "json_lines",
+    "json_value",
+    "kind_of",
+    "kind_of_file",
+    "member_of",
+    "members",
+    "names_in",
+    "objects_in",
+    "rows_of",
+    "rows_of_file",
+]
+
+SAMPLE, LONGEST = 1 << 16, 1 << 22
+"""Bytes that show the format of a file, and of a first line that is parsed."""
+
+
+class Kind(StrEnum):
+    """Format of a file."""
+
+    JSON = "json"
+    """One JSON array or object, or several objects of several lines each."""
+    JSONL = "jsonl"
+    """A JSON object on each line."""
+    CSV = "csv"
+    """A table of text: a row on each line, cells between commas, semicolons, tabs or vertical bars."""
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    """Arrow file (Feather) or stream."""
+    EXCEL = "excel"
+    """A workbook: .xlsx, .xls, .xlsb or .ods."""
+    SQLITE = "sqlite"
+    DUCKDB = "duckdb"
+    TEXT = "text"
+    """Other text, such as a program or a log."""
+    BINARY = "binary"
+    """Anything else."""
+
+
+MAGIC = {
+    b"PAR1": Kind.PARQUET,
+    b"ARROW1": Kind.ARROW,
+    b"\xff\xff\xff\xff": Kind.ARROW,
+    b"SQLite format 3\0": Kind.SQLITE,
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": Kind.EXCEL,
+}
+"""First bytes of files."""
+LINES = (".jsonl", ".ndjson")
+"""Endings of JSON lines, which count where the content allows two formats."""
+
+
+def kind_of(member: Member) -> Kind:
+    """Return the format of a file, by its content; its name counts only if that allows two. SourceError if it cannot be read."""
+    with member.open() as file:
+        head = file.read(SAMPLE)
+        for magic, kind in MAGIC.items():
+            if head.startswith(magic):
+                return kind
+        if head[8:12] == b"DUCK":
+            return Kind.DUCKDB
+        if head.startswith(b"PK") and (b"xl/" in head or b"opendocument.spreadsheet" in head):
+            return Kind.EXCEL
+        encoding = encoding_of(head[:4])
+        text = head.decode(encoding if "utf-8" not in encoding else "latin-1", "replace").removeprefix("\xef\xbb\xbf")
+        if not text.strip():
+            ending = member.name.lower().rpartition(".")[2]
+            return Kind(ending) if ending in {*Kind} else Kind.TEXT
+        if text.count("\0") > len(text) / 100:
+            return Kind.BINARY
+        return kind_of_text(member.name.lower(), text, file)
+
+
+def kind_of_text(name: str, text: str, rest: IO[bytes]) -> Kind:
+    """Return the format of a text, given its name, first characters and what follows them."""
+    if (start := text.lstrip()[:1]) and start in "[{":
+        first, newline, after = text.lstrip().partition("\n")
+        if not newline:
+            line = rest.readline(LONGEST).decode("latin-1")
+            first, after = first + line, rest.read(SAMPLE).decode("latin-1")
+        if is_json(first):
+            one = not after.strip() and (start == "[" or name.endswith(".json"))
+            return Kind.JSON if one else Kind.JSONL
+        if is_json(after.strip().partition("\n")[0], dict) or (name.endswith(LINES) and first.strip() not in ("[", "{")):
+            return Kind.JSON if start == "[" else Kind.JSONL
+        return Kind.JSON
+    lines = text.splitlines(keepends=True)[: -1 if len(text) >= SAMPLE else None]
+    if name.endswith(LINES) or any(is_json(line, dict) for line in lines[:20]):
+        return Kind.JSONL
+    return Kind.CSV if name.endswith((".csv", ".tsv")) or is_table(lines) else Kind.TEXT
+
+
+def is_json(line: str, kind: type = object) -> bool:
+    """Return whether a line is a JSON value of a kind."""
+    try:
+        return isinstance(json.loads(line), kind)
+    except (ValueError, RecursionError):
+        return False
+
+
+def is_table(lines: list[str]) -> bool:
+    """Return whether lines are rows of the same number of cells, two at least, below a header of short names."""
+    if lines and SEPARATOR.match(lines[0]):
+        return True
+    for delimiter in DELIMITERS:
+        try:
+            rows = [row for row in csv.reader(StringIO("".join(lines), newline=""), delimiter=delimiter, strict=True) if row]
+        except csv.Error:
+            continue
+        if len(rows) > 1 and len(rows[0]) > 1 and {len(row) for row in rows} == {len(rows[0])}:
+            header = {name.strip() for name in rows[0]}
+            if len(header) == len(rows[0]) and all(0 < len(name) <= 60 for name in header):
+                return True
+    return False
+
+
+OPTIONS = {
+    "encoding": (Kind.CSV, "only CSV files have an encoding; JSON is UTF-8"),
+    "quotes": (Kind.CSV, "only CSV files have quotes"),
+    "rows": (Kind.JSON, "only JSON files are objects with a list of rows"),
+}
+"""Option of ``rows_of`` -> formats that it is for, and what the message for other formats says."""
+DATABASES = (Kind.SQLITE, Kind.DUCKDB, Kind.EXCEL)
+
+
+def rows_of(
+    member: Member, *, rows: str = "", query: str = "", encoding: str = "", quotes: Quotes = Quotes.DOUBLE
+) -> Iterator[Numbered]:
+    """Return the rows of a file with their numbers, from 1; unusable ones as ``BadRow``.
+
+    Args:
+        member: the file.
+        rows: name, with dots, of the list of rows in a JSON object; ``data.*``: the values of an object, whose names are in ``key``;
+            ``.``: the object itself is the only row; empty: the file is a list.
+        query: SQL whose rows are read, or the name of a table or sheet; needed for a database or workbook that has several.
+        encoding: of a CSV file; empty: UTF-8, or what its first bytes show.
+        quotes: whether cells of a CSV file may be quoted.
+
+    Raises:
+        SourceError: the file cannot be read, is of no such format, or an argument does not fit it.
+    """
+    kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes is not Quotes.DOUBLE, "rows": rows}
+    if kind is Kind.TEXT and (encoding or quotes is not Quotes.DOUBLE):
+        kind = Kind.CSV  # whose first lines are uneven
+    for name, (fits, reason) in OPTIONS.items():
+        if given[name] and kind is not fits:
+            raise SourceError(f"{member.where}: option {name}: {reason}")
+    if query and kind not in DATABASES:
+        raise SourceError(f"{member.where}: option query is for databases and workbooks")
+    match kind:
+        case Kind.JSON:
+            return json_rows(member, rows)
+        case Kind.JSONL:
+            return line_rows(member)
+        case Kind.CSV:
+            return csv_rows(member, encoding, quotes)
+        case Kind.PARQUET:
+            return parquet_rows(member)
+        case Kind.ARROW:
+            return arrow_rows(member)
+        case Kind.EXCEL:
+            return excel_rows(member, query)
+        case Kind.SQLITE:
+            return sqlite_rows(member, query)
+        case Kind.DUCKDB:
+            return duckdb_rows(member, query)
+        case _:
+            pass
+    what = "is empty" if not member.size else f"is {'text' if kind is Kind.TEXT else 'binary'}"
+    raise SourceError(f"{member.where}: {what}, and no JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB: convert it")
+
+
+def rows_of_file(path: Path) -> Iterator[Numbered]:
+    """Yield the rows of a file on disk, with their numbers; SourceError if it has none, or cannot be read."""
+    return rows_of(member_of(path))
+
+
+def json_lines(path: Path) -> Iterator[Numbered]:
+    """Yield the rows of a file that should be JSON lines: bad lines as ``BadRow``; SourceError if it cannot be read."""
+    member = member_of(path)
+    yield from line_rows(member) if kind_of(member) in (Kind.TEXT, Kind.CSV) else rows_of(member)
+
+
+def json_value(path: Path) -> Any:
+    """Return the value of a JSON file; SourceError if it cannot be read."""
+    member = member_of(path)
+    try:
+        with member.open() as file:
+            return json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise unreadable(str(path), error) from error
+
+
+ROWS = (Kind.JSONL, Kind.PARQUET, Kind.ARROW)
+"""Formats that hold rows alone; JSON files beside them often describe them."""
+
+
+def data_files(path: Path, *kinds: Kind, suffixes: tuple[str, ...] = ()) -> list[Path]:
+    """Return a file itself, or the files below a folder of some formats (``ROWS``), or with some endings, sorted by name.
+
+    SourceError if there is none, or if a file cannot be read.
+    """
+    if path.is_file():
+        return [path]
+    wanted = kinds or ROWS
+    files = [path / name for name in names_in(path)]
+    found = [file for file in files if (file.name.lower().endswith(suffixes) if suffixes else kind_of_file(file) in wanted)]
+    if not found:
+        raise SourceError(f"{path}: contains no file {', '.join(f'*{one}' for one in suffixes or wanted)}")
+    return found
+
+
+def kind_of_file(path: Path) -> Kind | None:
+    """Return the format of a file, decompressed, or of the only file in an archive; None for an archive of several."""
+    found = [*islice(members(path), 2)]
+    return kind_of(found[0]) if len(found) == 1 else None

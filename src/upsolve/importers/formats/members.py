@@ -1,0 +1,308 @@
+"""Files of folders, archives and compressed files, recognised by their content."""
+
+import bz2
+import gzip
+import lzma
+import os
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
+from weakref import finalize
+from zipfile import BadZipFile, ZipFile
+
+from upsolve.errors import SourceError, one_line
+
+__all__ = ["UNREADABLE", "Member", "files_of", "member_of", "members", "names_in", "on_disk", "unreadable"]
+
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, tarfile.TarError)
+"""What reading a file raises that is missing or damaged."""
+DAMAGED = (*UNREADABLE, LookupError, RuntimeError, struct.error, ValueError)
+"""What opening or reading a damaged archive raises."""
+HEAD, BLOCK, ENCRYPTED = 512, 1 << 18, 1
+"""Bytes that show the format of a file; bytes that are read at a time; flag of an encrypted file in a zip."""
+MOST_GIB, RATIO, HARMLESS = 256, 200, 1 << 30
+"""Most GiB that a file unpacks to; above ``HARMLESS`` bytes, most bytes for each packed one. ``$UPSOLVE_UNPACKED_GIB`` replaces both."""
+DOCUMENT = ("[Content_Types].xml", "mimetype")
+"""Files in a zip that is a document, such as a workbook of Excel."""
+
+
+def open_zstd(file: IO[bytes]) -> Any:
+    """Return the content of a file that zstd has compressed; it cannot be sought."""
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
+
+
+COMPRESSED: dict[bytes, tuple[str, Callable[[IO[bytes]], Any]]] = {
+    b"\x1f\x8b": (".gz", gzip.open),
+    b"BZh": (".bz2", bz2.open),
+    b"\xfd7zXZ\0": (".xz", lzma.open),
+    b"(\xb5/\xfd": (".zst", open_zstd),
+}
+"""First bytes of a compressed file -> ending of its name, and function that decompresses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of a folder or an archive."""
+
+    name: str
+    """Path in the folder or archive, with ``/``; ``a.zip/x.c`` in an archive below it."""
+    size: int
+    """Bytes; those of the compressed file, if it is compressed."""
+    open: Callable[[], IO[bytes]]
+    """Returns the content from its start, decompressed, as often as it is called; opening and reading raise SourceError."""
+    path: Path | None
+    """The file on disk; None for one that is compressed or in an archive."""
+    where: str
+    """Path for messages: ``logs/a.zip/x.c``."""
+
+
+@dataclass(slots=True)
+class Outer:
+    """The file on disk that holds a member."""
+
+    packed: int
+    """Its bytes."""
+    encoding: str
+    """Encoding of names in a zip that does not say that they are UTF-8; empty: code page 437."""
+    listed: int = 0
+    """Bytes of the files that its archives list."""
+
+
+class Content(RawIOBase):
+    """Content of a member: errors become SourceError with its name, and it may not be too large for its compressed file."""
+
+    def __init__(
+        self, where: str, packed: int, opener: Callable[[], Any], decompress: Callable[[IO[bytes]], Any] | None
+    ) -> None:
+        """Open a member of a file of ``packed`` bytes; 0 if it is neither compressed nor in an archive."""
+        self.where, self.packed, self.size, self.opener = where, packed, 0, opener
+        self.open = list[Any]()
+        try:
+            self.open.append(opener())
+            if decompress:
+                self.open.append(decompress(self.open[0]))
+        except DAMAGED as error:
+            self.close()
+            raise unreadable(where, error) from error
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes; SourceError if they are damaged or too many."""
+        try:
+            count = self.open[-1].readinto(buffer)
+        except DAMAGED as error:
+            raise unreadable(self.where, error) from error
+        self.size += count
+        refuse_bomb(self.where, self.size, self.packed)
+        return count
+
+    def close(self) -> None:
+        """Close the content and the file that it is decompressed from."""
+        while self.open:
+            self.open.pop().close()
+        super().close()
+
+
+def unreadable(where: str, error: Exception) -> SourceError:
+    """Return the error for a file that cannot be read, with what to do."""
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"{where}: no such file or folder")
+    if isinstance(error, PermissionError):
+        return SourceError(f"{where}: cannot be read: this user may not: chmod u+r")
+    advice = "" if isinstance(error, SourceError) else "; if it is damaged or cut off, copy or download it again"
+    return SourceError(f"{where}: cannot be read: {one_line(error)}{advice}")
+
+
+def refuse_bomb(where: str, size: int, packed: int) -> None:
+    """Raise SourceError for content that is too large, or too large for its compressed file."""
+    if size <= HARMLESS or not packed:
+        return
+    given = os.environ.get("UPSOLVE_UNPACKED_GIB", "")
+    most = (float(given) if given else MOST_GIB) * (1 << 30)
+    if size > most or (not given and size > RATIO * packed):
+        raise SourceError(
+            f"{where}: {packed:,} bytes unpack to more than {size:,}: if that is right, say how many GiB it may be: UPSOLVE_UNPACKED_GIB=500"
+        )
+
+
+def content(
+    where: str, packed: int, opener: Callable[[], Any], decompress: Callable[[IO[bytes]], Any] | None = None
+) -> IO[bytes]:
+    """Open the content of a member."""
+    return BufferedReader(Content(where, packed, opener, decompress), BLOCK)
+
+
+def member_of(path: Path) -> Member:
+    """Return a file, decompressed, or the only file in an archive; SourceError if there are several."""
+    found = [*members(path)]
+    if len(found) != 1:
+        raise SourceError(f"{path}: cannot be read: has {len(found)} files: unpack it")
+    return found[0]
+
+
+def members(path: Path, *, encoding: str = "") -> Iterator[Member]:
+    """Yield the files of a folder or an archive, nested archives included, sorted by name; any other file is one member.
+
+    Hidden files and ``__MACOSX`` are left out, links to folders are not followed, and a compressed file is decompressed. An archive
+    that is compressed or in another one is copied to a temporary file. Names in archives are never used as paths.
+
+    Args:
+        path: folder, archive (zip or tar), or other file; each may be compressed by gzip, bzip2, xz or zstd.
+        encoding: of names in a zip that does not say that they are UTF-8.
+
+    Raises:
+        SourceError: the path does not exist, or an archive is damaged, encrypted or too large.
+    """
+    if not path.is_dir():
+        yield from within(plain(path, path.name), "", Outer(size_of(path), encoding))
+        return
+    for name in names_in(path):
+        file = path / name
+        yield from within(plain(file, name), f"{name}/", Outer(size_of(file), encoding))
+
+
+def names_in(folder: Path) -> Iterator[str]:
+    """Yield the relative names of the files below a folder, in sorted order, without hidden ones; SourceError if one may not be read."""
+    try:
+        for name, _ in files_of(str(folder), ""):
+            if not is_hidden(name) and (folder / name).is_file():
+                yield name
+    except OSError as error:
+        raise unreadable(str(error.filename or folder), error) from error
+
+
+def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files of a folder with their relative names, in sorted order, holding one directory in memory at a time."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        yield f"{above}{entry.name}", entry.stat(follow_symlinks=entry.is_file())
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_of(entry.path, f"{above}{entry.name}/")
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file, or a folder above it, is hidden or made by macOS."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file; SourceError if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+
+
+def plain(path: Path, name: str) -> Member:
+    """Return a file on disk as it is."""
+    return Member(name, size_of(path), partial(content, str(path), 0, partial(path.open, "rb")), path, str(path))
+
+
+def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
+    """Yield the files of a member that is an archive, with a prefix of their names; the member itself, decompressed, if it is none."""
+    with member.open() as file:
+        head = file.read(HEAD)
+    if head.startswith((b"PK\3\4", b"PK\5\6")):
+        yield from zipped(member, prefix, outer)
+    elif head[257:262] == b"ustar":
+        yield from tarred(member, prefix, outer)
+    elif form := next((form for magic, form in COMPRESSED.items() if head.startswith(magic)), None):
+        ending, decompress = form
+        opener = partial(content, member.where, outer.packed, member.open, decompress)
+        yield from within(Member(member.name.removesuffix(ending), member.size, opener, None, member.where), prefix, outer)
+    else:
+        yield member
+
+
+def zipped(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
+    """Yield the files of a zip; the zip itself if it is a document."""
+    try:
+        archive = opened(member, partial(ZipFile, metadata_encoding=outer.encoding or None))
+        entries = sorted(archive.infolist(), key=lambda entry: entry.filename)
+    except DAMAGED as error:
+        raise unreadable(member.where, error) from error
+    if any(entry.filename in DOCUMENT for entry in entries):
+        yield member
+        return
+    for entry in entries:
+        if entry.flag_bits & ENCRYPTED:
+            raise SourceError(f"{member.where}: is encrypted: unpack it with its password (7z x), and import the folder")
+        if not entry.is_dir():
+            yield from entry_of(
+                Member(entry.filename, entry.file_size, partial(archive.open, entry), None, member.where), prefix, outer
+            )
+
+
+def tarred(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
+    """Yield the files of a tar."""
+    try:
+        archive = opened(member, lambda file: tarfile.TarFile(fileobj=file))
+        entries = sorted(archive.getmembers(), key=lambda entry: entry.name)
+    except DAMAGED as error:
+        raise unreadable(member.where, error) from error
+    for entry in entries:
+        if entry.isreg():
+            yield from entry_of(
+                Member(entry.name, entry.size, partial(archive.extractfile, entry), None, member.where), prefix, outer
+            )
+
+
+def entry_of(entry: Member, prefix: str, outer: Outer) -> Iterator[Member]:
+    """Yield the files of an entry, given with its name in the archive and the path of the archive; it is opened as it is."""
+    name = "/".join(part for part in entry.name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+    where = f"{entry.where}/{name}"
+    outer.listed += entry.size
+    refuse_bomb(where, outer.listed, outer.packed)
+    if name and not is_hidden(name):
+        inner = Member(prefix + name, entry.size, partial(content, where, outer.packed, entry.open), None, where)
+        yield from within(inner, f"{prefix}{name}/", outer)
+
+
+def opened(member: Member, read: Callable[[IO[bytes]], Any]) -> Any:
+    """Return the archive that a function reads from a member; its file, a temporary copy if it is not on disk, lives as long as the archive."""
+    file = member.path.open("rb") if member.path else copied(member)
+    try:
+        archive = read(file)
+    except BaseException:
+        file.close()
+        raise
+    finalize(archive, file.close)
+    return archive
+
+
+def copied(member: Member) -> Any:
+    """Return a temporary file, removed when it is closed, with the content of a member."""
+    copy = NamedTemporaryFile(prefix="upsolve-", suffix=Path(member.name).suffix)  # noqa: SIM115
+    try:
+        with member.open() as file:
+            copyfileobj(file, copy, BLOCK)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+@contextmanager
+def on_disk(member: Member) -> Generator[Path]:
+    """Context manager: the path of a member, of a temporary copy if it is compressed or in an archive."""
+    if member.path:
+        yield member.path
+        return
+    with copied(member) as copy:
+        yield Path(copy.name)

@@ -1,0 +1,124 @@
+"""Rows of Parquet, Arrow, workbooks and databases, batch by batch."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import date, datetime, time
+from itertools import chain
+from typing import Any
+
+from upsolve.errors import SourceError, one_line
+from upsolve.extras import needs_extras
+from upsolve.importers.formats.members import Member, on_disk, unreadable
+from upsolve.importers.formats.texts import names_of
+from upsolve.importers.rows import Numbered
+
+__all__ = ["arrow_rows", "duckdb_rows", "excel_rows", "parquet_rows", "sqlite_rows"]
+
+BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
+"""Most bytes (as stored, without compression) and rows of a file in memory at a time, as far as rows are of equal size."""
+BUFFER = 1 << 20
+"""Bytes of each column of a Parquet file that are read at a time."""
+
+
+def parquet_rows(member: Member) -> Iterator[Numbered]:
+    """Yield the rows of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with on_disk(member) as path, pq.ParquetFile(path, buffer_size=BUFFER) as file:
+            about = file.metadata
+            size = sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
+            row_bytes = max(1, size // max(1, about.num_rows))
+            batches = file.iter_batches(batch_size=max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)))
+            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(member.where, error) from error
+
+
+def arrow_rows(member: Member) -> Iterator[Numbered]:
+    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather)."""
+    import pyarrow as pa
+
+    try:
+        with on_disk(member) as path, pa.memory_map(str(path)) as source:
+            is_file = source.read(6) == b"ARROW1"
+            source.seek(0)
+            opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+            batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
+            rows = (batch.slice(index, 1).to_pylist()[0] for batch in batches for index in range(batch.num_rows))
+            yield from enumerate(rows, start=1)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(member.where, error) from error
+
+
+def excel_rows(member: Member, sheet: str = "") -> Iterator[Numbered]:
+    """Yield the rows of a sheet of a workbook, by default the only one that is not empty; its first row has the names of the columns."""
+    with needs_extras():
+        import python_calamine as calamine
+    try:
+        with on_disk(member) as path, closing(calamine.CalamineWorkbook.from_path(str(path))) as book:
+            heights = {name: book.get_sheet_by_name(name).height for name in book.sheet_names}
+            rows = iter(book.get_sheet_by_name(only(member, "sheet", heights, sheet)).iter_rows())
+            names = names_of([str(plain(name) or "").strip() for name in next(rows, [])])
+            for number, row in enumerate(rows, start=2):
+                if any(cell != "" for cell in row):
+                    yield number, dict(zip(names, map(plain, row), strict=True))
+    except (OSError, calamine.CalamineError) as error:
+        raise unreadable(member.where, error) from error
+
+
+def plain(cell: Any) -> Any:
+    """Return a cell of a workbook: whole numbers as int, times as text in ISO 8601, and None for an empty cell."""
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)
+    return cell.isoformat() if isinstance(cell, date | datetime | time) else None if cell == "" else cell
+
+
+def only(member: Member, what: str, found: dict[str, int], name: str) -> str:
+    """Return the name of the table or sheet to read: the given one, or the only one with rows; SourceError lists them."""
+    filled = [one for one, rows in found.items() if rows]
+    if name in found or (not name and len(filled) == 1):
+        return name or filled[0]
+    listed = ", ".join(f"{one} ({rows} rows)" for one, rows in found.items()) or "none"
+    wrong = f"no {what} {name!r}" if name else f"which {what}?"
+    raise SourceError(f"{member.where}: {wrong} --query NAME; its {what}s are {listed}")
+
+
+def sqlite_rows(member: Member, query: str = "") -> Iterator[Numbered]:
+    """Yield the rows of a query or table of a SQLite file, by default its only table; it is opened for reading alone."""
+    try:
+        with on_disk(member) as path, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            listed = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
+            yield from rows_of_query(member, connection.execute, listed, query)
+    except sqlite3.Error as error:
+        raise SourceError(f"{member.where}: {one_line(error)}") from error
+
+
+def duckdb_rows(member: Member, query: str = "") -> Iterator[Numbered]:
+    """Yield the rows of a query or table of a DuckDB file, by default its only table; it is opened for reading alone."""
+    import duckdb
+
+    try:
+        with on_disk(member) as path, duckdb.connect(str(path), read_only=True) as connection:
+            yield from rows_of_query(member, connection.execute, "select table_name from information_schema.tables", query)
+    except duckdb.Error as error:
+        raise SourceError(f"{member.where}: {one_line(error)}") from error
+
+
+def rows_of_query(member: Member, execute: Callable[[str], Any], listed: str, query: str) -> Iterator[Numbered]:
+    """Yield the rows of a query, or of a table by its name, of a database of which a statement lists the tables."""
+    if not query.strip().count(" "):
+        tables = [name for (name,) in execute(listed).fetchall()]
+        counts = {name: execute(f"select count(*) from {quoted(name)}").fetchone()[0] for name in tables}  # noqa: S608
+        query = f"select * from {quoted(only(member, 'table', counts, query.strip()))}"  # noqa: S608
+    answer = execute(query)
+    names = names_of([column[0] for column in answer.description or ()])
+    rows = chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), []))
+    yield from ((number, dict(zip(names, row, strict=True))) for number, row in enumerate(rows, start=1))
+
+
+def quoted(name: str) -> str:
+    """Return a name of SQL in quotes."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,375 @@
+"""Rows of texts: JSON lines, JSON arrays and CSV, of any size."""
+
+import codecs
+import csv
+import json
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from io import StringIO, TextIOWrapper
+from itertools import chain
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.formats.members import Member, unreadable
+from upsolve.importers.rows import BadRow, Numbered, head_of
+
+__all__ = [
+    "DELIMITERS",
+    "SEPARATOR",
+    "Quotes",
+    "csv_rows",
+    "encoding_of",
+    "json_rows",
+    "line_rows",
+    "names_of",
+    "objects_in",
+]
+
+NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
+"""Remedy."""
+SAMPLE = 1 << 20
+"""Characters of a CSV file that show its format."""
+CHUNK, NEAR_END = 1 << 20, 16
+"""Characters of JSON that are read at a time, and length of the longest word of JSON, which may be cut off at their end."""
+DECODER = json.JSONDecoder()
+SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def encoding_of(head: bytes) -> str:
+    """Return UTF-8, UTF-16 or UTF-32, which the first bytes of a text show."""
+    return "utf-8-sig" if json.detect_encoding(head).startswith("utf-8") else json.detect_encoding(head)
+
+
+def opened(member: Member, encoding: str = "", errors: str = "strict") -> TextIOWrapper:
+    """Open a text, by default in the encoding that its first bytes show; SourceError for an unknown encoding."""
+    file = member.open()
+    try:
+        codecs.lookup(encoding or "utf-8")
+        return TextIOWrapper(file, encoding or encoding_of(file.peek(4)[:4]), errors, newline="")  # type: ignore[attr-defined]
+    except LookupError as error:
+        file.close()
+        raise SourceError(
+            f"{member.where}: cannot be read: {error}; encodings are utf-8, utf-16, latin-1, cp1252, ..."
+        ) from error
+
+
+def line_rows(member: Member) -> Iterator[Numbered]:
+    """Yield the objects of JSON lines; a line that is none is a ``BadRow``."""
+    with member.open() as file:
+        wide = "utf-8" not in encoding_of(file.peek(4)[:4])  # type: ignore[attr-defined]
+        lines: Any = (line.encode() for line in opened(member, errors="replace")) if wide else file
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, json_line(member.where, number, line)
+
+
+def json_line(where: str, number: int, line: bytes) -> dict[str, Any] | BadRow:
+    """Return the JSON object of a line, or a ``BadRow`` with the reason."""
+    try:
+        row = json.loads(line)
+        if isinstance(row, dict):
+            return row
+        reason = "the line is not a JSON object"
+    except UnicodeDecodeError:
+        reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg.removesuffix(' at')} (column {error.colno})"
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    return BadRow(where, number, reason, line[:500].decode("utf-8", "replace"))
+
+
+class Values:
+    """Values of a JSON text, parsed one after the other; only the current one is in memory."""
+
+    def __init__(self, text: TextIOWrapper) -> None:
+        """Begin at the start of a text."""
+        self.text, self.held, self.at, self.ended, self.before = text, "", 0, False, 0
+
+    def more(self) -> None:
+        """Read on, at least as much as is held."""
+        left = self.held[self.at :]
+        new = self.text.read(max(CHUNK, len(left)))
+        self.before += self.held.count("\n", 0, self.at)
+        self.held, self.at, self.ended = left + new, 0, not new
+
+    def peek(self) -> str:
+        """Return the next character that is no space; empty at the end."""
+        while True:
+            self.at = SPACE.match(self.held, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self.held) or self.ended:
+                return self.held[self.at : self.at + 1]
+            self.more()
+
+    def take(self, wanted: str) -> str:
+        """Pass over the next character, which must be among the wanted ones, and return it."""
+        if (found := self.peek()) not in wanted or not found:
+            raise json.JSONDecodeError(f"Expecting {' or '.join(map(repr, wanted))}", self.held, self.at)
+        self.at += 1
+        return found
+
+    def value(self, *, may_grow: bool = True) -> Any:
+        """Parse the next value; ValueError if it is none, or is cut off while no more may be read."""
+        self.peek()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self.held, self.at)
+                if end < len(self.held) or self.ended:
+                    self.at = end
+                    return value
+            except json.JSONDecodeError as error:
+                if self.ended or not (error.pos > len(self.held) - NEAR_END or error.msg.startswith("Unterminated")):
+                    raise
+            if not may_grow:
+                raise EOFError
+            self.more()
+
+    def pairs(self) -> Iterator[str]:
+        """Yield the names in an object; the value is to be taken before the next name."""
+        self.take("{")
+        while self.peek() != "}":
+            name = self.value()
+            self.take(":")
+            yield name
+            if self.peek() != "}":
+                self.take(",")
+        self.take("}")
+
+    def items(self, read: Callable[[], Any]) -> Iterator[Any]:
+        """Yield what a function returns that takes each item of a list."""
+        self.take("[")
+        while self.peek() != "]":
+            yield read()
+            if self.peek() != "]":
+                self.take(",")
+        self.take("]")
+
+    def skip(self) -> None:
+        """Pass over the next value, in parts if it is long."""
+        self.peek()
+        if len(self.held) - self.at < CHUNK // 2 and not self.ended:
+            self.more()
+        try:
+            self.value(may_grow=self.peek() not in "[{")
+        except EOFError:
+            if self.peek() == "{":
+                for _ in self.pairs():
+                    self.skip()
+            else:
+                for _ in self.items(self.skip):
+                    pass
+
+    def rows_at(self, path: Sequence[str]) -> Iterator[Any]:
+        """Yield the items of the list at a path of names, in which ``*`` stands for all names or places; LookupError if there is no list."""
+        if not path:
+            if self.peek() != "[":
+                raise LookupError
+            yield from self.items(self.value)
+            return
+        (first, *rest), start, found = path, self.peek(), False
+        if start not in ("{", "["):
+            raise LookupError
+        names = self.pairs() if start == "{" else (str(place) for place, _ in enumerate(self.items(self.peek)))
+        for name in names:
+            if first not in ("*", name):
+                self.skip()
+                continue
+            if found and first != "*":
+                raise ValueError(f"two values are named {name}")
+            found = True
+            if first != "*":
+                yield from self.rows_at(rest)
+            else:
+                yield from (named(name, row) for row in (self.rows_at(rest) if rest else [self.value()]))
+        if not found and first != "*":
+            raise LookupError
+
+    def lists(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """Yield name, with dots, and length of the lists of objects in the next value."""
+        start = self.peek()
+        if start == "{":
+            for name in self.pairs():
+                yield from self.lists(f"{prefix}.{name}".strip("."))
+        elif start == "[":
+            first, length = "", 0
+            for kind in self.items(self.peek):
+                first, length = first or kind, length + 1
+                self.skip()
+            if first == "{":
+                yield prefix, length
+        else:
+            self.value()
+
+
+def named(name: str, row: Any) -> Any:
+    """Return a row with the name under which it stands, as ``key``."""
+    return {"key": name, **row} if isinstance(row, dict) else {"key": name, "value": row}
+
+
+def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
+    """Yield the items of a JSON array, or of the list at ``rows`` in an object; ``.``: the values of the file themselves.
+
+    An item that is no object is a ``BadRow``. Objects that follow one another without an array are rows, too.
+    """
+    try:
+        with opened(member) as text:
+            values = Values(text)
+            if not rows and values.peek() == "{":
+                values.skip()
+                if not values.peek():
+                    raise LookupError
+                rows = "."
+        with opened(member) as text:
+            yield from objects_in(member.where, found_in(Values(text), rows))
+    except LookupError as error:
+        what = f"{rows} is no list of rows" if rows else NO_ARRAY
+        raise SourceError(f"{member.where}: {what}{advice_of(member)}") from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(member, error) from error
+
+
+def found_in(values: Values, rows: str) -> Iterator[Any]:
+    """Yield the rows of a JSON text; ValueError for what follows them."""
+    if rows == ".":
+        while values.peek():
+            yield values.value()
+    else:
+        yield from values.rows_at(rows.split(".") if rows else ())
+        if values.peek():
+            raise ValueError("something follows the end of the JSON")
+
+
+def advice_of(member: Member) -> str:
+    """Return which lists of objects a JSON file has, for an error; empty if it has none, or cannot be read."""
+    try:
+        with opened(member) as text:
+            lists = sorted(Values(text).lists(), key=lambda one: -one[1])
+    except (ValueError, RecursionError):
+        return ""
+    has = ", ".join(f"{name} ({length})" for name, length in lists[:5])
+    return f"; it has lists of objects: {has}: --rows {lists[0][0]}" if lists else ""
+
+
+def damaged(member: Member, error: Exception) -> SourceError:
+    """Return the error for a text that is no JSON, with its place."""
+    if isinstance(error, UnicodeDecodeError):
+        return SourceError(f"{member.where}: cannot be read: not UTF-8; convert it, such as with iconv -f LATIN1 -t UTF-8")
+    where = f", at {error.doc[error.pos :][:40]!r}" if isinstance(error, json.JSONDecodeError) else ""
+    return unreadable(member.where, ValueError(f"{getattr(error, 'msg', error)}{where}"))
+
+
+def objects_in(where: Any, rows: Any) -> Iterator[Numbered]:
+    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object."""
+    for number, row in enumerate(rows, start=1):
+        yield number, row if isinstance(row, dict) else BadRow(str(where), number, "not a JSON object", head_of(row))
+
+
+QUOTING = """a cell that begins with a quote must end with one, and quotes in it are doubled: "say ""hi\"""; if no cell is quoted, --quotes none"""
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[\r\n]*', re.IGNORECASE)
+"""First line of a CSV file of Excel, which says its delimiter."""
+
+
+class Quotes(StrEnum):
+    """Meaning of quotes in CSV files."""
+
+    DOUBLE = "double"
+    """A cell may stand between quotes; quotes in it are doubled."""
+    NONE = "none"
+    """No cell is quoted: quotes are text like any other, and a cell has no newline."""
+
+
+def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE) -> Iterator[Numbered]:
+    """Yield the rows of a CSV file; one in another encoding, or with too many or too few cells, is a ``BadRow``, and one without values is left out."""
+    csv.field_size_limit(2**27)
+    empty, end = 0, 0
+    try:
+        with opened(member, encoding, "surrogateescape") as text:
+            sample = text.read(SAMPLE)
+        form, first = form_of(sample, quotes)
+        with opened(member, encoding, "surrogateescape") as text:
+            for _ in range(first):
+                text.readline()
+            table = csv.DictReader(text, strict=True, **form)
+            end = first
+            table.fieldnames = names_of([name.strip() for name in table.fieldnames or ()])
+            end = first + table.line_num
+            for row in table:
+                end = first + table.line_num
+                if any(chain.from_iterable(filter(None, row.values()))):  # texts, and a list of what the header has no name for
+                    yield end, checked_row(member.where, end, row, encoding, form["delimiter"])
+                else:
+                    empty += 1
+    except csv.Error as error:
+        raise SourceError(
+            f"{member.where}: the row that begins in line {end + 1} cannot be read: {error}; {QUOTING}"
+        ) from error
+    except UnicodeError as error:
+        raise unreadable(member.where, error) from error
+    if empty:
+        warnings.warn(f"{member.where}: {empty} empty rows are left out", stacklevel=2)
+
+
+def checked_row(where: str, number: int, row: dict[Any, Any], encoding: str, delimiter: str) -> dict[str, Any] | BadRow:
+    """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
+    if None in row or None in row.values():
+        columns, comma = [name for name in row if name is not None], DELIMITERS.get(delimiter, repr(delimiter))
+        cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
+        reason = f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {comma} not in quotes?"
+        return BadRow(where, number, reason, ascii(row)[:500])
+    try:
+        "".join(map(str, row.values())).encode()
+    except UnicodeEncodeError:
+        reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
+        return BadRow(where, number, reason, ascii(row)[:500])
+    return row
+
+
+def names_of(names: Sequence[str]) -> list[str]:
+    """Return the names of columns; several of the same name, or without one, get numbers: ``code 1``, ``code 2``, ``column 3``."""
+    times, seen = Counter(names), Counter[str]()
+    found: list[str] = []
+    for place, name in enumerate(names, start=1):
+        seen[name] += 1
+        unique = name if times[name] == 1 else f"{name} {seen[name]}" if name else f"column {place}"
+        found.append(unique)
+    return found
+
+
+def form_of(sample: str, quotes: Quotes) -> tuple[dict[str, Any], int]:
+    """Return the format of a CSV file, by its first characters, and how many lines stand before its header.
+
+    A first line ``sep=;`` says the delimiter; else it is the one that gives the header the most cells, a comma in doubt. Quotes in
+    cells are doubled, unless the rows have as many cells as the header only if they are escaped by backslashes, or if spaces before
+    a cell are no part of it.
+    """
+    declared = SEPARATOR.match(sample)
+    body = sample[declared.end() :] if declared else sample
+    plain = {"quoting": csv.QUOTE_NONE if quotes is Quotes.NONE else csv.QUOTE_MINIMAL}
+    delimiters = [declared[1]] if declared else [*DELIMITERS]
+    wide = {delimiter: len(next(rows_in(body, {**plain, "delimiter": delimiter}), [])) for delimiter in delimiters}
+    plain = {**plain, "delimiter": max(wide, key=lambda delimiter: wide[delimiter])}
+    others = [{"escapechar": "\\", "doublequote": False}] * ('\\"' in body) + [{"skipinitialspace": True}]
+    others += [{**one, **others[-1]} for one in others[:-1]]
+    forms = [plain, *({**plain, **other} for other in others if quotes is not Quotes.NONE)]
+    return next((form for form in forms if is_even(body, form, cut=len(sample) == SAMPLE)), plain), int(bool(declared))
+
+
+def rows_in(text: str, form: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the rows of a text of CSV."""
+    return csv.reader(StringIO(text, newline=""), **form)
+
+
+def is_even(text: str, form: dict[str, Any], *, cut: bool) -> bool:
+    """Return whether all rows of a text in a format have as many cells as its first one; the last row may be cut off."""
+    rows: list[int] = []
+    try:
+        rows.extend(map(len, rows_in(text, {**form, "strict": True})))
+        rows = rows[:-1] if cut else rows
+    except csv.Error as error:
+        if not cut or "unexpected end" not in str(error):
+            return False
+    return len({*rows} - {0}) <= 1
