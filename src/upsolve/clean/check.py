@@ -14,7 +14,7 @@ from upsolve.archive.database import connect, register_parts
 from upsolve.archive.preference import OUTCOMES
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
-from upsolve.types import Task
+from upsolve.types import OnProgress, Task, no_progress
 
 __all__ = ["Action", "Check", "Contents", "Fault", "mask", "open_contents"]
 
@@ -32,8 +32,8 @@ class Contents:
     which they were written. ``labels`` has ``attempt_id`` and ``passed`` of every attempt whose preferred verdict is scored.
     """
 
-    def __init__(self, archive: Archive, connection: "duckdb.DuckDBPyConnection") -> None:
-        self.archive, self.connection = archive, connection
+    def __init__(self, archive: Archive, connection: "duckdb.DuckDBPyConnection", progress: OnProgress = no_progress) -> None:
+        self.archive, self.connection, self.progress = archive, connection, progress
         for name in TABLES:  # ``all_NAME`` has the places of the rows, NAME is without the removed ones
             register_parts(connection, f"all_{name}", archive.parts(name), table=name, places=True)
             connection.execute(f"create table removed_{name} (place bigint)")
@@ -69,10 +69,10 @@ class Contents:
 
 
 @contextmanager
-def open_contents(archive: Archive) -> Generator[Contents]:
-    """Open the contents of an archive; ArchiveError if a part is damaged, or a check's query is invalid."""
+def open_contents(archive: Archive, progress: OnProgress = no_progress) -> Generator[Contents]:
+    """Open the contents of an archive for checks, which may report progress; ArchiveError if a part is damaged, or a check's query is invalid."""
     with connect({}) as connection:
-        yield Contents(archive, connection)
+        yield Contents(archive, connection, progress)
 
 
 class Action(StrEnum):

@@ -11,7 +11,7 @@ import yaml
 from upsolve.archive.store import Archive
 from upsolve.clean import language, outcomes, overlap, secrets, tests
 from upsolve.clean.check import Action, Check, Fault, open_contents
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, IsolationError
 from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
 from upsolve.types import OnProgress, no_progress
@@ -89,7 +89,7 @@ def examine(
     if chosen or complete:
         require(*(module for check in checks.values() for module in check.modules))
     done = Examination()
-    with open_contents(archive) as contents:
+    with open_contents(archive, progress) as contents:
         for number, (name, check) in enumerate(checks.items()):
             progress("checks", number, len(checks))
             if lacking := absent(*check.modules):
@@ -99,7 +99,10 @@ def examine(
                 done.found.append(Found(name, f"not run: needs --set {name}.{check.needs}=...", "", 0, check.cost))
                 continue
             counts = {table: contents.count(table) for table in done.changes}
-            take(done, name, check, check.find(contents, options[name]), counts)
+            try:
+                take(done, name, check, check.find(contents, options[name]), counts)
+            except IsolationError as error:
+                done.found.append(Found(name, f"not run: {error}", "", 0, check.cost))
             for table, changes in done.changes.items():
                 contents.remove(table, [place for place, faults in changes.items() if removes(name, faults)])
     return done
@@ -182,5 +185,6 @@ CHECKS: Mapping[str, Check] = {
     "signal": outcomes.SIGNAL,
     "languages": outcomes.LANGUAGES,
     "tests": tests.TESTS,
+    "sanity": tests.SANITY,
 }
 """Name -> check."""

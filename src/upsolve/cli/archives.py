@@ -9,6 +9,8 @@ import typer
 
 from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, print_json, printable, records, show, show_rows
 from upsolve.cli.progress import bars
+from upsolve.cli.recipes import load
+from upsolve.cli.suites import Checked, sanity_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +69,7 @@ def ingest(
     executor: Annotated[
         Literal["local", "ray"], typer.Option(help="Where the processes run: this machine, or a Ray cluster.")
     ] = "local",
+    check: Checked = True,
     sources: Annotated[bool, typer.Option("--sources", help="List the sources; with SOURCE, its options.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -79,12 +82,18 @@ def ingest(
         raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{advice if source and Path(source).exists() else ''}")
     from upsolve.archive.store import archive_for_import
     from upsolve.importers.ingest import ingest as read_in
+    from upsolve.verify.limits import judge_settings
     from upsolve.verify.resources import usable_cores
 
     options: dict[str, Any] = {**options_of(option, context), "executor": executor, "max_rejected": max_rejected}
-    with bars() as progress, archive_for_import(archive) as opened:
-        report = read_in(opened, source, path, workers=workers or usable_cores(), on_progress=progress, **options)
-    answer(report.facts(), printable(report.text()), as_json=as_json)
+    with bars() as progress:
+        with archive_for_import(archive) as opened:
+            report = read_in(opened, source, path, workers=workers or usable_cores(), on_progress=progress, **options)
+        facts, text = report.facts(), report.text()
+        if check and not report.too_many:
+            lines, facts["sanity"] = sanity_of(opened, archive, judge_settings(load(None, None).verify), progress)
+            text = "\n".join([text, *lines])
+    answer(facts, printable(text), as_json=as_json)
     if report.too_many or report.orphaned:
         raise typer.Exit(1)
 

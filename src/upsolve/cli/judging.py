@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, Settings, app, print_json, show, text_of
+from upsolve.cli.app import AsJson, Settings, app, print_json, printable, show, text_of
 from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
+from upsolve.cli.suites import Checked, sanity_of
 from upsolve.errors import ConfigError
 from upsolve.languages import install_command, packages_folder
 from upsolve.languages.prepare import is_prepared, preparable, prepare
@@ -45,6 +46,8 @@ Packages = Annotated[
     str | None,
     typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
 ]
+Executor = Annotated[str | None, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")]
+Interpreter = Annotated[str | None, typer.Option(help="Language that runs Python programs which read standard input: pypy.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
 Host = Annotated[str, typer.Option(help="--serve: address to listen on; an address other than localhost needs a token.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="--serve: port to listen on; 0: any free port.")]
@@ -66,20 +69,17 @@ def verify(
     settings: Settings = None,
     workers: Annotated[int | None, typer.Option(help="Number of attempts judged in parallel; 0: one per core.")] = None,
     isolation: Annotated[str | None, typer.Option(help=f"Isolation of attempts: {', '.join(ISOLATIONS)}.")] = None,
-    executor: Annotated[
-        str | None, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
-    ] = None,
+    executor: Executor = None,
     cache: Annotated[bool | None, typer.Option(help="Cache verdicts by the content of attempt and task.")] = None,
     imports: Provided = None,
     packages: Packages = None,
-    python: Annotated[
-        str | None, typer.Option(help="Language that runs Python programs which read standard input: pypy.")
-    ] = None,
+    python: Interpreter = None,
     repeats: Annotated[int | None, typer.Option(help="Number of times each attempt is judged, to find flaky attempts.")] = None,
     analysis: Annotated[
         list[str] | None, typer.Option(help=f"Static analysis to run: {', '.join(sorted(ANALYSES))} or all; can be repeated.")
     ] = None,
     lines: Annotated[bool, typer.Option(help="Record which lines of each attempt were executed.")] = False,
+    check: Checked = True,
     serve: Serve = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -87,9 +87,12 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
-    options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache}
-    options |= {"repeats": repeats, "imports": imports, "python": python}
-    options |= {"packages": None if packages is None else packages.replace(",", " ").split()}
+    options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache, "repeats": repeats}
+    options |= {
+        "imports": imports,
+        "python": python,
+        "packages": None if packages is None else packages.replace(",", " ").split(),
+    }
     options |= {"analyses": sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None}
     given = [f"verify.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     loaded = load(recipe, [*(settings or []), *given])
@@ -101,13 +104,13 @@ def verify(
     if stale:
         judge_stale(archive, judging, as_json=as_json)
     elif archive:
-        judge_archive(archive, judging, everything=everything, as_json=as_json)
+        judge_archive(archive, judging, everything=everything, check=check, as_json=as_json)
     else:
         start(judging, host, port, token_file, rewards=loaded.reward)
 
 
-def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as_json: bool) -> None:
-    """Judge the programs of an archive that this judge has not judged, or all, and print the outcomes."""
+def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, check: bool, as_json: bool) -> None:
+    """Judge the programs of an archive that this judge has not judged, or all, check the tests, and print the outcomes."""
     from upsolve.archive.unjudged import unjudged
     from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.judge.outcomes import JUDGE
@@ -115,11 +118,17 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as
     store = to_judge(archive)
     with unjudged(store, JUDGE, tools(settings.analyses), everything=everything) as programs:
         judged = judge_programs(store, programs, settings)
+    lines, facts = list[str](), dict[str, Any]()
+    if check:
+        with bars() as progress:
+            lines, facts = sanity_of(store, archive, settings, progress)
     if as_json:
-        print_json(judged.counts(programs))
+        print_json(judged.counts(programs) | ({"sanity": facts} if check else {}))
         return
     typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
     judged.show(settings)
+    if lines:
+        typer.echo(printable("\n".join(lines)))
 
 
 def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None:

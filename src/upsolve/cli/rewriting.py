@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, completed, print_json, records, show
+from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, completed, print_json, printable, records, show
 from upsolve.cli.archives import archive_app, list_records, options_of
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
@@ -182,6 +182,8 @@ def show_found(archive: str, found: "list[Found]") -> None:
         typer.echo(f"found nothing: {', '.join(clean)}")
     for row in (one for one in found if not one.found and one.kind != NOTHING):
         typer.echo(f"{row.check}: {row.kind}")
+    for row in (one for one in found if one.found and one.check == "sanity"):
+        typer.echo(printable(f"{row.found:,} tasks are {row.kind}: {', '.join(one['record'] for one in row.examples)}"))
 
 
 def list_checks() -> None:

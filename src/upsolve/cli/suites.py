@@ -1,20 +1,34 @@
-"""``upsolve tests``: grade, grow and shrink the tests of an archive."""
+"""``upsolve tests``: grade, grow and shrink the tests of an archive; and the sanity check beside ``ingest`` and ``verify``."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from upsolve.cli.app import ArchivePath, AsJson, Seed, Settings, app, print_json, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
+from upsolve.errors import IsolationError
 
 if TYPE_CHECKING:
+    from upsolve.archive.store import Archive
     from upsolve.suites.grade import Totals
+    from upsolve.types import OnProgress
+    from upsolve.verify.limits import JudgeSettings
 
-__all__ = ["OutFolder", "grade", "grow", "shrink"]
+__all__ = ["Checked", "OutFolder", "grade", "grow", "sanity_of", "shrink"]
+
+MOST_TASKS, MOST_SECONDS = 2000, 30.0
+"""Largest sanity check beside another command: tasks that are judged, and seconds after which no further one is begun."""
+Checked = Annotated[
+    bool,
+    typer.Option(
+        "--check/--no-check",
+        help="Check that tests fail an empty program and pass the reference, at up to 2,000 tasks and for about 30 s.",
+    ),
+]
 
 tests_app = typer.Typer(
     no_args_is_help=True,
@@ -108,6 +122,23 @@ def grow(
     reasons = sum((Counter(row["left_out"]) for row in rows), Counter[str]())
     for reason, count in reasons.most_common():
         typer.echo(f"{count:,} inputs are left out: {reason}")
+
+
+def sanity_of(
+    archive: "Archive", name: str, settings: "JudgeSettings", progress: "OnProgress"
+) -> tuple[list[str], dict[str, Any]]:
+    """Return what a sanity check of tasks that have no result yet found, and what earlier ones did: as lines, and as plain data."""
+    try:
+        from upsolve.suites.sanity import check_sanity
+
+        checked = check_sanity(archive, settings, most=MOST_TASKS, seconds=MOST_SECONDS, progress=progress)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").endswith(".suites"):
+            raise
+        return [], {}  # an installation without the packages beside the pipeline
+    except IsolationError as error:
+        return [f"the tests were not checked: {error}"], {"missing": str(error)}
+    return checked.lines(name), checked.facts()
 
 
 def total_rows(totals: "Totals") -> list[tuple[str, str, str]]:

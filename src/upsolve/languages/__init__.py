@@ -5,6 +5,7 @@ A language is a YAML file in this folder, in the folders of $UPSOLVE_LANGUAGES, 
 name: cpp                    # in attempts and tasks
 aliases: [c++]               # other names
 file: main.cpp               # file to which the attempt is written
+constant: ...                # optional: program that prints 1, to find tests that it passes
 compile: [g++, ...]          # optional: compiler, or syntax check
 engine: sqlite | duckdb      # instead of run: attempts are queries, judged by their rows (judge/queries.py)
 run: [./main]                # {memory_mb} stands for the memory limit, {stack_mb} for that of the stack
@@ -118,6 +119,8 @@ class Language:
     ``environment``, ``{prepared}`` is that folder; words and variables with it are left out until the script has been run."""
     grammar: str = ""
     """Module of the tree-sitter grammar, or ``module:function``; empty if none."""
+    constant: str = field(default="", repr=False)  # no part of ``identity``
+    """Program that prints 1 whatever it reads, or query for 1; empty if none."""
 
     def __post_init__(self) -> None:
         for key in ("error", "reason", "trace", "exception", "out_of_memory"):
