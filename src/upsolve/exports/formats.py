@@ -1,4 +1,4 @@
-"""The built-in formats: what TRL trains on, prompts with tests for verl and OpenRLHF, sample files of benchmarks, JSON lines."""
+"""The built-in formats: data sets of trainers, under names of forms and of tools, sample files of benchmarks, JSON lines."""
 
 import json
 import re
@@ -172,9 +172,46 @@ def labelled_rows(
         yield completion_row(item, index, place, form=form, completion=completion) | {"label": bool(advantage > 0)}
 
 
+def prompted_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
+    """Return the columns of ``trl``."""
+    return prompt_column(form), TASK, *ABOUT
+
+
+def prompted_rows(task: Task, place: Place, *, form: Form = Form.CONVERSATIONAL) -> Iterator[Row]:
+    """Yield the row of a task."""
+    yield {"prompt": prompt_of(task, form, place), TASK.name: json.dumps(to_row(task)), **about(task)}
+
+
+def verifiers_columns() -> tuple[Column, ...]:
+    """Return the columns of ``verifiers``."""
+    info = Column("info", TEXT, "JSON object: the task for upsolve's judge, and what is known of it")
+    return prompt_column(Form.CONVERSATIONAL), Column("answer", TEXT, "the task's reference solution"), info
+
+
+def verifiers_rows(task: Task, place: Place) -> Iterator[Row]:
+    """Yield the row of a task."""
+    info = json.dumps({TASK.name: to_row(task), **about(task)})
+    yield {"prompt": prompt_of(task, Form.CONVERSATIONAL, place), "answer": task.reference, "info": info}
+
+
+def inspect_columns() -> tuple[Column, ...]:
+    """Return the columns of ``inspect``."""
+    target = Column("target", TEXT, "the task's reference solution")
+    metadata = Column("metadata", pa.struct([(one.name, one.type) for one in (TASK, *ABOUT)]), "what is known of the task")
+    return Column("id", TEXT, "id of the task"), Column("input", CHAT, "chat messages"), target, metadata
+
+
+def inspect_rows(task: Task, place: Place) -> Iterator[Row]:
+    """Yield the sample of a task."""
+    metadata = {TASK.name: json.dumps(to_row(task)), **about(task)}
+    prompt = prompt_of(task, Form.CONVERSATIONAL, place)
+    yield {"id": task.task_id, "input": prompt, "target": task.reference, "metadata": metadata}
+
+
 ABILITY = "code"
 DATA_SOURCE = Option("data_source", str, "name of the reward in verl for every row; default: the source of each task")
 ABOUT = (*OF_TASK, LICENCE_OF_TASK)
+TASK = Column("task", TEXT, "the task as JSON, for upsolve's judge")
 EXTRA = pa.struct([("split", TEXT), ("index", WHOLE), *((column.name, column.type) for column in ABOUT), ("task", TEXT)])
 
 
@@ -205,6 +242,22 @@ def verl_rows(task: Task, place: Place, *, data_source: str = "") -> Iterator[Ro
         "reward_model": {"style": "rule", "ground_truth": json.dumps(ground_truth(task))},
         "extra_info": {"split": place.split, "index": place.index, **about(task), "task": json.dumps(to_row(task))},
     }
+
+
+def skyrl_columns(**_options: Any) -> tuple[Column, ...]:
+    """Return the columns of ``skyrl``."""
+    source, prompt, _, _, extra = verl_columns()
+    spec = pa.struct([("method", TEXT), ("ground_truth", TEXT)])
+    described = "method: rule; ground_truth: the tests as JSON"
+    return source, prompt, Column("env_class", TEXT, "upsolve"), Column("reward_spec", spec, described), extra
+
+
+def skyrl_rows(task: Task, place: Place, *, data_source: str = "") -> Iterator[Row]:
+    """Yield the row of a task."""
+    for row in verl_rows(task, place, data_source=data_source):
+        spec = {"method": "rule", "ground_truth": row["reward_model"]["ground_truth"]}
+        shared = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
+        yield {**shared, "env_class": "upsolve", "reward_spec": spec}
 
 
 def ground_truth(task: Task) -> Row:
@@ -296,7 +349,7 @@ HELP = {
     "verl": "one row for each task, tried or not: prompt and tests",
 }
 FORMED, CHAT_FORMED = (FORM, COMPLETION), (CHAT_FORM, COMPLETION)
-EXPORTS: Mapping[str, Export] = {
+FORMS: Mapping[str, Export] = {
     "evalplus": sample_file("solution", str, ("humaneval", "mbpp"), "HumanEval or MBPP"),
     "groups": Export(group_rows, group_columns, "group", HELP["groups"], options=FORMED),
     # a text that continues the prompt: the whole program, which defines the function of the prompt again
@@ -307,5 +360,30 @@ EXPORTS: Mapping[str, Export] = {
     "pairs": Export(pair_rows, pair_columns, "pair", HELP["pairs"], options=FORMED, recipe="dpo"),
     "sft": Export(imitated_rows, imitated_columns, "group", HELP["sft"], options=CHAT_FORMED, recipe="sft"),
     "verl": Export(verl_rows, verl_columns, "task", HELP["verl"], options=(DATA_SOURCE,)),
+}
+"""Forms by their own names, or that of the one tool that reads them."""
+MESSAGES = replace(
+    FORMS["sft"],
+    rows=partial(imitated_rows, form=ChatForm.MESSAGES),
+    columns=partial(imitated_columns, form=ChatForm.MESSAGES),
+    options=(COMPLETION,),
+)
+TOOLS: Mapping[str, tuple[Export, str]] = {
+    "axolotl": (MESSAGES, "Axolotl, type: chat_template"),
+    "inspect": (Export(inspect_rows, inspect_columns, "task", "", "file"), "Inspect's json_dataset"),
+    "openrlhf-dpo": (FORMS["pairs"], "OpenRLHF's train_dpo"),
+    "skyrl": (Export(skyrl_rows, skyrl_columns, "task", "", options=(DATA_SOURCE,)), "SkyRL"),
+    "trl": (Export(prompted_rows, prompted_columns, "task", "", options=(FORM,)), "TRL's GRPOTrainer and RLOOTrainer"),
+    "trl-dpo": (FORMS["pairs"], "TRL's DPOTrainer"),
+    "trl-kto": (FORMS["kto"], "TRL's KTOTrainer"),
+    "trl-sft": (FORMS["sft"], "TRL's SFTTrainer"),
+    "verifiers": (Export(verifiers_rows, verifiers_columns, "task", ""), "environments of verifiers and prime-rl"),
+    "verl-sft": (MESSAGES, "verl's MultiTurnSFTDataset"),
+}
+"""Name of a tool's form -> form, and what reads it."""
+UNITS = {"task": HELP["verl"], "group": HELP["sft"], "pair": HELP["pairs"]}
+EXPORTS: Mapping[str, Export] = {
+    **FORMS,
+    **{name: replace(form, help=f"{form.help or UNITS[form.unit]}; for {reader}") for name, (form, reader) in TOOLS.items()},
 }
 """Name of a format -> record."""
