@@ -289,11 +289,11 @@ def tables(result, level):
     text += f"{result['precision']}; load before: {result['load_before']}.\n"
     for part, rows in result["parts"].items():
         title, work, cost, bound = ABOUT[part]
-        text += f"\n{level} {title}\n\nLimit: {bound}.\n\n| {work} | {cost} | limit | share of the limit |\n|---|---|---|---|\n"
+        text += f"\n{level} {title}\n\nLimit: {bound}.\n\n|{work}|{cost}|limit|share of the limit|\n|---|---|---|---|\n"
         for row in rows:
             best = limit(part, row, result)
             share = row["cost"] / best if part == "sample" else best / row["cost"]
-            text += f"| {row['work']:,.0f} | {short(row['cost'])} | {short(best)} | {share:.0%} |\n"
+            text += f"|{row['work']:,.0f}|{short(row['cost'])}|{short(best)}|{share:.0%}|\n"
     return text
 
 
