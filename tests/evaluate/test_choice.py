@@ -18,7 +18,7 @@ from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore
 from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.report.tables import capability_table, choice_table
-from upsolve.solve.solving import KINDS
+from upsolve.solve.solving import KINDS, verdict_on_shown
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
@@ -68,6 +68,30 @@ def test_a_choice_by_hand():
     last = TaskChoice("last", 5, 50, True, True, True, True, 1, 10, decided_by="tests", inputs=1)
     assert found.tasks == (double, last)
     assert told == [("choose", 2, 2)] and found.choose_seconds > 0
+
+
+def test_stored_outcomes_of_visible_tests_are_not_judged_again(monkeypatch):
+    asked = []
+    monkeypatch.setattr("upsolve.solve.solving.verify", lambda pairs, how: asked.extend(pairs) or verify(pairs, how))
+    greedy, warm = drawn(DOUBLE, 0.0, (WRONG, -1.0)), drawn(DOUBLE, 0.8, (ADD, -3.0), (TWICE, -2.0))
+    (found,) = choices([DOUBLE], greedy, warm).tasks
+    assert (found.chosen, found.decided_by, asked) == (True, "tests", [])
+    untold = replace(warm, verdicts=[replace(one, outcomes=()) for one in warm.verdicts])
+    assert choices([DOUBLE], greedy, untold).tasks == (found,) and [one.code for _, one in asked] == [ADD, TWICE]
+
+
+def test_a_verdict_on_the_visible_tests_of_that_on_all():
+    shown, hidden = DOUBLE.tests
+    task = replace(DOUBLE, tests=(shown, hidden, shown, shown))
+    passed, failed, late, unscored = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.UNSCORED
+    for outcomes, status, count in (
+        ((passed, failed, passed, passed), passed, 3),
+        ((passed, failed, late, failed), late, 1),
+        ((late, unscored, unscored, unscored), None, 0),  # visible tests were not reached
+    ):
+        found = verdict_on_shown(task, Verdict("a", Status.FAILED, outcomes.count(passed), 4, outcomes))
+        assert (found and (found.status, found.passed, found.total)) == (status and (status, count, 3))
+    assert verdict_on_shown(replace(task, tests=(hidden,)), Verdict("a", passed, 1, 1, (passed,))) is None
 
 
 def test_tests_that_all_measure_are_no_evidence():

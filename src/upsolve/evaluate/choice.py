@@ -14,7 +14,7 @@ from upsolve.solve.solving import Open, SolveSettings, extend, inputs_of, stages
 from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
 
-__all__ = ["Drawn", "choices_from"]
+__all__ = ["Drawn", "choices_from", "prefixes"]
 
 LOGGER = logging.getLogger("upsolve")
 PORTION = 64
@@ -66,7 +66,7 @@ def choices_from(
     chosen: list[TaskChoice] = []
     for start in range(0, len(tasks), PORTION):
         part = tasks[start : start + PORTION]
-        found = candidates_of(part, [[attempt for attempt, *_ in judged[task.task_id]] for task in part], settings)
+        found = candidates_of(part, [[(one, verdict) for one, verdict, _ in judged[task.task_id]] for task in part], settings)
         for task, candidates in zip(part, found, strict=True):
             if judged[task.task_id]:
                 verdicts = [verdict for _, verdict, _ in judged[task.task_id]]
@@ -77,17 +77,20 @@ def choices_from(
     return Choices(how.kinds, warm, tuple(chosen), sum(one.seconds for one in drawn), choose_seconds=time.monotonic() - started)
 
 
-def candidates_of(tasks: Sequence[Task], attempts: Sequence[Sequence[Attempt]], settings: JudgeSettings) -> list[Candidates]:
-    """Return the candidates of each task: judged on the visible tests, and run on the inputs."""
+def candidates_of(
+    tasks: Sequence[Task], judged: Sequence[Sequence[tuple[Attempt, Verdict]]], settings: JudgeSettings
+) -> list[Candidates]:
+    """Return the candidates of each task: with verdicts on the visible tests, taken from those on all tests, and run on the inputs."""
     owners = [*map(opened, tasks)]
-    pairs = [*zip(owners, attempts, strict=True)]
+    pairs = [*zip(owners, judged, strict=True)]
+    verdicts = [verdict for some in judged for _, verdict in some]
     try:
-        extend([(owner, attempt, None) for owner, some in pairs for attempt in some], settings)
+        extend([(owner, attempt, None) for owner, some in pairs for attempt, _ in some], settings, known=verdicts)
     except ConfigError:  # the inputs of a task cannot be run, such as a broken database: of that task alone nothing is run
         for owner, some in pairs:
-            new = [(owner, attempt, None) for attempt in some]
+            new, known = [(owner, attempt, None) for attempt, _ in some], [verdict for _, verdict in some]
             try:
-                extend(new, settings)
+                extend(new, settings, known=known)
             except ConfigError as error:
                 LOGGER.warning("evaluate.choose: %s", error)
                 owner.task, owner.inputs = replace(owner.task, tests=()), ()

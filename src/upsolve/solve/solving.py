@@ -21,7 +21,7 @@ from upsolve.types import Attempt, OnProgress, Status, Task, TestCase, Verdict, 
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["KINDS", "Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "stages", "why_stop"]
+__all__ = ["KINDS", "Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "stages", "verdict_on_shown", "why_stop"]
 
 KINDS = ("tests", "runs", "agreement", "likelihood")
 """Kinds of evidence, the strongest first."""
@@ -190,10 +190,15 @@ def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: Sol
     return [(owner, found[number], parent) for number, (owner, _, parent) in enumerate(asked)]
 
 
-def extend(new: Sequence[New], settings: JudgeSettings, scorer: Scorer | None = None) -> None:
-    """Judge new candidates of open tasks on visible tests, run them on the inputs, score them, and add them."""
+def extend(
+    new: Sequence[New], settings: JudgeSettings, scorer: Scorer | None = None, known: Sequence[Verdict | None] = ()
+) -> None:
+    """Judge new candidates of open tasks on visible tests, run them on the inputs, score them, and add them.
+
+    ``known``: verdicts of the candidates on all tests; those with an outcome of every visible test are not judged again.
+    """
     owners, attempts = [owner for owner, *_ in new], [attempt for _, attempt, _ in new]
-    verdicts = shown_verdicts(owners, attempts, settings)
+    verdicts = shown_verdicts(owners, attempts, settings, known or [None] * len(new))
     outputs = outputs_of([one.task for one in owners], attempts, [one.inputs for one in owners], settings)
     tasks = [shown(owner.task) for owner in owners]
     found = scorer([*zip(tasks, attempts, strict=True)]) if scorer and new else [{}] * len(new)
@@ -205,11 +210,27 @@ def extend(new: Sequence[New], settings: JudgeSettings, scorer: Scorer | None = 
         owner.scores.append(next(iter(scores.values()), None))
 
 
-def shown_verdicts(owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings) -> list[Verdict | None]:
-    """Return the verdict of each attempt on the visible tests of its task; None without visible tests."""
-    pairs = [(shown(owner.task), attempt) for owner, attempt in zip(owners, attempts, strict=True)]
-    judged = iter(verify([pair for pair in pairs if pair[0].tests], settings))
-    return [next(judged) if task.tests else None for task, _ in pairs]
+def shown_verdicts(
+    owners: Sequence[Open], attempts: Sequence[Attempt], settings: JudgeSettings, known: Sequence[Verdict | None]
+) -> list[Verdict | None]:
+    """Return the verdict of each attempt on the visible tests of its task; None without visible tests. ``known`` as in ``extend``."""
+    tasks = [shown(owner.task) for owner in owners]
+    stored = [verdict and verdict_on_shown(owner.task, verdict) for owner, verdict in zip(owners, known, strict=True)]
+    pairs = zip(tasks, attempts, stored, strict=True)
+    judged = iter(verify([(task, attempt) for task, attempt, verdict in pairs if task.tests and not verdict], settings))
+    return [verdict or (next(judged) if task.tests else None) for task, verdict in zip(tasks, stored, strict=True)]
+
+
+def verdict_on_shown(task: Task, verdict: Verdict) -> Verdict | None:
+    """Return the verdict on the visible tests of a task from that on all tests; None unless every visible test has an outcome."""
+    if len(verdict.outcomes) != len(task.tests) or all(test.hidden for test in task.tests):
+        return None
+    outcomes = tuple(outcome for test, outcome in zip(task.tests, verdict.outcomes, strict=True) if not test.hidden)
+    if Status.UNSCORED in outcomes:  # not reached after a limit, which an earlier hidden test may have exceeded
+        return None
+    status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
+    counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)}
+    return Verdict(verdict.attempt_id, status, **counts, outcomes=outcomes, judge=verdict.judge, isolation=verdict.isolation)
 
 
 def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, *, seconds: float, is_last: bool) -> str:
