@@ -111,6 +111,30 @@ def test_likelihood_is_the_sum_and_the_mean_over_tokens(monkeypatch):
     assert found == pytest.approx({"m_sum": -tokens * math.log(size), "m_mean": -math.log(size)}, rel=1e-5)
 
 
+def test_likelihoods_are_computed_together(monkeypatch):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from upsolve.policy.decoding.sample import LocalModel
+    from upsolve.policy.model import load_codec
+
+    torch.manual_seed(0)
+    codec = load_codec("smollm2-135m")
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 1}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(codec.tokenizer), initializer_range=1.0, **sizes))
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    monkeypatch.setattr("upsolve.policy.engines.sampler", lambda *_: LocalModel(model, codec))
+    codes = ("def f(x):\n    return x\n", "def f(x):\n    return sum(x) + 1\n", "x = 1\n" * 5000, "f = abs\n")
+    pairs = [(TASK, Attempt("t/1", code)) for code in codes]
+    scorer = by_likelihood("any")
+    together, count = scorer(pairs), len(calls)
+    alone = [scorer([pair])[0] for pair in pairs]
+    assert (count, len(calls) - count) == (1, 3) and [bool(one) for one in together] == [True, True, False, True]
+    for one, other in zip(together, alone, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+
+
 def test_a_score_decides_among_candidates():
     def chosen(*scores):
         return choose(Candidates(TASK, tuple(ATTEMPTS), (None,) * 3, (Outputs(),) * 3, scores=scores), ("score",))

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, SampleConfig, VerifyConfig
@@ -23,10 +22,8 @@ from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
-from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.groups import passed
-from upsolve.train.data.pack import pack
-from upsolve.train.update.reference_scorer import padded_scores
+from upsolve.train.update.reference_scorer import logps_of
 from upsolve.types import Attempt, Group, OnProgress, Task, Verdict, no_progress
 from upsolve.verify.limits import judge_settings
 
@@ -281,12 +278,8 @@ def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_ta
     local = sampled.sampler
     if not isinstance(local, LocalModel):
         return None, 0
-    policy, codec = local.model.eval(), local.codec
-    means: list[float] = []
-    for task, attempt in programs:
-        prompt, ids = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
-        if ids and len(prompt) + len(ids) <= LONGEST:
-            encoded = EncodedGroup(prompt, (EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)),))
-            with torch.inference_mode():
-                means.append(float(padded_scores(policy, pack([[encoded]])).logp_T.mean()))
+    codec = local.codec
+    texts = [(codec.prompt(task, (), codec.prefix_of(one)).ids_P, codec.ids_of(one)) for task, one in programs]
+    fitting = [(prompt, ids) for prompt, ids in texts if ids and len(prompt) + len(ids) <= LONGEST]
+    means = [float(np.mean(logps)) for logps in logps_of(local.model.eval(), fitting, most=LONGEST)]
     return (float(np.mean(means)) if means else None), len(means)

@@ -28,7 +28,7 @@ from upsolve.train.data.groups import passed, select
 from upsolve.train.data.pack import PackedBatch, pack, tokens_of
 from upsolve.train.run.memory import memory_of
 from upsolve.train.update.logprobs import Scorer
-from upsolve.train.update.reference_scorer import UNSUPPORTED, packed_scorers, padded_scores
+from upsolve.train.update.reference_scorer import UNSUPPORTED, logps_of, packed_scorers, padded_scores
 from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, content_id, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -92,19 +92,23 @@ def load(config: ModelConfig) -> Loaded:
 
 def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attempts: int) -> Scores:
     """Score up to ``max_attempts`` passed and ``max_attempts`` failed attempts of training tasks, at most one of each per task."""
-    logps: dict[bool, list[float]] = {True: [], False: []}
-    groups: list[EncodedGroup] = []
+    texts: dict[bool, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {True: [], False: []}
     for task, attempt, good in choose_attempts(split, data):
-        if min(map(len, logps.values())) >= max_attempts:
+        if min(map(len, texts.values())) >= max_attempts:
             break
         codec = loaded.codec
         prompt_P, ids_R = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
-        if len(logps[good]) >= max_attempts or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
-            continue
-        groups.append(EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),)))
-        with torch.no_grad():
-            logps[good].append(float(padded_scores(loaded.model, pack([groups[-1:]])).logp_T.mean()))
-    return Scores(tuple(logps[True]), tuple(logps[False]), scoring_speed(loaded.model, groups))
+        if len(texts[good]) < max_attempts and 0 < len(ids_R) <= LONGEST - len(prompt_P):
+            texts[good].append((prompt_P, ids_R))
+    means = {
+        good: tuple(float(np.mean(logps)) for logps in logps_of(loaded.model, some, most=LONGEST))
+        for good, some in texts.items()
+    }
+    groups = [
+        EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),))
+        for prompt_P, ids_R in (*texts[True], *texts[False])
+    ]
+    return Scores(means[True], means[False], scoring_speed(loaded.model, groups))
 
 
 def scoring_speed(model: Any, groups: Sequence[EncodedGroup]) -> float:

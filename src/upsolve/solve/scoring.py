@@ -137,29 +137,21 @@ def by_likelihood(model: str, name: str = LIKELIHOOD) -> Scorer:
             from upsolve.policy.engines import sampler
 
             loaded.append(sampler(SampleConfig(engine="transformers"), ModelConfig(name=model)))
-        found = (token_logps(loaded[0], task, attempt) for task, attempt in pairs)
+        found = token_logps(loaded[0], pairs)
         return [{f"{name}_sum": sum(one), f"{name}_mean": sum(one) / len(one)} if one else {} for one in found]
 
     return scores
 
 
-def token_logps(local: Any, task: Task, attempt: Attempt) -> list[float]:
-    """Return the log-probability of each token of an attempt, nats; [] for an empty attempt and for one that is too long."""
-    import numpy as np
-    import torch
-
-    from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
-    from upsolve.train.data.pack import pack
-    from upsolve.train.update.reference_scorer import padded_scores
+def token_logps(local: Any, pairs: Pairs) -> list[list[float]]:
+    """Return the log-probability of each token of attempts, nats; [] for an empty attempt and for one that is too long."""
+    from upsolve.train.update.reference_scorer import logps_of
 
     codec = local.codec
-    prompt_P, ids_R = codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)
-    if not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
-        return []
-    encoded = EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),))
-    with torch.inference_mode():
-        logps: list[float] = padded_scores(local.model.eval(), pack([[encoded]])).logp_T.tolist()
-    return logps
+    texts = [(codec.prompt(task, (), codec.prefix_of(attempt)).ids_P, codec.ids_of(attempt)) for task, attempt in pairs]
+    fits = [0 < len(ids) <= LONGEST - len(prompt) for prompt, ids in texts]
+    found = iter(logps_of(local.model.eval(), [text for text, fit in zip(texts, fits, strict=True) if fit], most=LONGEST))
+    return [next(found) if fit else [] for fit in fits]
 
 
 def score_archive(

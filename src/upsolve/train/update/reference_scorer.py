@@ -32,6 +32,7 @@ __all__ = [
     "checked_parameters",
     "difference",
     "known_or_chosen",
+    "logps_of",
     "packed_scorers",
     "padded_scores",
     "probe",
@@ -107,6 +108,31 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
     if value_head is not None:
         values_T = values_of(out.hidden_states[-1].flatten(0, 1).index_select(0, source_T), value_head)
     return TokenScores(logp_T, entropy_T, variance_T, values_T)
+
+
+@torch.inference_mode()
+def logps_of(model: Any, texts: Sequence[tuple[Sequence[int], Sequence[int]]], *, most: int) -> list[list[float]]:
+    """Return the log-probability of each token of attempts under a model in evaluation mode, nats, by ``padded_scores``.
+
+    Args:
+        model: a causal language model of transformers.
+        texts: tokens of each prompt and of each attempt, at least one.
+        most: tokens of texts of similar length that are scored together, padding included; a longer text is scored alone.
+    """
+    sizes = [len(prompt) + len(ids) for prompt, ids in texts]
+    found: list[list[float]] = [[] for _ in texts]
+    left = sorted(range(len(texts)), key=sizes.__getitem__)
+    while left:
+        count = 1
+        while count < len(left) and sizes[left[count]] * (count + 1) <= most:
+            count += 1
+        chosen, left = left[:count], left[count:]
+        rows = [[group(tuple(texts[index][0]), (tuple(texts[index][1]),))] for index in chosen]
+        logps: list[float] = padded_scores(model, pack(rows)).logp_T.tolist()
+        for index in chosen:
+            length = len(texts[index][1])
+            found[index], logps = logps[:length], logps[length:]
+    return found
 
 
 def sample_of(batch: PackedBatch) -> PackedBatch:
