@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 
 import pytest
 
@@ -170,3 +171,28 @@ def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):
         app(words, standalone_mode=False)
         printed.append(json.loads(capsys.readouterr().out))
     assert printed[0] == printed[1] and [row["candidates"] for row in printed[0]["answers"]] == [3, 3]
+
+
+@pytest.mark.usefixtures("importers")
+def test_the_command_chooses_by_the_score_of_a_program(tmp_path, monkeypatch, capsys):
+    """Of the two programs that pass the visible test, the longer one has the larger score; the longest of all fails."""
+    short, long, wrong = "def f(x): return 2 * x", "def f(x): return x + x + 0", "def f(x): return 'a long and wrong answer'"
+    monkeypatch.setattr(
+        "upsolve.policy.engines.sampler", lambda *_: Fixed(double=[(code, -1.0) for code in (wrong, short, long)])
+    )
+    row = {"kind": "task", "task_id": "double", "prompt": "Double x.", "entry_point": "f"}
+    row["tests"] = [
+        {"kind": "call", "input": "f(2)", "expected": "4"},
+        {"kind": "call", "input": "f(5)", "expected": "0", "hidden": True},
+    ]
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    program = tmp_path / "size.py"
+    program.write_text("import json, sys\nfor line in sys.stdin: print(len(json.loads(line)['code']))\n")
+    words = ["solve", str(tmp_path / "tasks.jsonl"), "--samples", "3", "--choose", "tests,score", "--no-stop-early", "--json"]
+    app([*words, "--score", f"{sys.executable} {program}"], standalone_mode=False)
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert (answer["code"], answer["decided_by"], answer["candidates"]) == (long, "tests", 3)
+    assert answer["evidence"] == {"tests": 1.0, "score": len(long)}
+    for wrong_words in (words, [*words[:4], "--score", "cat"]):
+        with pytest.raises(ConfigError, match="need each other"):
+            app(wrong_words, standalone_mode=False)
