@@ -21,8 +21,8 @@ from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.evaluate.scores import task_pass_at_k, weighted_mean
-from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
+from upsolve.plugins import find
 from upsolve.train.loop import train
 from upsolve.train.run.folder import load_trained
 from upsolve.train.run.monitor import read_steps
@@ -58,7 +58,9 @@ def prepare(data, work):
     attempts = [replace(attempt, task_id=attempt.task_id.removeprefix("ldb/")) for attempt in imported.attempts()]
     tried = {attempt.task_id for attempt in attempts}
     tasks = {
-        row.task_id: row for row in read_mbpp(data / "mbpp" / "mbpp.jsonl") if isinstance(row, Task) and row.task_id in tried
+        row.task_id: row
+        for row in find("source", "mbpp").read(data / "mbpp" / "mbpp.jsonl")
+        if isinstance(row, Task) and row.task_id in tried
     }
     attempts = [replace(attempt, parent_id="") for attempt in attempts if attempt.task_id in tasks]
     verdicts = verify([(tasks[attempt.task_id], attempt) for attempt in attempts])

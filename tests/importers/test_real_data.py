@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from imports import imported
 
-from upsolve.importers.benchmarks.functions import read_mbpp
+from upsolve.plugins import find
 from upsolve.reward.hacks import DETECTORS, hacks
 from upsolve.types import Attempt, Status
 from upsolve.verify.judge.plans import judge_all
@@ -88,7 +88,7 @@ def test_predictions_of_cruxeval_are_judged_as_recorded(real_data, tmp_path):
 
 def test_how_often_references_of_mbpp_are_caught(real_data):
     counts = Counter()
-    for task in read_mbpp(real_data / "mbpp" / "mbpp.jsonl"):
+    for task in find("source", "mbpp").read(real_data / "mbpp" / "mbpp.jsonl"):
         counts.update(["references", *hacks(Attempt(task.task_id, task.reference), replace(task, reference=""), [*DETECTORS])])
     # mbpp/264 calls exit() for an age below zero; mbpp/336 asks whether a month is February, and so do its tests
     assert counts == {"references": 974, "early_exit": 1, "hard_coded": 1}

@@ -9,9 +9,9 @@ from killing import import_words, kill_after_parts, stored
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.importers import importing
-from upsolve.importers.benchmarks.functions import read_mbpp
 from upsolve.importers.ingest import ingest
 from upsolve.importers.source import Source
+from upsolve.plugins import find
 from upsolve.types import Attempt, Status, Task, Verdict
 
 
@@ -109,7 +109,7 @@ def test_an_import_that_left_tests_out_is_the_same_to_the_byte_after_it_resumes(
     most = [stop_at]
 
     def read(path):
-        for number, row in enumerate(read_mbpp(path)):
+        for number, row in enumerate(find("source", "mbpp").read(path)):
             if number == most[0]:
                 raise SourceError(f"{path}: stopped")
             yield row

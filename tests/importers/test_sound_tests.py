@@ -11,6 +11,7 @@ F = {"prompt": "def f(x):", "entry_point": "f", "canonical_solution": "\n    ret
 CHECK = "def check(candidate):\n    assert candidate(1) == 1\n    assert [1] == [1]\n"
 KEPT = [("f(1)", "1")]
 NOTHING, NO_USE = "asserts nothing", "uses nothing of the attempt"
+NO_TEST = "is no test"
 CASES = """import unittest
 
 class TestF(unittest.TestCase):
@@ -65,7 +66,7 @@ INSTRUCT = {
 LDB = {**F, "task_id": "HumanEval/0", "test": CHECK + "check(f)\n", "solution": "def f(x):\n    return x", "is_solved": True}
 MULTIPLE = {**F, "name": "f", "language": "py", "tests": f"{CHECK}\ncheck(f)\n"}
 IMPORTED = [
-    ("mbpp", "in.jsonl", [{"task_id": 11, "text": "p", "code": "def f(x): pass", "test_list": ["assert True", "assert f(1) == 1"]}], KEPT, [NOTHING], []),
+    ("mbpp", "in.jsonl", [{"task_id": 11, "text": "p", "code": "def f(x): pass", "test_list": ["assert True", "assert f(1) == 1"]}], KEPT, [NO_TEST], []),
     ("humaneval", "in.jsonl", [{**F, "task_id": "HumanEval/0", "test": CHECK + "    assert True\n"}], KEPT, [NOTHING] * 2, []),
     ("codet", "HumanEval_for_code_generation.jsonl", [{**F, "task_id": "HumanEval/0", "test": CHECK}], KEPT, [NOTHING], []),
     ("ldb", "seed_one.jsonl", [LDB, LDB], KEPT, [NOTHING], [()]),
@@ -104,7 +105,7 @@ def test_tests_that_cannot_fail_are_left_out(archive, tmp_path, source, name, co
     tests = [(test.input, test.expected) for task in archive.tasks() for test in task.tests]
     assert tests == kept or (len(tests) == 1 and kept[0] in tests[0][0])
     assert (report.left_out, report.bad) == (len(reasons), 0)
-    assert [next(why for why in (NOTHING, NO_USE) if one.endswith(why)) for one in report.examples] == reasons
+    assert [next(why for why in (NOTHING, NO_USE, NO_TEST) if one.endswith(why)) for one in report.examples] == reasons
     found = archive.table("verdicts").to_pylist()
     assert [tuple(verdict["outcomes"]) for verdict in found[:1]] == outcomes
 

@@ -11,7 +11,7 @@ from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
 from upsolve.importers.problems import apps, codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
-from upsolve.importers.tables.maps import Map, read_map
+from upsolve.importers.tables.maps import MAPS, Map, read_map
 from upsolve.importers.tables.reader import FIELDS
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read
@@ -48,14 +48,12 @@ CODE: Mapping[str, Source] = {
     "git": git.SOURCE,
     "github_log": ci_reports.GITHUB,
     "gitlab_log": ci_reports.GITLAB,
-    "humaneval": functions.HUMANEVAL,
     "inspect": trajectories.INSPECT,
     "jsonl": jsonl.SOURCE,
     "junit": ci_reports.JUNIT,
     "kodcode": libraries.KODCODE,
     "ldb": functions.LDB,
     "livecodebench": apps.LIVECODEBENCH,
-    "mbpp": functions.MBPP,
     "multipl_e": multilingual.MULTIPLE,
     "mxeval": multilingual.SOURCE,
     "nbgrader": nbgrader.SOURCE,
@@ -102,8 +100,6 @@ class Sources(Mapping[str, Source]):
 
 SOURCES: Mapping[str, Source] = Sources()
 """Source name -> record."""
-MAPS = Path(__file__).with_name("maps")
-"""Folder of the maps that are part of upsolve."""
 
 
 def map_files() -> dict[str, Path]:

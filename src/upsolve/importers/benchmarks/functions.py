@@ -1,4 +1,4 @@
-"""HumanEval (2107.03374) and MBPP (2108.07732), and published attempts at them and at other functions.
+"""Published attempts at the functions of HumanEval (2107.03374), MBPP (2108.07732) and other sets.
 
 CodeT (2207.10397)      samples of CodeGen-16B on HumanEval, without outcomes
 LDB (2402.16906)        repairs by three model families on HumanEval and MBPP, with outcomes
@@ -16,29 +16,19 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import json_lines
 from upsolve.importers.problems.problems import with_sound_tests
-from upsolve.importers.recogniser.asserts import Names, called_first, names_bound, names_read, parse_asserts, parsed
+from upsolve.importers.recogniser.asserts import Names, names_bound, parse_asserts, parsed
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import BadRow, Row, build_each
-from upsolve.importers.source import Option, Source
+from upsolve.importers.source import Source
+from upsolve.importers.tables.table import records_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["CODET", "CRUXEVAL", "HUMANEVAL", "INSTRUCTION", "LDB", "MBPP", "REFACTORY", "humaneval_task", "mbpp_task"]
+__all__ = ["CODET", "CRUXEVAL", "INSTRUCTION", "LDB", "REFACTORY"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
 LABELS = {"correct": Status.PASSED, "wrong": Status.FAILED, "fail": None}
 """Folder of Refactory's programs -> outcome; programs under ``fail`` have none."""
-
-
-def read_humaneval(path: Path) -> Iterator[Row]:
-    """Yield the tasks of HumanEval."""
-    return build_each(path, json_lines(path), lambda row: with_sound_tests(humaneval_task(row)))
-
-
-def humaneval_task(row: dict[str, Any]) -> Task:
-    """Return the task of a row of HumanEval: the prompt is the signature with its docstring, an attempt is the complete function."""
-    name = f"humaneval/{str(row['task_id']).rpartition('/')[2]}"
-    return function_task(row, name, row["test"], row["prompt"] + row["canonical_solution"])
 
 
 def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) -> Task:
@@ -54,47 +44,6 @@ def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) 
     )
 
 
-def read_mbpp(path: Path, *, references: int = 0) -> Iterator[Row]:
-    """Yield the tasks of MBPP; with ``references`` 1 also the reference of each as an attempt, without a verdict."""
-
-    def records(row: dict[str, Any]) -> Iterator[Row]:
-        task = mbpp_task(row)
-        yield from with_sound_tests(task)
-        if references > 0:
-            yield Attempt(task.task_id, task.reference, author="reference")
-
-    rows = json_lines(path)
-    return build_each(path, rows, records)
-
-
-def mbpp_task(row: dict[str, Any]) -> Task:
-    """Return the task of a row of MBPP; the three asserts are visible tests, shown in the prompt as usual for MBPP."""
-    asserts, prompt = row["test_list"], row.get("text") or row["prompt"]
-    if not isinstance(prompt, str) or not isinstance(asserts, list):
-        raise ValueError("text (or prompt) is not a text, or test_list not a list")
-    asserts = [str(test) for test in asserts]
-    setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
-    defined = names_bound(str(row["code"]))
-    if names_read(setup) & defined:  # objects of a class that the attempt defines: they are made after the attempt
-        asserts, setup = [f"{setup.strip()}\n{test}" for test in asserts], ""
-    entry_point = called_first(asserts, defined)
-    tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
-    number = int(row["task_id"])
-    # published: 11-510, 511-600, and 601-974 with the ten meant for few-shot prompts
-    split = "test" if 10 < number <= 510 else "dev" if 510 < number <= 600 else "train"
-    return Task(
-        task_id=f"mbpp/{row['task_id']}",
-        prompt=prompt,
-        tests=tests,
-        entry_point=entry_point,
-        source="mbpp",
-        official=True,
-        reference=str(row["code"]).replace("\r\n", "\n"),
-        setup=setup,
-        extra=json.dumps({"split": split}),
-    )
-
-
 def read_codet(path: Path) -> Iterator[Row]:
     """Yield tasks and attempts of CodeT's folder; samples are matched to tasks by their prompt."""
     tasks_file = path / "HumanEval_for_code_generation.jsonl"
@@ -104,8 +53,10 @@ def read_codet(path: Path) -> Iterator[Row]:
     by_prompt: dict[str, Task] = {}
 
     def task_of(row: dict[str, Any]) -> Iterator[Row]:
-        by_prompt[row["prompt"].strip()] = task = humaneval_task(row)
-        yield from with_sound_tests(task)
+        for record in records_of("humaneval", row):
+            if isinstance(record, Task):
+                by_prompt[row["prompt"].strip()] = record
+            yield record
 
     def samples_of(row: dict[str, Any]) -> list[Row]:
         task = by_prompt.get(str(row.get("prompt", "")).strip())
@@ -204,12 +155,6 @@ def programs(archive: zipfile.ZipFile, names: list[str], task: Task) -> Iterator
                 yield Verdict(attempt.attempt_id, status, judge="recorded:refactory")
 
 
-HUMANEVAL = Source(read_humaneval, "HumanEval.jsonl or HumanEval.jsonl.gz")
-MBPP = Source(
-    read_mbpp,
-    "mbpp.jsonl or sanitized-mbpp.json",
-    (Option("references", int, "1: the reference of each task is an attempt, too, for `upsolve verify` (default: 0)"),),
-)
 CODET = Source(read_codet, "a folder with *_code_solution.jsonl")
 LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl")
 REFACTORY = Source(read_refactory, "data.zip")
@@ -241,7 +186,7 @@ def read_cruxeval(path: Path) -> Iterator[Row]:
         author, _, mode = name.rpartition("_")
         odd = BadRow(str(samples), 0, "its name ends in neither _input nor _output", name)
         rows = sample_rows(samples) if mode in CRUXEVAL_MODES else [(0, odd)]
-        yield from build_each(samples, rows, partial(records_of, author=author, mode=mode))
+        yield from build_each(samples, rows, partial(predicted, author=author, mode=mode))
 
 
 def task_of(row: dict[str, Any], mode: str) -> Task:
@@ -295,7 +240,7 @@ def sample_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     yield from enumerate(rows, start=1)
 
 
-def records_of(row: dict[str, Any], *, author: str, mode: str) -> list[Row]:
+def predicted(row: dict[str, Any], *, author: str, mode: str) -> list[Row]:
     """Return the predictions on a function as attempts, each with its outcome."""
     task, texts = f"cruxeval/{mode}/{row['id'].removeprefix('sample_')}", row["predictions"]
     outcomes = [None] * len(texts) if row["outcomes"] is None else row["outcomes"]

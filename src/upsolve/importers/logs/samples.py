@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.benchmarks.functions import INSTRUCTION, humaneval_task, mbpp_task
+from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import json_lines, json_value
 from upsolve.importers.logs.rollouts import TASKS_HELP, KnownTasks, read_known
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
@@ -25,6 +25,7 @@ from upsolve.importers.problems.problems import extra_of, prompt_of
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
+from upsolve.importers.tables.table import records_of
 from upsolve.policy.answers import names_of, program_in
 from upsolve.types import Attempt, Status, Task
 
@@ -270,11 +271,12 @@ class LmEval:
         """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
         doc = row["doc"]
         if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
-            task = humaneval_task(doc)
+            name = "humaneval"
         elif {"task_id", "test_list", "code"} <= doc.keys():
-            task = mbpp_task(doc)
+            name = "mbpp"
         else:
             return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=json.dumps(doc, default=str))
+        (task,) = (record for record in records_of(name, doc) if isinstance(record, Task))
         number = task.task_id.rpartition("/")[2]
         return replace(task, task_id=f"{self.name}/{number}", source=self.name) if "plus" in self.name else task
 

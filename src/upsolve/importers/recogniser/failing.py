@@ -208,6 +208,8 @@ class About:
     """Code to start from, and programs: the first that is not empty shows whether the function is a method of ``Solution``."""
     hidden: bool = False
     """Whether a prompt may not show asserts."""
+    published: bool = False
+    """Whether tests stay as their publisher made them, for programs of the form that they call alone."""
     lenient: bool = False
     """Whether a call that only must not raise is a test, as in upsolve's own files, where each test says its kind."""
 

@@ -56,7 +56,7 @@ def recognise(value: Any, about: About) -> Found:
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
         raise ValueError(f"{problem}; rename a column that does not hold tests")
-    return found if found.setup or found.compare else in_both_forms(found, about)
+    return found if found.setup or found.compare or about.published else in_both_forms(found, about)
 
 
 def of_value(value: Any, about: About) -> Found:
@@ -247,7 +247,7 @@ def called(
             made[at] = replace(made[at], input=made[at].input.replace(f"{callee.expression}()", call))
         tests = tuple(made)
         setup, compare = setup_of(tests, callee), by_numbers(tests)
-    setup += other_form(callee, tests, about.setup)
+    setup += "" if about.published else other_form(callee, tests, about.setup)
     return replace(found, entry_point=callee.entry_point, setup=setup, compare=compare, by_code=bool(any(codes))), tests
 
 

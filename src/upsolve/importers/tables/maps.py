@@ -8,12 +8,14 @@ from typing import Any
 
 from upsolve.errors import SourceError, one_line
 from upsolve.importers.formats import Quotes
-from upsolve.importers.tables.templates import Firsts, Maker, Parts, StatusOf, maker_of
+from upsolve.importers.tables.templates import Bounds, ByCase, Constant, Firsts, Maker, Parts, StatusOf, Wanted, maker_of
 from upsolve.types import Status
 from upsolve.verify.contest import Imports
 
-__all__ = ["Bounds", "Choice", "Map", "Match", "Parser", "TestFiles", "maps_for", "read_map"]
+__all__ = ["MAPS", "Choice", "Map", "Match", "Parser", "TestFiles", "maps_for", "read_map"]
 
+MAPS = Path(__file__).parents[1] / "maps"
+"""Folder of the maps that are part of upsolve."""
 COLUMN = "a column, a template of columns in braces, or a list of such, of which the first with a value counts"
 
 
@@ -37,16 +39,6 @@ class TestFiles:
     """Path of the inputs, from the folder that is read."""
     expected: str
     """Path of the expected output; ``*`` is what it is in the input's path. Without a slash: beside the input."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Values of a column that are read, as a range; both ends belong to it."""
-
-    least: Any = None
-    """Smallest value; None: no bound."""
-    most: Any = None
-    """Largest value; None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +101,14 @@ class Map:
     """Number in ``points`` of a full answer, > 0."""
     negated: bool = False
     """Whether the column of the status says that an attempt failed."""
-    only: Mapping[str, tuple[Any, ...] | Bounds] = field(default_factory=dict[str, Any])
+    only: Wanted = field(default_factory=dict[str, Any])
     """Column -> values of the rows that are read."""
     options: tuple[Choice, ...] = ()
     """Options on the command line."""
     extra: tuple[str, ...] | None = None
     """Columns without a field that are stored; None: all."""
+    of_task: tuple[str, ...] = ()
+    """Columns without a field that are stored with the task, although the row has an attempt."""
     encoding: str = ""
     """Encoding of texts that are not UTF-8."""
     quotes: Quotes = Quotes.DOUBLE
@@ -130,6 +124,11 @@ class Map:
     def no_prompt(self) -> bool:
         """Whether tasks have no statement."""
         return "prompt" in self.unset
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the map is part of upsolve."""
+        return self.file.startswith(f"{MAPS}/")
 
     def given(self, options: Mapping[str, Any]) -> "Map":
         """Return the map with the values of its options; the others are not looked at."""
@@ -187,7 +186,7 @@ class Parser:
             whole = {key: value for key, value in plan.items() if key != "parts"}
             if not isinstance(plan["parts"], list) or not all(isinstance(part, dict) for part in plan["parts"]):
                 raise self.error("parts", "must be a list of maps")
-            return replace(self.map(whole), parts=tuple(self.map({**whole, **part}) for part in plan["parts"]))
+            return replace(self.map(whole), parts=tuple(self.map(joined(whole, part)) for part in plan["parts"]))
         found: dict[str, Any] = {"file": self.file, "columns": {}, "makers": {}}
         for key, value in plan.items():
             read = KEYS[key](self, key, value)
@@ -195,11 +194,13 @@ class Parser:
                 read[name] = {**found[name], **read.get(name, {})}
             found |= read
         made = found.pop("constant_makers", {})
+        cases = found.pop("cases", ())
         own = {name: name for name in made if name in self.known}
         if twice := [name for name in (*made, *found.get("constants", ())) if name in found["columns"]]:
             raise self.error(f"constants.{twice[0]}", "is also in `columns`; give it once")
         found["columns"], found["makers"] = {**found["columns"], **own}, {**made, **found["makers"]}
-        return self.with_status(Map(**{name: value for name, value in found.items() if name in NAMES}), found)
+        whole = self.with_status(Map(**{name: value for name, value in found.items() if name in NAMES}), found)
+        return by_cases(whole, cases) if cases else whole
 
     def with_status(self, found: Map, given: Mapping[str, Any]) -> Map:
         """Return a map with the column of ``status``, which may also be one of ``columns``."""
@@ -364,12 +365,36 @@ class Parser:
         found: dict[str, Any] = {}
         for column, one in self.table(key, value)[key].items():
             if isinstance(one, dict):
-                if not one or {*one} - {"from", "to"}:
-                    raise self.error(f"{key}.{column}", "must be a value, a list of values, or `{from: X, to: Y}`")
-                found[column] = Bounds(one.get("from"), one.get("to"))
+                if not one or {*one} - {"from", "to", "given"}:
+                    raise self.error(
+                        f"{key}.{column}", "must be a value, a list of values, `{from: X, to: Y}` or `{given: true}`"
+                    )
+                found[column] = Bounds(one.get("from"), one.get("to"), one.get("given") is not False)
             else:
                 found[column] = tuple(one) if isinstance(one, list) else (one,)
         return {key: found}
+
+    def cases(self, key: str, value: Any) -> dict[str, Any]:
+        """Check what rows of several forms have in different places."""
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise self.error(key, "must be a list of tables: `- {only: ..., columns: ..., constants: ...}`")
+        found: list[Map] = []
+        for number, one in enumerate(value, start=1):
+            if unknown := {*one} - {"only", "columns", "constants", "tests"}:
+                raise self.error(
+                    f"{key}, case {number}", f"unknown {', '.join(map(str, unknown))}; keys are only, columns, constants, tests"
+                )
+            found.append(self.map(one))
+        return {key: tuple(found)}
+
+    def stored(self, key: str, value: Any) -> dict[str, Any]:
+        """Check which columns without a field are stored, with the attempt or with the task."""
+        if not isinstance(value, dict):
+            return {key: self.texts(key, value)[key]}
+        if unknown := {*value} - {"task", "attempt"}:
+            raise self.error(key, f"unknown {', '.join(map(str, unknown))}; keys are task and attempt")
+        found = {name: self.texts(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in value.items()}
+        return {"of_task": found.get("task", ()), "extra": found.get("attempt")}
 
     def choices(self, key: str, value: Any) -> dict[str, Any]:
         """Check options of the command line."""
@@ -409,7 +434,8 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     **dict.fromkeys(("statuses", "languages"), Parser.words),
     "only": Parser.wanted,
     "options": Parser.choices,
-    "extra": Parser.texts,
+    "cases": Parser.cases,
+    "extra": Parser.stored,
     **dict.fromkeys(("encoding", "query"), Parser.text),
     "quotes": Parser.quotes,
     "parts": Parser.table,
@@ -417,6 +443,34 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
 """Key of a map -> what reads it."""
 TABLES = ("constants", "texts", "match", "columns", "statuses", "languages", "only", "options")
 """Keys whose tables may be empty, as where all lines are comments."""
+
+
+def joined(whole: Mapping[Any, Any], part: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the keys of a part, and those of the whole map that it lacks; tables are joined, too."""
+    tables = {
+        key: {**whole[key], **one} for key, one in part.items() if isinstance(one, dict) and isinstance(whole.get(key), dict)
+    }
+    return {**whole, **part, **tables}
+
+
+def by_cases(whole: Map, cases: Iterable[Map]) -> Map:
+    """Return a map with the columns and constants of cases."""
+    names = dict.fromkeys(name for case in cases for name in (*case.constants, *case.columns, *case.unset))
+    columns, makers, constants = {**whole.columns}, dict[str, Maker](), {**whole.constants}
+    for name in names:
+        own: list[tuple[Wanted, Maker]] = []
+        for case in (whole, *cases):
+            if name in case.columns:
+                column = case.columns[name]
+                own.append((case.only if case is not whole else {}, case.makers.get(column) or maker_of(column)))
+            elif name in case.constants or name in case.unset:
+                own.append((case.only if case is not whole else {}, Constant(case.constants.get(name))))
+        is_field = any(name in case.columns or name in case.unset for case in (whole, *cases))
+        made = f"{name} by case" if is_field else name
+        makers[made] = ByCase(tuple(own))
+        columns |= {name: made} if is_field else {}
+        constants.pop(name, None)
+    return replace(whole, columns=columns, makers={**makers, **whole.makers}, constants=constants)
 
 
 def maps_for(columns: Iterable[str], maps: Mapping[str, Map]) -> list[str]:

@@ -28,6 +28,7 @@ from upsolve.importers.outcome import (
     whole,
     without_left_out,
 )
+from upsolve.importers.recogniser.asserts import called_first, names_bound, names_read
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import BadRow, Numbered, Row, decoded, language_of_task, left_out, moment, nested_value, without
@@ -267,6 +268,8 @@ class Reader:
                 )
             return Task(full, "", language="" if self.language(cells) else self.language_of(full))
         fields = {"prompt": "", **{key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}}
+        fields |= {"setup": text_in(cells["setup"])} if "setup" in cells else {}
+        fields |= {"reference": cells["reference"].replace("\r\n", "\n")} if isinstance(cells.get("reference"), str) else {}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
         language = ""
@@ -279,19 +282,26 @@ class Reader:
         """Return the fields of a task that follow from its tests: these, and the function, setup and comparison; ValueError if none can fail."""
         if "tests" not in cells:
             return {}
-        entry, setup = str(cells.get("entry_point", "")), str(cells.get("setup", ""))
+        entry, setup, tests = str(cells.get("entry_point", "")), text_in(cells.get("setup", "")), cells["tests"]
         answer = program_in(str(cells["answer"]), language or "python") if "answer" in cells and "code" not in cells else ""
         program = str(cells.get("code", answer))
         shown = prompt if "class Solution" in (prompt := str(cells.get("prompt", ""))) or f"def {entry}(" in prompt else ""
         codes = (str(cells.get("reference", "")), shown, self.forms.get(full, program))
-        found: Found = recognise(cells["tests"], About(entry, setup, language, codes))
+        fields: dict[str, Any] = {}
+        if codes[0] and isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests):
+            defined = names_bound(codes[0])
+            entry = entry or called_first(tests, defined)
+            if names_read(setup) & defined:  # objects of a class that the attempt defines: they are made after the attempt
+                tests, setup = [f"{setup.strip()}\n{test}" for test in tests], ""
+                fields["setup"] = ""
+        found: Found = recognise(tests, About(entry, setup, language, codes, published=bool(cells.get("official"))))
         if found.by_code and not codes[0] and not shown:
             self.forms.setdefault(full, program)
         self.refused = [*found.refused]
         if found.refused:
             self.kept.setdefault(full, found.kept)
-        fields: dict[str, Any] = {"tests": found.tests}
-        if found.entry_point or not entry.isidentifier():
+        fields["tests"] = found.tests
+        if found.entry_point or entry:
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
         if found.setup:
             fields["setup"] = f"{found.setup}\n{setup}" if setup else found.setup
@@ -367,6 +377,8 @@ class Reader:
         if "id" in cells:
             rest = {**rest, self.columns["id"]: cells["id"]}
         extra = AS_JSON(rest) if rest else ""
+        if "official" in cells:
+            fields["code"] = str(fields["code"]).replace("\r\n", "\n")
         columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
         attempt = from_row(Attempt, columns)
         judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
@@ -386,6 +398,11 @@ class Reader:
         if name and not found:
             raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
         return found or ""
+
+
+def text_in(value: Any) -> Any:
+    """Return code that is given as a list of lines as text; other values as they are."""
+    return "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value
 
 
 def hashes_of(task: Task) -> bytes:

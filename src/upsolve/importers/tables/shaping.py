@@ -8,10 +8,9 @@ from typing import Any
 from upsolve.importers.outcome import is_given, whole
 from upsolve.importers.problems.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, without
-from upsolve.importers.tables.maps import Bounds, Map, Match
+from upsolve.importers.tables.maps import Map, Match
 from upsolve.importers.tables.reader import OF_TASK
-from upsolve.importers.tables.templates import names_in, text_of, value_at
-from upsolve.languages.names import language_in
+from upsolve.importers.tables.templates import ByCase, Firsts, fits, names_in, text_of, value_at
 
 __all__ = ["Shape", "path_columns"]
 
@@ -46,14 +45,17 @@ class Shape:
 
     def __post_init__(self) -> None:
         plan = self.plan
+        self.needed = [name for name in plan.detect if not name.startswith("!")]
         self.missing = {*plan.explode, *(one.column for one in plan.match)}
         made = {name for make in plan.makers.values() for name in names_in(make)}
         self.plain = {column for column in self.columns.values() if column not in plan.makers}
         self.joins = {name: tuple(name.split("+")) for name in self.plain if "+" in name}
         used = self.plain | made | {*plan.only} | {one.column for one in plan.match} | {*plan.texts, *plan.constants}
         self.used = used | {name.partition(".")[0] for name in used if "." in name}
+        self.fields = self.plain | {*plan.makers} | {name.partition(".")[0] for name in self.plain if "." in name}
+        self.prompt = self.columns.get("prompt")
         self.spent = made - self.plain - {*plan.constants, *plan.makers}
-        named = made | {*plan.only} | {one.column for one in plan.match}
+        named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
         self.path = [name for name in PATH if name in named or any(f"{{{name}" in text for text in plan.texts.values())]
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
@@ -73,7 +75,12 @@ class Shape:
             self.path,
             self.joins,
         )
-        return not any(changes) and plan.extra is None
+        return not any((*changes, plan.of_task, self.needed)) and plan.extra is None
+
+    @property
+    def optional(self) -> set[str]:
+        """Columns that rows of some cases have, or of which some rows have another."""
+        return {name for name, make in self.plan.makers.items() if isinstance(make, ByCase | Firsts)}
 
     @property
     def lacking(self) -> str:
@@ -129,7 +136,9 @@ class Shape:
     def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the wanted rows of a row, with the columns that the map makes."""
         plan = self.plan
-        row |= {name: self.place[name] for name in self.path if name not in row}
+        if lost := [name for name in self.needed if value_at(row, name) is None]:
+            raise ValueError(f"no field {lost[0]!r}")
+        row |= {name: self.place[name] for name in self.path if name not in row and name in self.place}
         row |= plan.constants
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
         for one in matched(row, plan.match):
@@ -139,48 +148,28 @@ class Shape:
                     one[name] = "-".join(str(whole(value)) for value in values)
             for name, make in plan.makers.items():
                 if (value := make(one)) is not None:
-                    one[name] = value
-            if not self.is_wanted(one):
+                    one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
+            if not fits(one, self.only, self.languages):
                 self.passed_over += 1
                 continue
-            kept = {*plan.extra, *self.plain, *plan.makers, *self.used} if plan.extra is not None else None
-            yield {name: value for name, value in one.items() if name not in self.spent and (kept is None or name in kept)}
+            yield self.stored(one)
 
-    def is_wanted(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row has the values that are read."""
-        for column, values in self.only.items():
-            value = value_at(row, column)
-            if isinstance(values, Bounds):
-                if not is_given(value) or not is_within(value, values):
-                    return False
-                continue
-            words = {text_of(one).lower() for one in values}
-            if text_of(value).lower() in words:
-                continue
-            if column not in self.languages or not is_given(value):
-                return False
-            if language_in(str(value)) not in {language_in(word) for word in words}:
-                return False
-        return True
+    def stored(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a row that fields have or that are stored besides, those of the task as one."""
+        plan = self.plan
+        if plan.extra is not None:
+            kept = {*plan.extra, *plan.of_task, OF_TASK} | self.fields
+            row = {name: value for name, value in row.items() if name in kept}
+        elif self.spent:
+            row = {name: value for name, value in row.items() if name not in self.spent}
+        if of_task := {name: row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
+            row[OF_TASK] = {**row.get(OF_TASK, {}), **of_task}
+        return row
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:
     """Return the columns of an item of a list: those of an object, or the list's name."""
     return item if isinstance(item, dict) else {name: item}
-
-
-def is_within(value: Any, bounds: Bounds) -> bool:
-    """Return whether a value is within bounds, as numbers or, such as times in ISO 8601, as texts of which the beginning counts."""
-    for bound, least in ((bounds.least, True), (bounds.most, False)):
-        if bound is None:
-            continue
-        try:
-            given, limit = float(value), float(bound)
-        except (TypeError, ValueError):
-            given, limit = str(value)[: len(str(bound))], str(bound)
-        if given < limit if least else given > limit:  # type: ignore[operator]
-            return False
-    return True
 
 
 def matched(row: dict[str, Any], found: Iterable[Match]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Quotes, kind_of_file, member_of, names_in, rows_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
-from upsolve.importers.rows import Row, build_each, emptied, first_rows, nested_columns, nested_value
+from upsolve.importers.rows import BadRow, Row, build_each, emptied, first_rows, nested_columns, nested_value
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
 from upsolve.importers.tables.columns import (
     VAGUE,
@@ -27,14 +28,14 @@ from upsolve.importers.tables.columns import (
     says_opposite,
     unfit_status,
 )
-from upsolve.importers.tables.maps import Map, Parser, read_map
+from upsolve.importers.tables.maps import MAPS, Map, Parser, read_map
 from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.importers.tables.shaping import Shape, path_columns
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
 from upsolve.verify.contest import prepared
 
-__all__ = ["SOURCE", "source_of"]
+__all__ = ["SOURCE", "records_of", "source_of"]
 
 SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
 """Options that are keys of a map, too."""
@@ -82,8 +83,7 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
 def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
     """Yield the records of a file; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``."""
     named = {**plan.columns}
-    own = {field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
-    mapped = {**own, **named, **{name: name for name in plan.constants if name in FIELDS}}
+    mapped = columns_of(plan)
     shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name))
     rows = rows_of(member_of(path), encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
     numbered = shape.rows(rows)
@@ -108,7 +108,7 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
     advise(reader, first)
     reader.any_language, first = not constant and reader.mixed(first), []
     yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), plan.imports)
-    tell_unused(path, reader, named)
+    tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
     if shape.passed_over:
         warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
 
@@ -264,7 +264,11 @@ def check_columns(
     known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
     if shape.first and shape.lacking:
         raise SourceError(f"{path}: no column {shape.lacking}, which {source} explodes or searches; its columns are {shown}")
-    if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
+    if found and (
+        missing := [
+            f"{key}={column}" for key, column in named.items() if key in needed and column not in known | shape.optional
+        ]
+    ):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
     if twins := [name for name in mapped.values() if name not in known and f"{name} 2" in known]:
         raise SourceError(f"{path}: has two columns {twins[0]!r}: rename one of them, or name the one to read: {twins[0]} 1")
@@ -292,6 +296,30 @@ def source_of(file: Path) -> Source:
     offered = tuple(Option(choice.name, str, choice.help) for choice in plan.options) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
     return Source(read_mapped, about, offered, split=split_mapped, version=version)
+
+
+@cache
+def map_named(name: str) -> Map:
+    """Return the map of ours with a name."""
+    return read_map(MAPS / f"{name}.yaml", FIELDS)
+
+
+def records_of(name: str, row: Mapping[str, Any]) -> list[Row]:
+    """Return the records of a row of another file, by the map of ours with a name; raises what a reader raises."""
+    plan = map_named(name)
+    columns = columns_of(plan)
+    reader = Reader(columns, plan.name, words_in(plan, plan.columns), plan.languages)
+    rows = [shaped for _, shaped in Shape(plan, columns).rows([(1, {**row})])]
+    if refused := next((one for one in rows if isinstance(one, BadRow)), None):
+        raise ValueError(refused.reason)
+    return [record for one in rows if not isinstance(one, BadRow) for record in reader.records(one)]
+
+
+def columns_of(plan: Map) -> dict[str, str]:
+    """Return the column of each field: that of the map, or the one that has the field's name."""
+    named = plan.columns
+    own = {field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
+    return {**own, **named, **{name: name for name in plan.constants if name in FIELDS}}
 
 
 OPTIONS = (

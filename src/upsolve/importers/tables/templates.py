@@ -2,15 +2,31 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
 from upsolve.importers.rows import nested_value
+from upsolve.languages.names import language_in
 from upsolve.types import Status
 
-__all__ = ["Firsts", "Maker", "Parts", "StatusOf", "Template", "maker_of", "names_in", "value_at"]
+__all__ = [
+    "Bounds",
+    "ByCase",
+    "Constant",
+    "Firsts",
+    "Maker",
+    "Parts",
+    "StatusOf",
+    "Template",
+    "Wanted",
+    "fits",
+    "maker_of",
+    "names_in",
+    "text_of",
+    "value_at",
+]
 
 Maker = Callable[[Mapping[str, Any]], Any]
 """Returns a value of a row; None if the row has none."""
@@ -91,6 +107,78 @@ class Parts:
         return {name: value for name, make in self.makers.items() if is_given(value := make(row))} or None
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Values of a column as a range; both ends belong to it."""
+
+    least: Any = None
+    """Smallest value; None: no bound."""
+    most: Any = None
+    """Largest value; None: no bound."""
+    given: bool = True
+    """Whether the column has a value; False: it has none."""
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is within the bounds, as numbers or as texts of which the beginning counts, such as times in ISO 8601."""
+        if not is_given(value):
+            return not self.given
+        return self.given and not any(
+            bound is not None and is_less(*pair, bound)
+            for bound, pair in ((self.least, (value, self.least)), (self.most, (self.most, value)))
+        )
+
+
+def is_less(value: Any, other: Any, bound: Any) -> bool:
+    """Return whether a value is less than another, one of which is a bound."""
+    try:
+        return float(value) < float(other)
+    except (TypeError, ValueError):
+        return str(value)[: len(str(bound))] < str(other)[: len(str(bound))]
+
+
+Wanted = Mapping[str, tuple[Any, ...] | Bounds]
+"""Column -> its values."""
+
+
+def fits(row: Mapping[str, Any], wanted: Wanted, languages: Collection[str] = ()) -> bool:
+    """Return whether a row has some values; columns of ``languages`` may have another name of the same language."""
+    for column, values in wanted.items():
+        value = value_at(row, column)
+        if isinstance(values, Bounds):
+            if not values.holds(value):
+                return False
+        elif text_of(value).lower() not in (words := {text_of(one).lower() for one in values}):
+            if column not in languages or not is_given(value):
+                return False
+            if language_in(str(value)) not in {language_in(word) for word in words}:
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same value in every row."""
+
+    value: Any
+    """The value."""
+
+    def __call__(self, _row: Mapping[str, Any]) -> Any:
+        """Return the value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class ByCase:
+    """A value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
+
+    cases: tuple[tuple[Wanted, Maker], ...]
+    """Values of the rows of a case, and what makes the value there."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the value."""
+        return next((make(row) for wanted, make in reversed(self.cases) if fits(row, wanted)), None)
+
+
 OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
 
 
@@ -158,5 +246,7 @@ def names_in(make: Any) -> Iterator[str]:
             yield from (name for one in makers.values() for name in names_in(one))
         case StatusOf(make=inner):
             yield from names_in(inner)
+        case ByCase(cases=cases):
+            yield from (name for wanted, one in cases for name in (*wanted, *names_in(one)))
         case _:
             return
