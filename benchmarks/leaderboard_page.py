@@ -220,11 +220,14 @@ def difficulties(domain, rows):
     of, band_of = bands(cells_of(domain))
     counts = {band: sum(found == band for tasks in band_of.values() for found in tasks.values()) for band in BANDS}
     shares = [f"{band}, {100 * count / sum(counts.values()):.0f} % of the tasks" for band, count in counts.items()]
-    text = f"\nBy the pass rate of `{of}` (other seeds), points beside the model that a method starts from:\n\n"
+    text = f"\nBy the pass rate of `{of}` (other seeds), points beside the start, ± half of the interval:\n\n"
     text += f"|method|{'|'.join(shares)}|\n" + "|" + "---|" * (len(BANDS) + 1) + "\n"
     for row in rows:
         if any((found := row.get("by difficulty", {})).values()):
-            cells = [compact(found[band]) if found[band] else "" for band in BANDS]
+            cells = [
+                f"{found[band][0] + 0.0:.1f}±{(found[band][2] - found[band][1]) / 2:.1f}" if found[band] else ""
+                for band in BANDS
+            ]
             text += f"|{row['method']}|{'|'.join(cells)}|\n"
     return text
 

@@ -13,8 +13,9 @@ from upsolve.cli.main import app
 from upsolve.derive.derivation import JUDGE, Derivation, Origin, judged_as
 from upsolve.derive.deriving import DERIVATIONS, DeriveSettings, derive, derive_groups
 from upsolve.derive.held import CHECK_TEST, held_checker
-from upsolve.derive.programs import line_of, token_distance, visible_feedback
+from upsolve.derive.programs import line_of, visible_feedback
 from upsolve.errors import ArchiveError, ConfigError
+from upsolve.reward.code import token_distance
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify

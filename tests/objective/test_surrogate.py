@@ -7,7 +7,7 @@ import torch
 from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import dft, dro, oapl, reinforce, token_losses, topr
+from upsolve.objective.losses import clipped_tokens, dft, dro, oapl, reinforce, token_losses, topr, unlikelihood
 from upsolve.objective.table import OBJECTIVES
 
 LOGP = torch.tensor([-1.0, -2.0, -0.5])
@@ -122,3 +122,23 @@ def test_nft_of_a_group_without_a_pass_or_without_a_failure():
     assert loss([0.4, 0.4], [1.0, 1.0]) == pytest.approx([-0.008, -0.008])
     assert loss([math.log(0.5)] * 2, [-1.0, -1.0]) == pytest.approx([-0.98 * math.log(0.99 / 0.98)] * 2, abs=1e-6)
     assert loss([0.4, math.log(0.5)], [1.0, 0.0]) == pytest.approx([-0.2, -0.5 * math.log(1.5)], abs=1e-6)
+
+
+def test_unlikelihood_by_hand():
+    logp = torch.tensor([0.5, 0.8, 0.1, 1.0]).log()
+    got = unlikelihood(logp, torch.tensor([2.0, -1.0, -3.0, -1.0]), floor=0.2)
+    # 2 log 2; -log(1 - 0.8 * 0.8) = -log 0.36; below the floor: -3 log(1 - 0.8 * 0.2); at p = 1 the bound, log(1 / 0.2)
+    assert got.tolist() == pytest.approx([2 * math.log(2), -math.log(0.36), -3 * math.log(0.84), math.log(5)])
+
+
+def test_gradients_of_unlikelihood_are_those_of_finite_differences_and_zero_below_the_floor():
+    advantages = torch.tensor([1.0, -1.0, -2.0, -1.0], dtype=torch.float64)
+    logp = torch.tensor([-0.5, -0.2, -1.0, -4.0], dtype=torch.float64, requires_grad=True)
+    unlikelihood(logp, advantages, floor=0.05).sum().backward()
+    step = 1e-6
+    up, down = (unlikelihood(logp.detach() + sign * step, advantages, floor=0.05) for sign in (1, -1))
+    assert logp.grad.tolist() == pytest.approx(((up - down) / (2 * step)).tolist(), abs=1e-8)
+    assert logp.grad[0] == -1 and logp.grad[3] == 0 and (logp.grad[1:3] > 0).all()
+    config = ObjectiveConfig(kind="unlikelihood")
+    batch = LossInputs(torch.tensor([0, 1, 2, 3]), advantages, torch.zeros(4), None, None)
+    assert clipped_tokens(logp.detach(), batch, config).tolist() == [False, False, False, True]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from upsolve.config import RewardConfig
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import completion_text
-from upsolve.reward.code import characters, line_starts, tokens
+from upsolve.reward.code import TOKEN, characters, left_at, line_starts, tokens
 from upsolve.reward.components import COMPONENTS
 from upsolve.reward.credit import CREDITS, Credit, distribute, error_findings, executed, last, signed, token_rewards
 from upsolve.reward.formula import reward
@@ -269,3 +269,42 @@ def test_shared_values_sum_to_the_value(codec, code, found, name):
         assert got.rewards_R.sum() == pytest.approx(-0.7)
         fence_R = np.array([a >= len(code.rstrip()) for a, _ in offsets])
         assert way == "last" or fence_R.all() or not got.rewards_R[fence_R].any()
+
+
+QUERY, NEAR, FAR = "SELECT a FROM t WHERE b > 5 LIMIT 1", "SELECT a FROM t WHERE b >= 5 LIMIT 1", "SELECT max(c) FROM u"
+
+
+@pytest.mark.parametrize(
+    ("code", "other", "window", "left"),
+    [
+        ("a < b + 1", "a > b + 1", 0, ["<"]),
+        ("a < b + 1", "a > b + 1", 1, ["<", "b"]),
+        ("a b d", "a b c d", 0, ["d"]),  # only the other has c: the token behind the gap
+        ("a x b", "a b", 0, ["x"]),
+        ("if x:\n  y\nz", "if x:\n  y\n  z", 0, ["\n"]),
+        ("a b", "a b c", 0, []),  # left at its end
+        ("a b", "a b", 2, []),
+    ],
+)
+def test_where_a_program_leaves_another(code, other, window, left):
+    marked = left_at(code, other, window)
+    spans = [match for match in TOKEN.finditer(code) if marked[match.start()]]
+    assert [match[0] for match in spans] == left
+    assert marked[len(code)] == (code == "a b" and other == "a b c")
+
+
+def test_divergence_is_credited_where_the_nearest_passed_program_is_left(codec):
+    config = RewardConfig(credit={"outcome": "divergence"}, window=0)
+    offsets = codec.offsets(QUERY)
+
+    def credited(value, *passed):
+        judged = Judged(TASK, Attempt("t", QUERY, "sql"), Verdict("a", Status.FAILED), passed=passed)
+        rewards = token_rewards(judged, [Part("outcome", value, 1.0)], offsets, config).rewards_R
+        return texts(QUERY, offsets, rewards != 0), rewards.sum()
+
+    assert credited(-1.0, FAR, QUERY.replace("b >", "c <")) == ([" b", " >"], -1)
+    assert credited(-1.0, QUERY.replace(" LIMIT 1", "")) == ([" LIMIT", " ", "1"], -1)
+    assert credited(-1.0, NEAR) == (["5"], -1), "the token behind the missing ="
+    assert credited(-1.0, QUERY + " OFFSET 2") == (["\n"], -1), "the fence that closes too early"
+    everything = credited(-1.0)[0]
+    assert "".join(everything) == QUERY and credited(0.5, NEAR)[0] == everything, "no passed program, or no negative value"

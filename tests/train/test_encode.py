@@ -70,9 +70,9 @@ def advantages(encoded):
     return [float(one.advantages_R[0]) for group in encoded for one in group.attempts]
 
 
-def encode(*groups, kind="centred", objective="reinforce", max_tokens=10, kl=0.0, blame=0.0, focal=False, **rewarding):
+def encode(*groups, kind="centred", objective="reinforce", max_tokens=10, kl=0.0, focal=False, advantage=None, **rewarding):
     loss = ObjectiveConfig(kind=objective, kl={"coefficient": kl}, preference={"focal": focal})
-    config = Encoding(Letters(), max_tokens, RewardConfig(**rewarding), AdvantageConfig(kind=kind, blame=blame), loss)
+    config = Encoding(Letters(), max_tokens, RewardConfig(**rewarding), AdvantageConfig(kind=kind, **advantage or {}), loss)
     encoded, left_out, _ = encode_groups(tokenize_groups(groups, config), config)
     return encoded, left_out
 
@@ -237,10 +237,19 @@ def test_the_longest_attempt_fills_max_tokens():
     assert left_out == {"attempts: over max_tokens": 1}
 
 
+def test_a_negative_advantage_stays_where_the_nearest_passed_program_is_left():
+    """Centred: 1/3, 1/3, -2/3. The failed program differs from a-b in one token, and from z*z*z in most."""
+    one = group(["z*z*z", "a-b", "a+b"], [1, 1, 0])
+    for window, kept in ((0, [0, -2 / 3, 0]), (1, [0, -2 / 3, -2 / 3])):
+        *passed, failed = encode(one, advantage={"negatives": "divergence"}, window=window)[0][0].attempts
+        assert failed.advantages_R.tolist() == pytest.approx(kept)
+        assert all((attempt.advantages_R > 0).all() for attempt in passed)
+
+
 def test_blame_moves_a_negative_advantage_to_the_line_that_raised():
     # share 0.5 of 3 tokens to one of them: 0.5, 0.5, 0.5 + 0.5 * 3; a positive advantage stays even
     one = judged(group(["a\nb", "c\nd"], [0.75, -0.25]), {"error_line": 2}, {"error_line": 2})
-    first, second = encode(one, blame=0.5)[0][0].attempts
+    first, second = encode(one, advantage={"blame": 0.5})[0][0].attempts
     assert first.advantages_R.tolist() == [0.5, 0.5, 0.5]
     assert second.advantages_R.tolist() == [-0.25, -0.25, -1.0] and second.advantages_R.dtype == np.float32
     assert second.rewards_R is None and second.mask_R is None

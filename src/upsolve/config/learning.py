@@ -20,9 +20,10 @@ __all__ = [
 
 if TYPE_CHECKING:  # a call is no type for pyright
     AdvantageName: TypeAlias = Any
+    CreditName: TypeAlias = str
     ObjectiveName: TypeAlias = Any
 else:
-    AdvantageName, ObjectiveName = named("advantage"), named("objective")
+    AdvantageName, CreditName, ObjectiveName = named("advantage"), named("credit"), named("objective")
 
 
 class GaeConfig(Strict):
@@ -61,6 +62,8 @@ class AdvantageConfig(RecordConfig):
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
     blame: float = Field(default=0.0, ge=0, le=1)
     """Share of a negative advantage that is moved to the tokens to blame, where they are known (docs/credit.md, ``blame``)."""
+    negatives: CreditName | None = None
+    """Only tokens to which this credit (docs/credit.md) assigns some of a negative value keep a negative advantage, such as ``divergence``; null: all."""
     gae: GaeConfig = GaeConfig()
 
     @property

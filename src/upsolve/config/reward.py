@@ -133,6 +133,8 @@ class RewardConfig(Strict):
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
     """How a component's value is assigned to tokens, overriding its default."""
+    window: int = Field(default=2, ge=0)
+    """Credit ``divergence``: tokens after each difference that count as well."""
     gated: tuple[ComponentName, ...] = ()
     """Components whose rewards count only on tokens where no other component's is negative (2605.21180): ``[functional, dataflow]``."""
     verdicts: Literal["as_judged", "shuffled", "inverted", "ignored", "format"] = "as_judged"

@@ -69,13 +69,21 @@ RULES: tuple[Rule, ...] = (
             f"estimator's does not say that; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
         ),
     ),
-    Rule(
-        lambda r: not r.advantage.blame or reads_tokens(r),
-        "advantage.blame: objective.kind {0.objective.kind} does not read advantages for every token, so blame has no effect",
-    ),
-    Rule(
-        lambda r: not (r.advantage.blame and reads_tokens(r)) or (has_negatives(r) and not r.advantage.needs_values),
-        "advantage.blame: advantage.kind {0.advantage.kind} gives an attempt no negative advantage, so there is none to assign",
+    *(
+        rule
+        for name in ("blame", "negatives")
+        for rule in (
+            Rule(
+                lambda r, name=name: not getattr(r.advantage, name) or reads_tokens(r),
+                f"advantage.{name}: objective.kind {{0.objective.kind}} does not read advantages for every token, so {name} has no effect",
+            ),
+            Rule(
+                lambda r, name=name: (
+                    not (getattr(r.advantage, name) and reads_tokens(r)) or (has_negatives(r) and not r.advantage.needs_values)
+                ),
+                f"advantage.{name}: advantage.kind {{0.advantage.kind}} gives an attempt no negative advantage, so there is none to assign",
+            ),
+        )
     ),
     Rule(
         lambda r: r.objective.clip.sequence_kl is None or has_negatives(r),
@@ -106,9 +114,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda r: (
-            not (compares_pairs(r) and r.objective.preference.focal) or not (r.reward.mask_unexecuted or r.advantage.blame)
+            not (compares_pairs(r) and r.objective.preference.focal)
+            or not (r.reward.mask_unexecuted or r.advantage.blame or r.advantage.negatives)
         ),
-        "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame",
+        "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted, advantage.blame and advantage.negatives",
     ),
     Rule(
         lambda r: (
@@ -296,6 +305,13 @@ READ: Mapping[str, Condition] = {
         "a weight (reward.weights) for efficiency", lambda r: component("efficiency").holds(r) or "efficiency" in r.reward.read
     ),
     "reward.rank": component("rank"),
+    "reward.window": Condition(
+        "the credit divergence (reward.credit, advantage.negatives)",
+        lambda r: any(
+            name == "divergence" or not built_in("credit", name)
+            for name in (*r.reward.credit.values(), *filter(None, (r.advantage.negatives,)))
+        ),
+    ),
     "reward.complexity": component("complexity"),
     "reward.length": component("length"),
     "advantage.kind": Condition(

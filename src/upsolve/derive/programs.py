@@ -2,30 +2,25 @@
 
 import ast
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from upsolve.config.select import edit_distance
 from upsolve.derive.derivation import Derivation, Origin, fenced, judged_as, literal_arguments, most
 from upsolve.errors import ConfigError
 from upsolve.importers.source import Option
 from upsolve.languages import PYTHON
 from upsolve.languages.names import is_language, language_in, no_language
 from upsolve.policy.prompt import FAILURES, OUTCOMES, feedback, starting_points
+from upsolve.reward.code import token_distance
 from upsolve.solve.databases import schema_in
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings
 
-__all__ = ["COMPLETE", "FASTER", "REPAIR", "TRANSLATE", "line_of", "nearest", "token_distance", "visible_feedback"]
+__all__ = ["COMPLETE", "FASTER", "REPAIR", "TRANSLATE", "line_of", "nearest", "visible_feedback"]
 
-TOKEN = re.compile(r"\w+|[^\w\s]|\n[ \t]*")
-"""A name, number or mark, or the end of a line with the indentation of the next."""
 NOISE = 0.05
 """Shortest processor time of a slow program, seconds."""
-LONGEST = 2000
-"""Tokens of a program that are compared."""
 OF_SCHEMA = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn")
 """Errors of a query that its schema decides, on a database with any rows."""
 
@@ -75,14 +70,6 @@ def visible_feedback(task: Task, verdict: Verdict) -> str:
 def nearest(attempt: Attempt, others: Sequence[Attempt]) -> Attempt:
     """Return the attempt with the smallest ``token_distance``; the first of equals."""
     return min(others, key=lambda one: token_distance(attempt.code, one.code))
-
-
-def token_distance(code: str, other: str) -> int:
-    """Return the Levenshtein distance in tokens: names, numbers, marks and indented line ends; of the first ``LONGEST`` tokens."""
-    words = [TOKEN.findall(text.strip())[:LONGEST] for text in (code, other)]
-    letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words[0] + words[1]), 1)}
-    first, second = ("".join(map(letters.__getitem__, each)) for each in words)
-    return edit_distance(first, second) or 0
 
 
 def completions(origin: Origin, most: int = 1) -> Iterator[Group]:

@@ -50,6 +50,15 @@ def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
     return -weight * advantages_T * logp_T
 
 
+def unlikelihood(logp_T: Tensor, advantages_T: Tensor, *, floor: float) -> Tensor:
+    """loss_t = -A log p for A >= 0, else A log(1 - (1 - f) max(p, f)), p = pi(o_t), f the floor (after Welleck, 1908.04319).
+
+    Bounded, as REINFORCE is not: a token below the floor has no gradient, and the loss is at most -A log(1 / f), at p = 1.
+    """
+    lowered_T = torch.log1p(-(1 - floor) * logp_T.exp().clamp(min=floor))
+    return advantages_T * torch.where(advantages_T >= 0, -logp_T, lowered_T)
+
+
 def oapl(logratio_S: Tensor, values_S: Tensor, *, beta: float) -> Tensor:
     """loss_s = (beta log pi(o)/ref(o) - (r - V))^2 (OAPL, 2602.19362): a regression, bounded below."""
     return (beta * logratio_S - values_S).square()
@@ -316,6 +325,7 @@ LOSSES: Mapping[str, Loss] = {
     "rank": rank_tokens,
     "reinforce": lambda logp_T, i, _: reinforce(logp_T, i.advantages_T),
     "topr": lambda logp_T, i, _: topr(logp_T, i.advantages_T, reference_sums(logp_T.detach(), i)[i.attempt_T]),
+    "unlikelihood": lambda logp_T, i, c: unlikelihood(logp_T, i.advantages_T, floor=c.settings["floor"]),
 }
 """Built-in objective -> its loss over a batch, [T]."""
 TOUCHED: Mapping[str, Loss] = {
@@ -323,6 +333,7 @@ TOUCHED: Mapping[str, Loss] = {
     "gspo": lambda logp_T, i, c: outside(i.old_sequence_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
     "m2po": lambda logp_T, i, c: ~m2po_mask(i.old_logratio(logp_T), statistic_of(logp_T, i, c)),
     "ppo_clip": lambda logp_T, i, c: outside(i.old_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
+    "unlikelihood": lambda logp_T, i, c: (i.advantages_T < 0) & (logp_T < math.log(c.settings["floor"])),
 }
 """Built-in objective -> bool [T]: tokens outside the clip, capped (they keep their gradient) or dropped."""
 STATISTICS: Mapping[str, Callable[[Sequence[Part], ObjectiveConfig], Tensor]] = {"kto": kto_statistic, "m2po": m2po_statistic}

@@ -80,5 +80,6 @@ OBJECTIVES: Mapping[str, Objective] = {
     "rank": built_in("rank", reads=("reference",), keeps_zero=True, unit="group", advantages="unread"),
     "reinforce": built_in("reinforce"),
     "topr": built_in("topr", reads=("reference",)),
+    "unlikelihood": built_in("unlikelihood", touched=True, options={"floor": 0.05}),
 }
 """Built-in name -> objective."""

@@ -11,11 +11,13 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from upsolve.config.select import edit_distance
 from upsolve.types import Finding, Status, Verdict
 
 __all__ = [
@@ -25,17 +27,23 @@ __all__ = [
     "characters",
     "functions",
     "in_code",
+    "left_at",
     "line_starts",
     "lines_of",
     "literal",
     "names_read",
     "parse",
+    "token_distance",
     "tokens",
     "valid_characters",
 ]
 
 Bools = NDArray[np.bool_]
 Offsets = Sequence[tuple[int, int]]
+TOKEN = re.compile(r"\w+|[^\w\s]|\n[ \t]*")
+"""A name, number or mark, or the end of a line with the indentation of the next."""
+LONGEST = 2000
+"""Tokens of a program that are compared."""
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -111,6 +119,31 @@ def valid_characters(code: str, verdict: Verdict) -> int:
     measured = [error for error in errors if error.value is not None] or errors
     positions = [min(position(starts, part.line, part.column), max(0, starts[-1] - 1)) for part in measured]
     return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])
+
+
+def token_distance(code: str, other: str) -> int:
+    """Return the Levenshtein distance in tokens: names, numbers, marks and indented line ends; of the first ``LONGEST`` tokens."""
+    words = [TOKEN.findall(text.strip())[:LONGEST] for text in (code, other)]
+    letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words[0] + words[1]), 1)}
+    first, second = ("".join(map(letters.__getitem__, each)) for each in words)
+    return edit_distance(first, second) or 0
+
+
+def left_at(code: str, other: str, window: int) -> Bools:
+    """Return True for the characters at which a program leaves another one, [N + 1], the last for the end of the code.
+
+    These are the tokens that an alignment of both does not keep or, where only the other program has some, the token behind the gap;
+    and ``window`` tokens after each.
+    """
+    text = code.rstrip()
+    found = [match.span() for match in TOKEN.finditer(text)][:LONGEST]
+    words, others = ([match[0] for match in TOKEN.finditer(one)][:LONGEST] for one in (text, other.rstrip()))
+    spans, marked_N = [*found, (len(text), len(text) + 1)], np.zeros(len(text) + 1, dtype=np.bool_)
+    for tag, first, last, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        if tag != "equal":
+            marked = spans[first : max(last, first + 1) + window]
+            marked_N[marked[0][0] : marked[-1][1]] = True
+    return marked_N
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

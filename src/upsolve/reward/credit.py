@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 from upsolve.config import RewardConfig
 from upsolve.languages import PYTHON
 from upsolve.plugins import RecordError, find, reraise
-from upsolve.reward.code import Bools, Function, Offsets, characters, in_code, names_read, parse, tokens, valid_characters
+from upsolve.reward.code import (
+    Bools,
+    Function,
+    Offsets,
+    characters,
+    in_code,
+    left_at,
+    names_read,
+    parse,
+    token_distance,
+    tokens,
+    valid_characters,
+)
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Finding, Status
 from upsolve.verify.analysis.findings import findings_of, lint_cost
@@ -32,6 +44,7 @@ __all__ = [
     "Credit",
     "blame_weights",
     "distribute",
+    "kept_negatives",
     "token_rewards",
 ]
 
@@ -100,12 +113,8 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         chosen = config.credit.get(part.name)
         default = RULES.get(part.name)
         credit: Credit = find("credit", chosen) if chosen else default or find("component", part.name).credit
-        try:
-            part_R = np.asarray(credit.assign(CreditInput(part, judged, offsets, config)), dtype=np.float64)
-        except Exception as error:
-            reraise(*(("credit", chosen) if chosen else ("component", part.name)), error)
-        if part_R.shape != rewards_R.shape or not np.isfinite(part_R).all():
-            raise RecordError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens, finite? {part_R}")
+        kind, name = ("credit", chosen) if chosen else ("component", part.name)
+        part_R = assigned(credit, CreditInput(part, judged, offsets, config), kind, name)
         if part.name in config.gated:
             gated_R += part.weight * part_R
         else:
@@ -114,6 +123,25 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
     rewards_R += gated_R * open_R
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
+
+
+def assigned(credit: Credit, inputs: CreditInput, kind: str, name: str) -> Floats:
+    """Return what a credit assigns to the tokens, [R]; RecordError, with kind and name of its record, if that is not a finite number each."""
+    try:
+        part_R = np.asarray(credit.assign(inputs), dtype=np.float64)
+    except Exception as error:
+        reraise(kind, name, error)
+    if part_R.shape != (len(inputs.offsets),) or not np.isfinite(part_R).all():
+        raise RecordError(
+            f"credit of {inputs.part.name}: {part_R.shape} rewards for {len(inputs.offsets)} tokens, finite? {part_R}"
+        )
+    return part_R
+
+
+def kept_negatives(name: str, judged: Judged, offsets: Offsets, config: RewardConfig) -> Bools:
+    """Return True for the tokens that keep a negative advantage, [R]: those to which a credit assigns some of a value of -1."""
+    inputs = CreditInput(Part(name, -1.0, 1.0), judged, offsets, config)
+    return assigned(find("credit", name), inputs, "credit", name) != 0
 
 
 def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:
@@ -158,6 +186,20 @@ def by_blame(inputs: CreditInput) -> Floats:
     return distribute(inputs.part.value, inputs.tokens_at(findings), inputs.code_R)
 
 
+def by_divergence(inputs: CreditInput) -> Floats:
+    """Distribute a negative value over the tokens at which the program leaves the nearest one of its group that passed, and
+    ``reward.window`` tokens after each; any other value, and in a group without a passed program, evenly over all code."""
+    part, code, passed = inputs.part, inputs.judged.attempt.code, inputs.judged.passed
+    if part.value >= 0 or not passed:
+        return by_uniform(inputs)
+    nearest = min(passed, key=lambda other: token_distance(code, other))
+    marked_N, end = left_at(code, nearest, inputs.config.window), len(code.rstrip())
+    chosen_R = tokens(code, marked_N[:end], inputs.offsets)
+    if marked_N[end] and (after := [place for place, (_, stop) in enumerate(inputs.offsets) if stop > end]):
+        chosen_R[after[0]] = True
+    return distribute(part.value, chosen_R, inputs.code_R)
+
+
 def by_findings(inputs: CreditInput) -> Floats:
     """Distribute the value over the component's findings, in proportion to their costs; over the syntax errors if the code does not parse."""
     name, verdict, config = inputs.part.name, inputs.judged.verdict, inputs.config
@@ -200,6 +242,7 @@ CREDITS: Mapping[str, Credit] = {
     "last": LAST,
     "uniform": UNIFORM,
     "blame": Credit(by_blame),
+    "divergence": Credit(by_divergence),
     "findings": FINDINGS,
     "each": EACH,
     "lines": LINES,

@@ -20,6 +20,8 @@ class Judged:
     """The attempt's verdict; its status is not ``UNSCORED``."""
     baseline_seconds: float | None = None
     """Processor time with which the attempt's ``cpu_seconds`` is compared, seconds, > 0; None if unknown."""
+    passed: tuple[str, ...] = ()
+    """Programs of its group that passed; () where only the attempt itself is read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from upsolve.advantage.group import soft_values
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
-from upsolve.reward.credit import blame_weights, token_rewards
+from upsolve.reward.credit import blame_weights, kept_negatives, token_rewards
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import Judged, conversations, turns_of
 from upsolve.train.data.groups import TrainGroup, with_advantages
@@ -156,7 +156,7 @@ class Encoding:
     reward: RewardConfig
     """How rewards are assigned to tokens."""
     advantage: AdvantageConfig
-    """The estimator with the options of the round, and ``blame``."""
+    """The estimator with the options of the round, ``blame`` and ``negatives``."""
     objective: ObjectiveConfig
     """The loss."""
     seed: int = 0
@@ -174,7 +174,8 @@ class Encoding:
     @property
     def by_token(self) -> bool:
         """Whether the tokens of one attempt differ in reward, advantage or mask."""
-        return self.advantage.needs_values or self.advantage.blame > 0 or self.reward.mask_unexecuted
+        assigns = self.advantage.blame > 0 or self.advantage.negatives is not None
+        return self.advantage.needs_values or assigns or self.reward.mask_unexecuted
 
     @property
     def keeps_zero(self) -> bool:
@@ -198,12 +199,15 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encodi
     """Assign rewards, blame and the mask of unexecuted lines to the tokens of an attempt."""
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
     assert verdict is not None, "only judged attempts have advantages"
-    judged = Judged(item.group.task, attempt, verdict)
+    passed = tuple(one.code for one, good in zip(item.group.attempts, item.passed_G, strict=True) if good)
+    judged = Judged(item.group.task, attempt, verdict, passed=passed)
     offsets = config.codec.spans_of(attempt)
     credit = token_rewards(judged, item.parts[index], offsets, config.reward)
-    advantages_R, blame = plain.advantages_R, config.advantage.blame
+    advantages_R, blame, negatives = plain.advantages_R, config.advantage.blame, config.advantage.negatives
     if blame and item.advantages_G[index] < 0:
         advantages_R = advantages_R * blame_weights(judged, offsets, blame)
+    if negatives and item.advantages_G[index] < 0:
+        advantages_R = advantages_R * kept_negatives(negatives, judged, offsets, config.reward)
     return replace(
         plain,
         advantages_R=(advantages_R * credit.mask_R).astype(np.float32),
