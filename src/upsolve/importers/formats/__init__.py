@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats.members import UNREADABLE, Member, files_of, member_of, members, names_in, unreadable
+from upsolve.importers.formats.files import UNREADABLE, Member, files_of, member_of, members, names_in, unreadable
 from upsolve.importers.formats.tabular import arrow_rows, duckdb_rows, excel_rows, parquet_rows, sqlite_rows
 from upsolve.importers.formats.texts import (
     DELIMITERS,
@@ -97,7 +97,7 @@ def kind_of(member: Member) -> Kind:
             return Kind.EXCEL
         encoding = encoding_of(head[:4])
         text = head.decode(encoding if "utf-8" not in encoding else "latin-1", "replace").removeprefix("\xef\xbb\xbf")
-        if not text.strip():
+        if not text.strip():  # as parallel writers leave them
             ending = member.name.lower().rpartition(".")[2]
             return Kind(ending) if ending in {*Kind} else Kind.TEXT
         if text.count("\0") > len(text) / 100:
@@ -176,6 +176,8 @@ def rows_of(
     kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes is not Quotes.DOUBLE, "rows": rows}
     if kind is Kind.TEXT and (encoding or quotes is not Quotes.DOUBLE):
         kind = Kind.CSV  # whose first lines are uneven
+    if not member.size and kind not in (Kind.JSONL, Kind.CSV):
+        raise SourceError(f"{member.where}: {no_rows(member, kind)}")
     for name, (fits, reason) in OPTIONS.items():
         if given[name] and kind is not fits:
             raise SourceError(f"{member.where}: option {name}: {reason}")
@@ -200,8 +202,17 @@ def rows_of(
             return duckdb_rows(member, query)
         case _:
             pass
-    what = "is empty" if not member.size else f"is {'text' if kind is Kind.TEXT else 'binary'}"
-    raise SourceError(f"{member.where}: {what}, and no JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB: convert it")
+    raise SourceError(f"{member.where}: {no_rows(member, kind)}")
+
+
+def no_rows(member: Member, kind: Kind) -> str:
+    """Return why a file has no rows, and what to do."""
+    with member.open() as file:
+        head = file.read(4)
+    if head.startswith((b"7z\xbc\xaf", b"Rar!")):
+        return "is an archive that is not read: unpack it"
+    what = ("is text" if kind is Kind.TEXT else "is binary") if head else "is empty"
+    return f"{what}, and no JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB: {'convert it' if head else 'copy it again'}"
 
 
 def rows_of_file(path: Path) -> Iterator[Numbered]:

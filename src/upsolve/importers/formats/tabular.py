@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.errors import SourceError, one_line
 from upsolve.extras import needs_extras
-from upsolve.importers.formats.members import Member, on_disk, unreadable
+from upsolve.importers.formats.files import Member, on_disk, unreadable
 from upsolve.importers.formats.texts import names_of
 from upsolve.importers.rows import Numbered
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats.members import Member, unreadable
+from upsolve.importers.formats.files import Member, unreadable
 from upsolve.importers.rows import BadRow, Numbered, head_of
 
 __all__ = [
@@ -320,8 +320,12 @@ def checked_row(where: str, number: int, row: dict[Any, Any], encoding: str, del
         cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
         reason = f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {comma} not in quotes?"
         return BadRow(where, number, reason, ascii(row)[:500])
+    text = "".join(map(str, row.values()))
+    if "\0" in text:
+        reason = "has a NUL; is the file damaged, or in another encoding, such as --encoding utf-16-le?"
+        return BadRow(where, number, reason, ascii(row)[:500])
     try:
-        "".join(map(str, row.values())).encode()
+        text.encode()
     except UnicodeEncodeError:
         reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
         return BadRow(where, number, reason, ascii(row)[:500])

@@ -187,10 +187,14 @@ def names_in(folder: Path) -> Iterator[str]:
 
 def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files of a folder with their relative names, in sorted order, holding one directory in memory at a time."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(folder) as there:
+        entries = sorted(there, key=lambda entry: entry.name)
     for entry in entries:
-        yield f"{above}{entry.name}", entry.stat(follow_symlinks=entry.is_file())
+        try:
+            found = entry.stat(follow_symlinks=entry.is_file())
+        except OSError:  # a link to itself
+            found = entry.stat(follow_symlinks=False)
+        yield f"{above}{entry.name}", found
         if entry.is_dir(follow_symlinks=False):
             yield from files_of(entry.path, f"{above}{entry.name}/")
 

@@ -1,0 +1,221 @@
+"""Files that are broken, hostile, empty or misnamed: one sentence names the file and what to do, or the rows come in."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import sqlite3
+import tarfile
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from upsolve.errors import SourceError
+from upsolve.importers.formats import Kind, files, kind_of, member_of, members, rows_of
+from upsolve.importers.rows import BadRow
+
+ROWS = [{"id": number, "name": f"n{number}"} for number in range(3)]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+CSV = b"id,name\n0,n0\n1,n1\n2,n2\n"
+TABLE = pa.Table.from_pylist(ROWS)
+ZEROS = bytes(3_000_000)
+SAME = (b'{"a": "' + b" " * 10_000 + b'"}\n') * 200
+
+
+def zipped(content, **options):
+    with io.BytesIO() as out:
+        with ZipFile(out, "w", **options) as archive:
+            for name, data in content.items():
+                archive.writestr(name, data)
+        return out.getvalue()
+
+
+def tarred(content, mode="w"):
+    with io.BytesIO() as out:
+        with tarfile.open(fileobj=out, mode=mode) as archive:
+            for name, data in content.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+        return out.getvalue()
+
+
+def written(write):
+    with io.BytesIO() as out:
+        write(out)
+        return out.getvalue()
+
+
+def arrow(new):
+    def write(out):
+        with new(out, TABLE.schema) as stream:
+            stream.write_table(TABLE)
+
+    return written(write)
+
+
+def zstd(data):
+    return pa.compress(data, "zstd", asbytes=True)
+
+
+def patched(data, old, new):
+    assert old in data
+    return data.replace(old, new)
+
+
+PARQUET = written(lambda out: pq.write_table(TABLE, out))
+ARROW = arrow(pa.ipc.new_file)
+ZIP = zipped({"a.jsonl": LINES})
+ENCRYPTED = patched(
+    patched(ZIP, b"PK\3\4\x14\0\0\0", b"PK\3\4\x14\0\1\0"), b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0"
+)
+DEFLATE64 = patched(
+    patched(ZIP, b"PK\3\4\x14\0\0\0\0\0", b"PK\3\4\x14\0\0\0\x09\0"), b"\x14\3\x14\0\0\0\0\0", b"\x14\3\x14\0\0\0\x09\0"
+)
+AGAIN = "cannot be read: .*copy or download it again"
+BOMB = "unpack to more than .* UPSOLVE_UNPACKED_GIB"
+NONE = "and no JSON, CSV, Parquet"
+BROKEN = [
+    ("cut.jsonl.gz", gzip.compress(LINES)[:-9], AGAIN),
+    ("cut.jsonl.bz2", bz2.compress(LINES)[:-9], AGAIN),
+    ("cut.jsonl.xz", lzma.compress(LINES)[:-20], AGAIN),
+    ("cut.jsonl.zst", zstd(LINES * 9)[:-9], AGAIN),
+    ("cut.zip", ZIP[:-30], AGAIN),
+    ("crc.zip", patched(ZIP, b'"n1"', b'"n7"'), AGAIN),
+    ("method.zip", DEFLATE64, "cannot be read: .*compression method is not supported"),
+    ("secret.zip", ENCRYPTED, "is encrypted: unpack it with its password"),
+    ("several.zip", zipped({"a": LINES, "b": LINES}), "has 2 files: unpack it"),
+    ("none.zip", zipped({}), "has 0 files"),
+    ("cut.tar.gz", gzip.compress(tarred({"a.jsonl": LINES}))[:60], AGAIN),
+    ("cut.tar", tarred({"a.jsonl": LINES})[:560], AGAIN),
+    ("cut.parquet", PARQUET[:-20], AGAIN),
+    ("head.parquet", PARQUET[:4], AGAIN),
+    ("cut.arrow", ARROW[:-20], AGAIN),
+    ("cut.feather", ARROW[:100], AGAIN),
+    ("cut.db", b"SQLite format 3\0" + bytes(100), "cut.db: file is not a database"),
+    ("cut.duckdb", bytes(8) + b"DUCK" + bytes(5000), "cut.duckdb: .*"),
+    ("cut.xlsx", zipped({"[Content_Types].xml": b"", "xl/workbook.xml": b"<"}), AGAIN),
+    ("old.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), AGAIN),
+    ("letter.docx", zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": ZEROS[:500]}), NONE),
+    ("bomb.jsonl.gz", gzip.compress(SAME), BOMB),
+    ("bomb.jsonl.xz", lzma.compress(SAME), BOMB),
+    ("bomb.zip", zipped({"a.jsonl": ZEROS}, compression=ZIP_DEFLATED), BOMB),
+    ("nested.zip", zipped({"b.zip": zipped({"a": ZEROS}, compression=ZIP_DEFLATED)}), BOMB),
+    ("many.zip", zipped({f"{n}.c": ZEROS[:90_000] for n in range(99)}, compression=ZIP_DEFLATED), BOMB),
+    ("bomb.tar.gz", gzip.compress(tarred({"a": ZEROS})), BOMB),
+    ("a.7z", b"7z\xbc\xaf\x27\x1c" + bytes(50), "is an archive that is not read: unpack it"),
+    ("a.rar", b"Rar!\x1a\x07\1\0" + bytes(50), "is an archive that is not read: unpack it"),
+    ("photo.jsonl", b"\x89PNG\r\n\x1a\n" + bytes(500), NONE),
+    ("program.c", b"int main(void) { return 0; }\n", NONE),
+    *((f"empty.{ending}", b"", "is empty") for ending in ("json", "parquet", "arrow", "xlsx", "db", "txt", "zip", "gz")),
+    ("cut.json", b'[{"a": 1}, {"a": ', AGAIN),
+    ("more.json", b'[{"a": 1}] [{"a": 2}]', "something follows the end"),
+    ("comma.json", b'[{"a": 1} {"a": 2}]', "Expecting ','.* at '{"),
+    ("deep.json", b"[" * 200_000, "cannot be read: maximum recursion depth|cannot be read"),
+    ("latin.json", '[{"a": "größer"}]'.encode("latin-1"), "not UTF-8; convert it, such as with iconv"),
+    ("object.json", b'{"a": {"b": [{"c": 1}]}}', r"is not a JSON array.* a.b \(1\): --rows a.b"),
+    ("quote.csv", CSV + b'3,"n\n4,n4\n', "row that begins in line 5 .*quotes"),
+]
+"""Name, content, and what the error says."""
+
+
+@pytest.mark.parametrize(("name", "content", "said"), BROKEN, ids=[name for name, *_ in BROKEN])
+def test_a_broken_file_is_one_sentence(tmp_path, monkeypatch, name, content, said):
+    monkeypatch.setattr(files, "HARMLESS", 500_000)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=said) as error:
+        list(rows_of(member_of(tmp_path / name)))
+    assert name in str(error.value) and "\n" not in str(error.value)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def sql(connect):
+    def write(path):
+        with connect(path) as connection:
+            connection.execute(
+                "create table t as select 0 as id, 'n0' as name union all select 1, 'n1' union all select 2, 'n2'"
+            )
+        connection.close()
+
+    return write
+
+
+SLASHED = b'id,name\n0,"a \\"b\\", c"\n1,"d"\n'
+GOOD = [
+    ("data.txt", LINES, Kind.JSONL, ROWS),
+    ("a.json", LINES, Kind.JSONL, ROWS),
+    ("b.csv", json.dumps(ROWS, indent=1).encode(), Kind.JSON, ROWS),
+    ("none", json.dumps(ROWS).encode("utf-16"), Kind.JSON, ROWS),
+    ("wide.jsonl", LINES.decode().encode("utf-16"), Kind.JSONL, ROWS),
+    ("c.json", PARQUET, Kind.PARQUET, ROWS),
+    ("d", ARROW, Kind.ARROW, ROWS),
+    ("e.bin", arrow(pa.ipc.new_stream), Kind.ARROW, ROWS),
+    ("f.jsonl", gzip.compress(zipped({"x": bz2.compress(LINES)})), Kind.JSONL, ROWS),
+    ("table", CSV, Kind.CSV, [{"id": str(row["id"]), "name": row["name"]} for row in ROWS]),
+    ("wide.csv", CSV.decode().encode("utf-16-le"), Kind.CSV, [{"id": str(row["id"]), "name": row["name"]} for row in ROWS]),
+    ("twins.csv", b"id,id,name\n1,2,n\n", Kind.CSV, [{"id 1": "1", "id 2": "2", "name": "n"}]),
+    ("spaces.csv", b'id , full name\n1, "x, y"\n', Kind.CSV, [{"id": "1", "full name": "x, y"}]),
+    ("slashed.csv", SLASHED, Kind.CSV, [{"id": "0", "name": 'a "b", c'}, {"id": "1", "name": "d"}]),
+    (
+        "big.json",
+        b'[{"a": 123456789012345678901234567890, "b": 1, "b": 2}]',
+        Kind.JSON,
+        [{"a": 123456789012345678901234567890, "b": 2}],
+    ),
+    ("empty.jsonl", b"", Kind.JSONL, []),
+    ("lite", sql(sqlite3.connect), Kind.SQLITE, ROWS),
+    ("duck", sql(duckdb.connect), Kind.DUCKDB, ROWS),
+]
+"""Name, content, format and rows."""
+
+
+@pytest.mark.parametrize(("name", "content", "kind", "rows"), GOOD, ids=[name for name, *_ in GOOD])
+def test_the_content_says_the_format_whatever_the_name(tmp_path, name, content, kind, rows):
+    if callable(content):
+        content(str(tmp_path / name))
+    else:
+        (tmp_path / name).write_bytes(content)
+    member = member_of(tmp_path / name)
+    assert kind_of(member) is kind and [row for _, row in rows_of(member)] == rows
+
+
+def test_a_row_with_a_nul_or_in_another_encoding_is_rejected_alone(tmp_path):
+    (tmp_path / "a.csv").write_bytes(CSV + b"3,n\0\n" + b"5,n5\n" * 99 + b"4," + "ö".encode("latin-1") + b"\n")
+    bad = [row.reason for _, row in rows_of(member_of(tmp_path / "a.csv")) if isinstance(row, BadRow)]
+    assert [reason.partition(";")[0] for reason in bad] == ["has a NUL", "not UTF-8"]
+
+
+def test_names_in_an_archive_are_never_paths(tmp_path):
+    (tmp_path / "in").mkdir()
+    inner = zipped({"b/x.c": b"x", ".hidden": b"", "__MACOSX/x.c": b""})
+    (tmp_path / "in" / "a.tar").write_bytes(tarred({"/etc/passwd": b"1", "../../up.c": b"2", "in.zip": inner}))
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "self").symlink_to(tmp_path / "in" / "self")
+    found = {member.name: member.open().read() for member in members(tmp_path / "in")}
+    assert found == {"a.tar/up.c": b"2", "a.tar/etc/passwd": b"1", "a.tar/in.zip/b/x.c": b"x"}
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.tar", "in", "loop", "self"]
+
+
+def test_a_large_file_that_is_meant_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "HARMLESS", 500_000)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}' + b" " * 3_000_000))
+    monkeypatch.setenv("UPSOLVE_UNPACKED_GIB", "1")
+    assert [row for _, row in rows_of(member_of(tmp_path / "a.jsonl.gz"))] == [{"a": 1}]
+    monkeypatch.setenv("UPSOLVE_UNPACKED_GIB", "0.001")
+    with pytest.raises(SourceError, match=BOMB):
+        list(rows_of(member_of(tmp_path / "a.jsonl.gz")))
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_bytes(CSV)
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(SourceError, match=r"a.csv: cannot be read: this user may not: chmod u\+r"):
+        member_of(tmp_path / "a.csv")
