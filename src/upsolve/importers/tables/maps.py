@@ -76,7 +76,7 @@ class Map:
     rows: str = ""
     """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
     explode: tuple[str, ...] = ()
-    """Columns with lists, of which each item is an attempt; parallel if several."""
+    """Columns with lists, of which each item is an attempt; parallel if several. ``grade *`` stands for the columns that it fits."""
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Column or field -> value in every row."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])

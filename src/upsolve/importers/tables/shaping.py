@@ -1,6 +1,6 @@
 """Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ class Shape:
         if not self.plan.explode:
             yield row
             return
-        outer, lists = row, list[tuple[str, list[Any]]]()
+        outer = row = gathered(row, [name for name in self.plan.explode if "*" in name])
+        lists = list[tuple[str, list[Any]]]()
         for name in self.plan.explode:
             value = value_at(row, name)
             self.missing -= {name} if value is not None else set()
@@ -165,6 +166,31 @@ class Shape:
         if of_task := {name: row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
             row[OF_TASK] = {**row.get(OF_TASK, {}), **of_task}
         return row
+
+
+def gathered(row: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
+    """Return a row with an object for each pattern such as ``grade *`` in place of the columns that it fits: what the asterisk is -> value.
+
+    The objects have what all patterns have a column for, and the first one a value.
+    """
+    if not patterns:
+        return row
+    found = [columns_like(pattern, row) for pattern in patterns]
+    shared = [key for key in found[0] if all(key in names for names in found)]
+    if not shared:
+        return row
+    taken = {names[key] for names in found for key in shared}
+    keys = [key for key in shared if is_given(row[found[0][key]])]
+    rest = {name: value for name, value in row.items() if name not in taken}
+    return rest | {pattern: {key: row[names[key]] for key in keys} for pattern, names in zip(patterns, found, strict=True)}
+
+
+def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
+    """Return the columns that a pattern fits, by what its asterisk is."""
+    before, _, after = pattern.partition("*")
+    size = len(before) + len(after)
+    fits = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
+    return {name[len(before) : len(name) - len(after)]: name for name in fits}
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:
