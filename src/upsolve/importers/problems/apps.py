@@ -1,14 +1,9 @@
 """Importers for APPS (2105.09938), its folders or its files on the Hub, for APPS+ (2402.01391), for TACO (2312.14852), and for the code generation
 of LiveCodeBench (2403.07974)."""
 
-import ast
-import base64
-import io
 import json
-import pickle
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -19,28 +14,22 @@ from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.problems.problems import (
     COMPARE,
-    Compare,
     as_list,
     build_alone,
-    by_numbers,
-    call_tests,
-    callee_of,
     extra_of,
-    json_value,
-    of_outputs,
-    of_programs,
-    of_values,
     prompt_of,
     recorded,
     rest_of,
-    setup_of,
     split_of,
-    stdio_tests,
     uses_numpy,
 )
+from upsolve.importers.recogniser.calls import by_numbers, callee_of, of_programs
+from upsolve.importers.recogniser.failing import About, Compare, Found
+from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.types import Status, Task
+from upsolve.verify.contest import imports_without
 
 __all__ = ["LIVECODEBENCH", "PLUS", "SOURCE", "TACO"]
 
@@ -100,72 +89,45 @@ def records_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Itera
         source="apps",
         extra=rest_of(row, TAKEN, split=split, starter_code=starter),
     )
-    yield from solved(draft, json_value(row.get("input_output") or "{}"), starter, solutions, compare=compare)
+    yield from solved(draft, row.get("input_output"), starter, solutions, compare=compare)
 
 
-def solved(
-    draft: Task, values: Mapping[str, Any], starter: str, solutions: Sequence[str], *, name: str = "", compare: Compare
-) -> Iterator[Row]:
-    """Yield a task with the tests of ``of_outputs``, and its solutions by people, which are recorded as correct."""
-    fields = of_outputs(name, values, starter, *solutions[:1], compare=compare)
-    reference, prompt = next(iter(solutions), ""), prompt_of(draft.prompt, starter)
-    task = replace(draft, prompt=prompt, reference=reference, requires=uses_numpy(solutions), **fields)
+def solved(draft: Task, tests: Any, starter: str, solutions: Sequence[str], *, compare: Compare) -> Iterator[Row]:
+    """Yield a task with its tests, which may be none, and its solutions by people, which are recorded as correct."""
+    reference = next(iter(solutions), "")
+    about = About(codes=(reference, starter), compare=compare)
+    task = replace(
+        draft,
+        prompt=prompt_of(draft.prompt, starter),
+        reference=reference,
+        requires=uses_numpy(solutions),
+        **fields_of(tests, about, grader="apps", setup=imports_without()),
+    )
     yield task
     yield from recorded(task, solutions, Status.PASSED, author="human")
 
 
+def fields_of(tests: Any, about: About, *, grader: str, setup: str = "", tolerance: str = "1e-6") -> dict[str, Any]:
+    """Return the fields of a task with tests: calls as the recogniser finds them, programs with ``setup`` and compared as ``about`` says."""
+    found = recognise(tests, about) if tests else Found(())
+    if not found.compare:
+        return {"tests": found.tests, "compare": of_programs(found.tests, about.compare, grader, tolerance), "setup": setup}
+    return {"tests": found.tests, "entry_point": found.entry_point, "setup": found.setup, "compare": found.compare}
+
+
 def selected(row: Mapping[str, Any], *, split: str, compare: Compare) -> Task:
     """Return the task of a row with ``sample_io`` and ``test_list``, in which the arguments of a call are the lines of its input."""
-    starter, shown = str(row.get("starter_code") or ""), list(row["sample_io"])
-    hidden = [test for test in row["test_list"] if test not in shown]
-    pairs = [*shown, *hidden]
-    inputs, outputs = [str(test["input"]) for test in pairs], [test["output"] for test in pairs]
-    if starter.strip():
-        callee = callee_of("", starter)
-        secret = [False] * len(shown) + [True] * len(hidden)
-        values = [value[0] if isinstance(value, list) and len(value) == 1 else value for value in outputs]
-        tests = call_tests(callee, arguments_of(inputs, starter), values, hidden=secret)
-        entry_point, setup, way = callee.entry_point, setup_of(tests, callee), of_values(tests, compare, "item")
-    else:
-        count, entry_point, setup = len(shown), "", ""
-        tests = stdio_tests(inputs[:count], outputs[:count], hidden=False) + stdio_tests(inputs[count:], outputs[count:])
-        way = of_programs(tests, compare, "apps")
+    starter = str(row.get("starter_code") or "")
+    tests = {name: row[name] for name in ("sample_io", "test_list")}
+    tests |= {"fn_name": callee_of("", starter).name} if starter.strip() else {}
     return Task(
         task_id=f"apps/{split or 'all'}/{row['id']}",
         prompt=prompt_of(str(row["description"]), starter),
-        tests=tests,
-        entry_point=entry_point,
         difficulty=str(row.get("difficulty") or ""),
         source="apps",
-        setup=setup,
-        compare=way,
         extra=extra_of({"name": row.get("name"), "split": split, "starter_code": starter}),
+        **fields_of(tests, About(codes=("", starter), compare=compare), grader="apps"),
     )
-
-
-def arguments_of(inputs: list[str], starter: str) -> list[list[Any]]:
-    """Return the arguments of calls, one per line; a function of one parameter takes all lines.
-
-    Lines do not say whether ``13`` is a number or text. The lines of one parameter are taken as Python literals if all of them are, over
-    all tests, else as text.
-    """
-    (function,) = (node for node in ast.walk(ast.parse(starter.strip() + " pass")) if isinstance(node, ast.FunctionDef))
-    most = len([parameter for parameter in function.args.args if parameter.arg != "self"])
-    least = most - len(function.args.defaults)
-    rows = [[text] if most == 1 else text.split("\n") for text in inputs]
-    if wrong := next((row for row in rows if not least <= len(row) <= most), None):
-        raise ValueError(f"an input has {len(wrong)} lines, the function takes {least} to {most} arguments")
-    columns = [[row[index] for row in rows if index < len(row)] for index in range(most)]
-    readers: list[Callable[[str], Any]] = []
-    for column in columns:
-        reader: Callable[[str], Any] = ast.literal_eval
-        try:
-            for line in column:
-                reader(line)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            reader = str
-        readers.append(reader)
-    return [[reader(line) for reader, line in zip(readers, row, strict=False)] for row in rows]
 
 
 def read_plus(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
@@ -184,8 +146,9 @@ def plus_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator
 
     starter, solutions = str(row.get("starter_code") or ""), first("canonical_solution", "solution", "solutions")
     codes = [solutions] if isinstance(solutions, str) and not solutions.startswith("[") else as_list(solutions)
-    values = first("input_output") or {"inputs": first("inputs"), "outputs": first("outputs")}
-    values = json_value(values) if isinstance(values, str) else values
+    name = str(first("fn_name", "function_name", "entry_point"))
+    values = first("input_output") or {name: one for name in ("inputs", "outputs") if (one := first(name))}
+    tests = {"input_output": values, "fn_name": name} if name and values else values
     draft = Task(
         task_id=f"apps_plus/{first('id', 'problem_id')}",
         prompt=str(first("question", "description", "prompt")),
@@ -193,8 +156,7 @@ def plus_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator
         source="apps_plus",
         extra=rest_of(row, TAKEN_PLUS, split=split, starter_code=starter),
     )
-    name = str(first("fn_name", "function_name", "entry_point"))
-    yield from solved(draft, values, starter, [*map(str, codes)], name=name, compare=compare)
+    yield from solved(draft, tests, starter, [*map(str, codes)], compare=compare)
 
 
 LISTS = ("raw_tags", "tags", "skill_types")
@@ -224,7 +186,7 @@ def taco_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator
         source="taco",
         extra=rest_of(row, TAKEN_TACO, **lists, split=split, starter_code=starter),
     )
-    yield from solved(draft, json_value(row.get("input_output") or "{}"), starter, solutions, compare=compare)
+    yield from solved(draft, row.get("input_output"), starter, solutions, compare=compare)
 
 
 SOURCE = Source(
@@ -237,8 +199,6 @@ PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows", (COMPARE
 TACO = Source(read_taco, "a folder or file of TACO's rows (.arrow, .parquet, .jsonl)", (COMPARE,))
 
 
-MOST_BYTES = 1 << 30
-"""Most bytes of the hidden tests of a problem, decompressed."""
 TAKEN_LIVECODEBENCH = ("question_content", "question_id", "difficulty", "public_test_cases", "private_test_cases")
 TOLERANCE = "1e-9"
 """Tolerance of ``contest``; the publisher compares numbers of outputs as decimals, so that 1.50 equals 1.5."""
@@ -285,9 +245,14 @@ def day(text: str, name: str) -> date | None:
 def livecodebench_task(row: Mapping[str, Any], compare: Compare) -> Task:
     """Return the task of a row; public tests are visible, private ones hidden."""
     starter = str(row.get("starter_code") or "")
-    public, private = cases_of(str(row["public_test_cases"])), cases_of(str(row["private_test_cases"]))
     metadata = row.get("metadata") or {}
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    tests = {name: row[name] for name in ("public_test_cases", "private_test_cases")}
+    about = About(codes=("", starter), compare=compare)
+    fields = fields_of({**tests, "metadata": metadata}, about, grader="livecodebench", tolerance=TOLERANCE)
+    if "entry_point" in fields:
+        publisher = compare is Compare.PUBLISHER
+        fields["compare"] = "livecodebench" if publisher else by_numbers(fields["tests"], TOLERANCE)
     return Task(
         task_id=f"livecodebench/{row['question_id']}",
         prompt=prompt_of(str(row["question_content"]), starter),
@@ -295,57 +260,8 @@ def livecodebench_task(row: Mapping[str, Any], compare: Compare) -> Task:
         source="livecodebench",
         official=True,
         extra=rest_of(row, TAKEN_LIVECODEBENCH, metadata=metadata, split="test"),
-        **livecodebench_tests(public, private, str(metadata.get("func_name") or ""), starter, compare=compare),
+        **fields,
     )
-
-
-def livecodebench_tests(public: list[Any], private: list[Any], name: str, starter: str, *, compare: Compare) -> dict[str, Any]:
-    """Return tests, comparison and, for functions, entry point and setup of a task with public and private cases."""
-    cases = [*public, *private]
-    if not name:
-        shown, hidden = ([[case[key] for case in part] for key in ("input", "output")] for part in (public, private))
-        tests = stdio_tests(*shown, hidden=False) + stdio_tests(*hidden)
-        return {"tests": tests, "compare": of_programs(tests, compare, "livecodebench", TOLERANCE)}
-    callee = callee_of(name, starter)
-    inputs = [[json_value(line) for line in case["input"].split("\n")] for case in cases]
-    outputs = [json_value(case["output"]) for case in cases]
-    tests = call_tests(callee, inputs, outputs, hidden=[number >= len(public) for number in range(len(cases))])
-    way = by_numbers(tests, TOLERANCE) if compare is Compare.CONTEST else "livecodebench"
-    return {"tests": tests, "compare": way, "entry_point": callee.entry_point, "setup": setup_of(tests, callee)}
-
-
-def cases_of(text: str) -> list[Any]:
-    """Return test cases written as JSON or, to hide them from crawlers, as base64 of zlib of a pickle of JSON text."""
-    if not text.lstrip().startswith("["):
-        unpacker = zlib.decompressobj()
-        try:
-            data = unpacker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
-        except zlib.error as error:
-            raise ValueError(f"private_test_cases: {error}") from error
-        if unpacker.unconsumed_tail:
-            raise ValueError(f"private_test_cases: more than {MOST_BYTES} bytes")
-        text = text_of_pickle(data)
-    cases: list[Any] = json.loads(text)
-    return cases
-
-
-class TextOnly(pickle.Unpickler):
-    """An unpickler that imports nothing: a pickle that names a class or function is refused, and no code of it runs."""
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        """Refuse a name."""
-        raise pickle.UnpicklingError(f"the pickle names {module}.{name}; only text is allowed")
-
-
-def text_of_pickle(data: bytes) -> str:
-    """Return the text in a pickle without executing the pickle; ValueError for any other content."""
-    try:
-        value = TextOnly(io.BytesIO(data)).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:
-        raise ValueError(f"private_test_cases: {error}") from error
-    if not isinstance(value, str):
-        raise ValueError(f"private_test_cases: the pickle holds {type(value).__name__}, not text")
-    return value
 
 
 LIVECODEBENCH = Source(

@@ -11,14 +11,15 @@ from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.problems.problems import (
     build_alone,
-    by_numbers,
     recorded,
     rest_of,
     sections,
     split_of,
-    stdio_tests,
     uses_numpy,
 )
+from upsolve.importers.recogniser.calls import by_numbers, stdio_tests
+from upsolve.importers.recogniser.failing import About
+from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source, Unit, split_files
 from upsolve.languages.names import language_in, languages_in
@@ -142,13 +143,8 @@ def task_of(row: Mapping[str, Any], part: str, further: Sequence[TestCase]) -> T
 
 def tests_of(pairs: Any, *, hidden: bool = True) -> tuple[TestCase, ...]:
     """Return tests of a list of inputs and outputs, with the line ends of Unix."""
-    texts = [tuple(str(pair[key]).replace("\r\n", "\n") for key in ("input", "output")) for pair in pairs or ()]
-    return of_pairs(texts, hidden=hidden)
-
-
-def of_pairs(pairs: Sequence[tuple[Any, ...]], *, hidden: bool) -> tuple[TestCase, ...]:
-    """Return tests of pairs of an input and an output."""
-    return stdio_tests((given for given, _ in pairs), (expected for _, expected in pairs), hidden=hidden)
+    texts = [[str(pair[key]).replace("\r\n", "\n") for pair in pairs or ()] for key in ("input", "output")]
+    return stdio_tests(*texts, hidden=hidden)
 
 
 def checker_of(source: str) -> str:
@@ -229,9 +225,7 @@ def code_contests_records(row: Mapping[str, Any], *, split: str, languages: froz
 
 def code_contests_task(row: Mapping[str, Any], split: str) -> Task:
     """Return the task of a row; without tests if its programs must read or write a file with a name."""
-    public, *others = (pairs_of(row.get(name), "input", "output") for name in TESTS)
-    hidden = [test for tests in others for test in tests]
-    tests = tuple(test for pairs, secret in ((public, False), (hidden, True)) for test in of_pairs(pairs, hidden=secret))
+    tests = recognise({name: row.get(name) for name in TESTS}, About(language="")).tests
     site = SITES[int(row.get("source") or 0)]
     python = [str(code) for number, code in pairs_of(row.get("solutions"), "language", "solution") if int(number) == 3]
     limit = row.get("time_limit")

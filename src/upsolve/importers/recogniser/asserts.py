@@ -13,6 +13,7 @@ from upsolve.types import TestCase, TestKind
 
 __all__ = [
     "BUILTINS",
+    "UNREADABLE",
     "Names",
     "call_test",
     "called_first",
@@ -31,6 +32,8 @@ PURE: dict[str, Any] = {
 }
 BUILTINS = frozenset(dir(builtins))
 CALLED = re.compile(r"(\w+)\s*\(")
+UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, TypeError)
+"""What parsing text as Python, a literal or JSON raises."""
 LARGEST = 100_000
 """Most items, or characters of a repeated sequence, of an expected value."""
 
@@ -154,7 +157,7 @@ def parsed(source: str) -> ast.Module | None:
     """Return the syntax tree of a module; None if it is not Python, or nested too deeply."""
     try:
         return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return None
 
 

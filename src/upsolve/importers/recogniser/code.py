@@ -9,6 +9,7 @@ import doctest
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
@@ -255,16 +256,17 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
         raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: name it with --entry_point COLUMN")
     if calls:
         source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
-    known = About(entry, about.setup, about.language, about.codes, True)
+    known = replace(about, entry_point=entry, hidden=True)
     tests, refused = check_tests(source, entry, name=check.name), list[tuple[str, str]]()
     kept = [not refused_by(test, known, refused) for test in tests]
     return Found(tuple(compress(tests, kept)), "" if about.entry_point else entry, tuple(refused), kept=tuple(kept))
 
 
-def functions_of(code: str) -> list[str]:
-    """Return the names of the functions of a program that are not helpers of others by their names."""
-    tree = parsed(code)
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"] if tree else []
+def functions_of(code: str, *, methods: bool = False) -> list[str]:
+    """Return the names of the functions of a program (``methods``: of its classes, too) that are not helpers of others by their names."""
+    body = tree.body if (tree := parsed(code)) else []
+    body = [*body, *(part for node in body if methods and isinstance(node, ast.ClassDef) for part in node.body)]
+    return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
 
 
 def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> bool:

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_read, walk
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["About", "Found", "Module", "asserts", "names_in", "touches"]
+__all__ = ["About", "Compare", "Found", "Module", "asserts", "names_in", "touches"]
 
 ASSERTING = re.compile(r"_*(?:assert|fail|expect|verify|check|should|raises|exit$)", re.IGNORECASE)
 """How names of functions begin whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""
@@ -194,6 +195,17 @@ def touches(reads: Collection[str], bound: Collection[str], own: Collection[str]
     return bool(free or DYNAMIC & {*reads} or needed & {*reads} or (not own and called) or "*" in bound)
 
 
+class Compare(StrEnum):
+    """Who decides whether an output is right."""
+
+    PUBLISHER = "publisher"
+    """The grader that the set was published with."""
+    CONTEST = "contest"
+    """Tokens must be equal, and numbers within a tolerance where an expected output has a decimal fraction."""
+    EXACT = "exact"
+    """Output must be equal, character by character."""
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """Facts about the task of the tests."""
@@ -205,7 +217,9 @@ class About:
     language: str = "python"
     """Language of the attempts."""
     codes: tuple[str, ...] = ()
-    """Code to start from, and programs: the first that is not empty shows whether the function is a method of ``Solution``."""
+    """A correct program, statement or code to start from, and an attempt, each may be empty: the first that defines the function shows its form."""
+    compare: Compare = Compare.CONTEST
+    """Who compares values."""
     hidden: bool = False
     """Whether a prompt may not show asserts."""
     published: bool = False
