@@ -122,6 +122,9 @@ def test_feedback_names_what_the_schema_lacks():
     task = Task("q", "CREATE TABLE t (a INT)\nHow many?", (TestCase(STDIO, "", "[1]", True),), language="sql")
     verdict = Verdict("x", ERROR, 0, 1, (ERROR,), error_type="NoSuchColumn", error_message="no such column: b")
     assert "NoSuchColumn: no such column: b.\n" in visible_feedback(task, verdict)
+    assert "Misuse: misuse of" in visible_feedback(
+        task, replace(verdict, error_type="Misuse", error_message="misuse of COUNT()")
+    )
     for unknown in (
         visible_feedback(replace(task, prompt="How many?"), verdict),
         visible_feedback(task, replace(verdict, error_type="IntegerOverflow", error_message="b")),

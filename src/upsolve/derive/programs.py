@@ -21,8 +21,8 @@ __all__ = ["COMPLETE", "FASTER", "REPAIR", "TRANSLATE", "line_of", "nearest", "v
 
 NOISE = 0.05
 """Shortest processor time of a slow program, seconds."""
-OF_SCHEMA = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn")
-"""Errors of a query that its schema decides, on a database with any rows."""
+OF_SCHEMA = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn", "Misuse", "WrongArguments")
+"""Errors of a query that its schema decides, before any row is read."""
 
 
 def repairs(origin: Origin, most: int = 4) -> Iterator[Group]:
