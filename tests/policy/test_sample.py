@@ -7,7 +7,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from upsolve.config import SampleConfig
+from upsolve.config import PromptConfig, SampleConfig
+from upsolve.errors import ModelError
 from upsolve.policy.decoding import sample as decoder
 from upsolve.policy.decoding import sample as sample_module
 from upsolve.policy.decoding.kv_cache import BatchedCache, attempts_that_fit
@@ -331,3 +332,36 @@ def test_proposals_leave_the_samples_as_they_are(tiny_model, monkeypatch, batch)
 def test_only_the_own_engine_looks_up():
     with pytest.raises(ValidationError, match="only the engine transformers looks up tokens, not vllm"):
         SampleConfig(engine="vllm", lookup=4)
+
+
+OUTCOME = PromptConfig(outcome="Outcome: {outcome}")
+
+
+def guided_ids(model, codec, task, weight, tokens):
+    """The greedy tokens of l + w (l - l'), each from whole forward passes."""
+    ids, stops = [], codec.stop_mask(model.config.vocab_size)
+    while len(ids) < tokens and not (ids and stops[ids[-1]]):
+        own, other = (
+            model(torch.tensor([[*one.prompt(task).ids_P, *ids]])).logits[0, -1].float() for one in (codec, codec.failing)
+        )
+        ids.append(int((own + weight * (own - other)).argmax()))
+    return tuple(ids)
+
+
+@torch.inference_mode()
+def test_guidance_samples_from_the_difference_of_both_outcomes(tiny_model):
+    model, codec = load_model(tiny_model).eval(), load_codec(tiny_model, style=OUTCOME)
+    assert (
+        codec.prompt_text(TASKS[0]).count("Outcome: passed")
+        == codec.failing.prompt_text(TASKS[0]).count("Outcome: failed")
+        == 1
+    )
+    plain = CONFIG.model_copy(update={"samples": 2, "temperature": 0.0, "batch": 3, "max_tokens": 10})
+    for weight in (0.0, 25.0):
+        made = [*sample(model, codec, TASKS, config=plain.model_copy(update={"guidance": weight}))]
+        assert len(made) == 6
+        for task in TASKS:
+            expected = guided_ids(model, codec, task, weight, 10)
+            assert {one.token_ids for one in made if one.task_id == task.task_id} == {expected}
+    with pytest.raises(ModelError, match="prompts name no outcome"):
+        [*sample(model, load_codec(tiny_model), TASKS, config=plain.model_copy(update={"guidance": 1.0}))]

@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -38,6 +39,10 @@ class Letters:
     """A codec whose tokens are characters: the prompt has 2."""
 
     answers = False
+
+    @property
+    def failing(self):
+        return self
 
     def prompts(self, asked):
         return [EncodedPrompt(task.task_id, (7, 7) + (8,) * len(turns)) for task, turns, _ in asked]
@@ -364,3 +369,24 @@ def test_code_that_does_not_compile_is_malformed(status):
     verdicts = (None if status is None else replace(one.group.verdicts[0], status=status),)
     item = TrainGroup(replace(one.group, verdicts=verdicts), one.rewards_G, one.passed, np.ones(1), one.parts)
     assert encode_attempt(item, 0, (97,), 0.0, answers=False).malformed is (status is Status.COMPILE_ERROR)
+
+
+class Named(Letters):
+    """Letters whose prompts name the outcome: 7 and 7 ask for a pass, 7 and 9 name a failure."""
+
+    failing = SimpleNamespace(prompts=lambda asked: [EncodedPrompt(task.task_id, (7, 9)) for task, _, _ in asked])
+
+
+def test_prompts_name_the_outcome_of_each_attempt():
+    one = group(["ab", "c", "de"], [1, 0, 1], behavior_logp=-2.0)
+    config = Encoding(Named(), 10, RewardConfig(), AdvantageConfig(kind="all"), ObjectiveConfig())
+    passed, failed = encode_groups(tokenize_groups([one], config), config).groups
+    assert passed.prompt_P == (7, 7) and [len(attempt.ids_R) for attempt in passed.attempts] == [2, 2]
+    assert failed.prompt_P == (7, 9) and [len(attempt.ids_R) for attempt in failed.attempts] == [1]
+    assert advantages([passed, failed]) == [1, 1, 1]
+    wrong = group(["c", "ab"], [0, 1], behavior_logp=-2.0)
+    known = [
+        attempt.behavior for part in encode_groups(tokenize_groups([wrong], config), config).groups for attempt in part.attempts
+    ]
+    assert np.isnan(known[0]) and passed.attempts[0].behavior == -2.0, "its author did not see that prompt"
+    assert prompts_of([one.group], Named()) == [[(7, 7)] * 3], "monitors ask for a pass"

@@ -56,6 +56,7 @@ class Advantage:
 
 
 ADVANTAGES: Mapping[str, Advantage] = {
+    "all": Advantage(lambda i, _: np.ones_like(i.rewards_G), nonnegative=True),
     "asymre": Advantage(lambda i, c: group.asymre(i.rewards_G, delta=c.delta)),
     "awr": Advantage(lambda i, c: group.awr(i.rewards_G, beta=c.beta, max_weight=c.max_weight), nonnegative=True),
     "centred": Advantage(lambda i, _: group.centred(i.rewards_G)),

@@ -203,6 +203,10 @@ RULES: tuple[Rule, ...] = (
         "data.turns: objective.kind {0.objective.kind} compares attempts at one prompt, and each attempt has its own conversation",
     ),
     Rule(
+        lambda r: not r.model.prompt.outcome or r.objective.record.unit == "attempt",
+        "model.prompt.outcome: objective.kind {0.objective.kind} compares attempts at one prompt, and each prompt names its attempt's outcome",
+    ),
+    Rule(
         lambda r: not (r.data.folds and r.evaluate.archives),
         "evaluate.archives: every fold would measure another model on the same tasks; leave it out, or data.folds (--folds)",
     ),
@@ -297,6 +301,10 @@ READ: Mapping[str, Condition] = {
     ),
     **{f"source.{key}": share("replay") for key in ("replay_rounds", "replay_solved")},
     **{f"{stage}.{name}": engine(stage, name) for stage in ("sample", "source.rollout") for name in ("server", "vllm")},
+    **{
+        f"{stage}.guidance": Condition("model.prompt.outcome", lambda r: r.model.prompt.outcome)
+        for stage in ("sample", "source.rollout")
+    },
     "data.tasks_at_once": Condition("source.rounds: 0", lambda r: not r.source.rounds, "source.rounds"),
     "reward.hacked": Condition("reward.detectors", lambda r: r.reward.detectors),
     "reward.outcomes": component("outcome"),

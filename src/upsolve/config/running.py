@@ -38,6 +38,13 @@ class Shot(Strict):
 class PromptConfig(Strict):
     """System message and solved examples that precede the task in every prompt, by default none, and the form of queries (docs/sampling.md)."""
 
+    RULES = (
+        Rule(
+            lambda p: not p.outcome or "{outcome}" in p.outcome,
+            "outcome: {0.outcome!r} names no outcome; write {{outcome}} where passed or failed goes, such as 'Outcome: {{outcome}}'",
+        ),
+    )
+
     system: str = ""
     """System message; for a model without a chat template the first paragraph of the text."""
     dialect: bool = True
@@ -45,6 +52,8 @@ class PromptConfig(Strict):
     prompts of one schema differ in the question alone, and a step computes fewer tokens."""
     shots: tuple[Shot, ...] = ()
     """Solved examples, each a question and its answer in a fence: ``[{prompt: Add one., code: "def f(x): return x + 1"}]``."""
+    outcome: str = ""
+    """Last line of a task, such as ``Outcome: {outcome}``: in training it names whether the attempt passed or failed, in sampling it asks for passed."""
     template: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Arguments of the model's chat template, such as ``{enable_thinking: false}``; an argument that the template does not read is an error.
     To a server with ``prompt: chat`` they go as ``chat_template_kwargs``."""
@@ -301,6 +310,10 @@ class SampleConfig(RecordConfig):
             lambda s: not s.lookup or s.engine == "transformers",
             "lookup: {0.lookup}: only the engine transformers looks up tokens, not {0.engine}; set it to 0",
         ),
+        Rule(
+            lambda s: not s.guidance or (s.engine == "transformers" and not s.lookup),
+            "guidance: {0.guidance:g} needs engine: transformers and lookup: 0; set it to 0, or these",
+        ),
     )
 
     engine: EngineName = "transformers"
@@ -321,6 +334,8 @@ class SampleConfig(RecordConfig):
     lookup: int = Field(default=0, ge=0)
     """Most tokens that are proposed at once by looking up the last ones in prompt and attempt, where they pay off: faster where attempts repeat their
     prompts and few are decoded at once, with the same samples; engine ``transformers`` only."""
+    guidance: float = Field(default=0.0, ge=0)
+    """w: samples from logits(passed) + w (logits(passed) - logits(failed)), under prompts that name either outcome (``model.prompt.outcome``)."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])

@@ -24,6 +24,7 @@ __all__ = [
     "feedback",
     "fenced_answer",
     "messages",
+    "named_outcome",
     "opening",
     "plain_prompt",
     "prompts_id",
@@ -83,11 +84,17 @@ def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()
     for shot in style.shots:
         before.append({"role": "user", "content": shot.prompt.strip()})
         before.append({"role": "assistant", "content": opening(task) + completion_text(shot.code)})
-    chat = [*before, {"role": "user", "content": statement(task, dialect=style.dialect)}]
+    asked = f"\n\n{named_outcome(style, Status.PASSED).outcome}" if style.outcome else ""
+    chat = [*before, {"role": "user", "content": statement(task, dialect=style.dialect) + asked}]
     for turn in turns:
         chat.append({"role": "assistant", "content": opening(task) + completion_text(turn.attempt.code)})
         chat.append({"role": "user", "content": feedback(turn.verdict, task)})
     return chat
+
+
+def named_outcome(style: PromptConfig, outcome: Status) -> PromptConfig:
+    """Return a prompt format in which the line ``outcome``, if there is one, has a name in the place of ``{outcome}``."""
+    return style.model_copy(update={"outcome": style.outcome.replace("{outcome}", outcome.value)})
 
 
 def statement(task: Task, *, dialect: bool = True) -> str:

@@ -25,10 +25,11 @@ from upsolve.policy.prompt import (
     completion_text,
     fenced_answer,
     messages,
+    named_outcome,
     plain_prompt,
 )
 from upsolve.policy.text_encoder import Escaped, TextEncoder
-from upsolve.types import Attempt, Task, Turn
+from upsolve.types import Attempt, Status, Task, Turn
 
 __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
@@ -91,6 +92,13 @@ class Codec:
         texts = [("system", self.style.system.strip()), *(("shots", shot.code.strip()) for shot in self.style.shots)]
         if hidden := [name for name, text in texts if text not in shown]:
             raise ModelError(f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} leaves it out")
+
+    @cached_property
+    def failing(self) -> "Codec":
+        """The codec whose prompts name the outcome ``failed``; this one if prompts name no outcome (``model.prompt.outcome``)."""
+        if not self.style.outcome:
+            return self
+        return Codec(self.tokenizer, answers=self.answers, style=named_outcome(self.style, Status.FAILED))
 
     def prompt_text(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> str:
         """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer, behind the prefix."""

@@ -7,7 +7,7 @@ Legend: B slots, Q new tokens of a slot, V vocabulary.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from transformers.generation.logits_process import LogitsProcessor
 from transformers.generation.stopping_criteria import StoppingCriteria
 
 from upsolve.config import SampleConfig
+from upsolve.errors import ModelError
 from upsolve.policy.decoding.batched_decode import ATTENTION, check_batched_decode, decoder_of, prefill
 from upsolve.policy.decoding.kv_cache import BatchedCache, PromptKV, attempts_that_fit, closed_up, token_bytes
 from upsolve.policy.decoding.sampling import DecodeState, Lookup
@@ -104,11 +105,23 @@ Job = tuple[Request, EncodedPrompt]
 class Decoder:
     """The batch of one call: cache, state and current token of each slot."""
 
-    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, most: int, room: tuple[int, int, int]) -> None:
-        """Start without attempts; ``most``: attempts decoded at the same time, ``room``: as for ``BatchedCache``."""
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        config: SampleConfig,
+        *,
+        most: int,
+        room: tuple[int, int, int],
+        failing: Mapping[tuple[int, ...], tuple[int, ...]],
+    ) -> None:
+        """Start without attempts; ``most``: attempts decoded at the same time, ``room``: as for ``BatchedCache``, ``failing``: prompt -> the same
+        prompt with the outcome ``failed``, for ``sample.guidance``."""
         self.model, self.most, self.state, self.head = model, most, DecodeState(model, codec, config, most), head_of(model)
-        self.cache = BatchedCache(most, model.device, room=room)
-        self.decode = decoder_of(model, self.cache)
+        self.caches = [BatchedCache(most, model.device, room=room) for _ in range(2 if config.guidance else 1)]
+        """The slots and, with guidance, the same slots behind the prompts of ``failing``."""
+        self.cache, self.failing = self.caches[0], failing
+        self.decode, *self.decode_failing = (decoder_of(model, cache) for cache in self.caches)
         self.shares = not config.lookup and not self.cache.fixed
         self.tokens = [0] * most
         """The next input of each slot."""
@@ -136,16 +149,19 @@ class Decoder:
         for before, (request, prompt) in zip(ids, started):  # noqa: B905
             if prompt.ids_P != before:
                 self.last_number, slot = self.cache.add(next(prompts)), None
+                for cache in self.caches[1:]:
+                    cache.add(*prefill(self.model, cache, [self.failing[prompt.ids_P]]))
             if slot is None or not self.shares:
                 slot = self.state.free()
-                self.cache.begin(slot, self.last_number)
+                for cache in self.caches:
+                    cache.begin(slot, self.last_number)
                 self.tokens[slot : slot + 1] = [prompt.ids_P[-1]]
             self.state.begin(slot, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
         slots, busy = self.state.slots, self.state.busy
         used = USED_FIXED if self.cache.fixed else USED
         if busy and len(busy) <= used * len(slots):  # slots after free ones take their places
-            running = closed_up(busy)
-            self.last_number = self.cache.keep(running, self.last_number)
+            running, last = closed_up(busy), self.last_number
+            self.last_number, *_ = [cache.keep(running, last) for cache in self.caches]
             self.state.slots, self.tokens = [slots[index] for index in running], [self.tokens[index] for index in running]
 
     def step(self) -> list[Part]:
@@ -154,18 +170,27 @@ class Decoder:
         drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
         inputs_BQ = self.inputs(drafts)
         scores_BQV = self.model.get_output_embeddings()(self.decode(inputs_BQ))
+        for decode in self.decode_failing:
+            scores_BQV = self.guided(scores_BQV, self.model.get_output_embeddings()(decode(inputs_BQ)))
         ended = self.take(scores_BQV[:, 0])
         if inputs_BQ.shape[1] > 1:
             ended += self.take_proposed(scores_BQV, drafts, busy)
         for index, attempts in enumerate(self.state.slots):
             if not attempts:
-                self.cache.end(index)
+                for cache in self.caches:
+                    cache.end(index)
         return ended
+
+    def guided(self, passed_BQV: Tensor, failed_BQV: Tensor) -> Tensor:
+        """Return l + w (l - l'), the logits l under prompts that ask for a pass and l' under those that name a failure, w ``sample.guidance``."""
+        own, other = (self.head.finished(scores) for scores in (passed_BQV, failed_BQV))
+        return own + self.state.config.guidance * (own - other)
 
     def take(self, scores_BV: Tensor, chosen: Sequence[int] | None = None) -> list[Part]:
         """Sample a token for each attempt of some slots, whose scores are given, and return the attempts that ended."""
-        taken = self.state.take(scores_BV, self.head.finished, chosen)
-        self.cache.fork(taken.forks)
+        taken = self.state.take(scores_BV, Tensor.float if self.decode_failing else self.head.finished, chosen)
+        for cache in self.caches:
+            cache.fork(taken.forks)
         self.tokens += [0] * (len(self.state.slots) - len(self.tokens))
         for slot, token in taken.tokens.items():
             self.tokens[slot] = token
@@ -318,6 +343,11 @@ def sample_prompts(
         warnings.warn(
             f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
         )
+    if config.guidance and (problem or codec.failing is codec):
+        raise ModelError(
+            f"sample.guidance: {f'batched decoding does not work with this model ({problem})' if problem else 'prompts name no outcome'}; "
+            "set it to 0" + ("" if problem else ", or model.prompt.outcome")
+        )
     decode, done = generate_attempts if problem else decode_batched, 0
     for ended in decode(model, codec, groups, config):
         for part, attempt in ended:
@@ -372,17 +402,21 @@ class PolicyModel:
 
 def decode_batched(model: Any, codec: Codec, groups: Sequence[Sequence[Request]], config: SampleConfig) -> Iterator[list[Part]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
-    before, prompts = model.config._attn_implementation, codec.prompts([same[0].prompt_key for same in groups])
+    keys = [same[0].prompt_key for same in groups]
+    before, prompts = model.config._attn_implementation, codec.prompts(keys)
+    others = codec.failing.prompts(keys) if config.guidance else []
+    failing = {prompt.ids_P: other.ids_P for prompt, other in zip(prompts, others, strict=False)}
     model.set_attn_implementation(ATTENTION)
     try:
         with packed_weights(model, config.max_tokens):
             for part in of_like_length([*zip(groups, prompts, strict=True)]):
                 longest = max(len(prompt.ids_P) for _, prompt in part)
-                fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
+                each = token_bytes_of(model) * (2 if config.guidance else 1)
+                fit = attempts_that_fit(each, longest + config.max_tokens, available_bytes())
                 counts = [len(same) for same, _ in part]
                 most = min(config.batch, sum(counts), fit)
                 room = (min(len(part), -(-most // min(counts))), longest - 1, config.max_tokens)
-                decoder = Decoder(model, codec, config, most=most, room=room)
+                decoder = Decoder(model, codec, config, most=most, room=room, failing=failing)
                 alike = sorted(part, key=lambda job: job[1].ids_P)  # prompts that begin alike come one after the other
                 jobs = ((request, prompt) for same, prompt in alike for request in same)
                 decoder.refill(jobs)

@@ -220,7 +220,7 @@ def tokenize_groups(groups: Sequence[Rewarded], config: Encoding) -> Tokenized:
     """Tokenize prompts and attempts. Attempts over ``max_tokens``, and groups with nothing left to compare, are left out and counted."""
     found: list[TokenizedGroup] = []
     left_out: Counter[str] = Counter()
-    prompts = prompts_of([group.group for group in groups], config.codec)
+    prompts = prompts_of([group.group for group in groups], config.codec, [group.passed for group in groups])
     completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
     for group, asked_G in zip(groups, prompts, strict=True):
         item = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
@@ -253,7 +253,8 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
                 left_out["attempts: zero advantage"] += 1
                 zeros.append(len(ids))
             else:
-                plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers)
+                named = config.codec.failing is not config.codec
+                plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers, named=named)
                 by_prompt.setdefault(group.prompts_G[index], []).append(with_credit(plain, item, index, config))
         counted = [] if config.advantage.record.selects else zeros
         for prompt, same in by_prompt.items():
@@ -265,29 +266,40 @@ def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
     return Encoded(encoded, left_out, trained)
 
 
-def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
-    """Return for each group the token ids of the prompt of each attempt; those with the same earlier turns and prefix have the same prompt."""
-    shared = [[*same_prompt(group, codec)] for group in groups]
-    prompts_to_encode = [
-        (group.task, turns_of(group, alike[0]), codec.prefix_of(group.attempts[alike[0]]))
-        for group, parts in zip(groups, shared, strict=True)
+def prompts_of(
+    groups: Sequence[Group], codec: Codec, passed: Sequence[Sequence[bool]] | None = None
+) -> list[list[tuple[int, ...]]]:
+    """Return for each group the token ids of the prompt of each attempt; those with the same earlier turns, prefix and outcome have the same prompt.
+
+    ``passed``: which attempts passed, where prompts name the outcome (``model.prompt.outcome``); None: prompts ask for a pass.
+    """
+    if passed is None or codec.failing is codec:
+        passed = [[True] * len(group.attempts) for group in groups]
+    shared = [[*same_prompt(group, codec, named_G)] for group, named_G in zip(groups, passed, strict=True)]
+    requests = [
+        (bool(named_G[alike[0]]), (group.task, turns_of(group, alike[0]), codec.prefix_of(group.attempts[alike[0]])))
+        for group, named_G, parts in zip(groups, passed, shared, strict=True)
         for alike in parts
     ]
-    encoded, prompts = iter(codec.prompts(prompts_to_encode)), list[list[tuple[int, ...]]]()
+    encoded = {
+        named: iter(one.prompts([asked for other, asked in requests if other is named]))
+        for named, one in ((True, codec), (False, codec.failing))
+    }
+    ids, prompts = iter([next(encoded[named]).ids_P for named, _ in requests]), list[list[tuple[int, ...]]]()
     for parts in shared:
         own: dict[int, tuple[int, ...]] = {}
         for alike in parts:
-            own |= dict.fromkeys(alike, next(encoded).ids_P)
+            own |= dict.fromkeys(alike, next(ids))
         prompts.append([own[index] for index in range(len(own))])
     return prompts
 
 
-def same_prompt(group: Group, codec: Codec) -> Iterator[list[int]]:
-    """Yield lists of indices of the attempts with the same earlier turns and prefix, in order of first appearance."""
+def same_prompt(group: Group, codec: Codec, passed_G: Sequence[bool]) -> Iterator[list[int]]:
+    """Yield lists of indices of the attempts with the same earlier turns, prefix and outcome, in order of first appearance."""
     for alike in conversations(group):
-        parts: dict[str, list[int]] = {}
+        parts: dict[tuple[str, bool], list[int]] = {}
         for index in alike:
-            parts.setdefault(codec.prefix_of(group.attempts[index]), []).append(index)
+            parts.setdefault((codec.prefix_of(group.attempts[index]), bool(passed_G[index])), []).append(index)
         yield from parts.values()
 
 
@@ -309,14 +321,16 @@ def without_overlong(
     return TokenizedGroup(item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits])
 
 
-def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:
+def encode_attempt(
+    item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool, named: bool = False
+) -> EncodedAttempt:
     """Return an attempt of a group with one advantage for all its tokens.
 
-    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``), and that of an attempt with a
-    parent only where the prompt shows the parent.
+    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``), that of an attempt with a
+    parent only where the prompt shows the parent, and that of a failed attempt only where its prompt does not name the outcome (``named``).
     """
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
-    shown = not attempt.parent_id or bool(turns_of(item.group, index))
+    shown = (not attempt.parent_id or bool(turns_of(item.group, index))) and not (named and not item.passed_G[index])
     logps = attempt.token_logps if shown and attempt.token_ids == ids else None
     known = attempt.behavior_logp if shown and (answers or not attempt.answer) else None
     behavior = known if logps is None else sum(logps)
