@@ -4,15 +4,18 @@ import json
 import re
 
 import pytest
-from archives import EVIL, evil_archive, plain_archive
+from archives import EVIL, TEST, evil_archive, plain_archive
 from browser import open_page
 from test_view_runs import evaluated_run, one_task, write_run
 from test_view_server import Viewer
 
+from upsolve.archive.preference import score_verdicts
+from upsolve.archive.store import Archive
 from upsolve.config import load_recipe
 from upsolve.reward.formula import reward
 from upsolve.train.data.drawn import DrawnGroups
 from upsolve.train.data.groups import with_advantages
+from upsolve.types import Attempt, Status, Task, Verdict, with_points
 from upsolve.view.answers import Answers
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
@@ -114,6 +117,24 @@ def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
         assert "F401" in row.locator(".notes").inner_text() and row.locator(".under").inner_text() == "# number 0"
         code, note = (row.locator(part).bounding_box() for part in ("code", ".notes"))
         assert note["x"] >= code["x"] + code["width"] - 1
+
+
+def test_scores_and_points_stand_beside_the_outcome(chromium, tmp_path, served):
+    task = Task("a/task", "double", (TEST, TEST), "f")
+    attempt = Attempt("a/task", "def f(x):\n    return x\n")
+    verdict = Verdict(attempt.attempt_id, Status.FAILED, 1, 2, (Status.FAILED, Status.PASSED), judge="upsolve-1")
+    archive = Archive.create(tmp_path / "a")
+    scores = score_verdicts(attempt.attempt_id, {"teacher": 7.5})
+    archive.append(tasks=[task], attempts=[attempt], verdicts=[with_points(verdict, (0.25, 1.0), 0.6), *scores])
+    with open_page(chromium) as (page, faults):
+        loaded(page, served(archive.path))
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".code")
+        facts = page.locator("main").inner_text()
+        assert re.search(r"Scores\s+teacher 7.5", facts) and re.search(r"Points\s+0.6 of 1", facts)
+        titles = [one.get_attribute("title") for one in page.locator("ul.tests li").all()]
+        assert titles == ["test 1: failed, 0.25 of its points", "test 2: passed"]
+        assert not page.locator(".row .notes").first.inner_text() and not faults, faults
 
 
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
