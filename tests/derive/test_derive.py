@@ -1,8 +1,11 @@
 """Derived tasks, from small archives worked by hand; the sandbox is real."""
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -407,3 +410,37 @@ def test_the_command(tmp_path, capsys):
     app(["derive", "repair", "embedded", str(out), "--limit", "3", "--most=1", "--json"], standalone_mode=False)
     data = json.loads(capsys.readouterr().out)
     assert data["derived"] == 3 == len(Archive(out).groups()) and sum(row["derived"] for row in data["tasks"]) == 3
+
+
+@pytest.mark.slow
+def test_a_round_of_co_training_as_the_page_says(tmp_path, monkeypatch):
+    """The commands of docs/deriving.md with a random model and twelve tasks; the added options make them small."""
+    from conftest import write_tiny_model
+    from safetensors.torch import load_file
+
+    monkeypatch.chdir(tmp_path)
+    model = write_tiny_model(tmp_path / "tiny", positions=8192)
+    groups = [
+        group
+        for group in open_archive("embedded").groups()
+        if {one.status is PASSED for one in group.verdicts if one} == {True, False}
+    ]
+    archive = Archive.create(tmp_path / "my-archive")
+    for group in groups[:12]:
+        archive.append(tasks=[group.task], attempts=group.attempts, verdicts=[one for one in group.verdicts if one])
+    page = (Path(__file__).parents[2] / "docs" / "deriving.md").read_text(encoding="utf-8").partition("## Co-train")[2]
+    commands = [shlex.split(line, comments=True)[1:] for line in page.partition("```sh\n")[2].partition("```")[0].splitlines()]
+    small = {
+        "sample": ["sample.samples=1", "sample.max_tokens=8"],
+        "train": ["optim.max_steps=1"],
+    }
+    for words in commands:
+        named = [model if word == "smollm2-135m" else word for word in words]
+        named += ["--set", f"model.name={model}"] if words[0] == "train" and "model.name" not in " ".join(words) else []
+        app([*named, *chain.from_iterable(("--set", value) for value in small.get(words[0], ()))], standalone_mode=False)
+    assert [words[0] for words in commands] == ["sample", "verify", "derive", "train", "train"]
+    drawn = [one for one in Archive(tmp_path / "my-archive").attempts() if one.author == model]
+    assert drawn and [*Archive(tmp_path / "tests-1").tasks()]
+    places = (tmp_path / "runs" / name / "model" / "model.safetensors" for name in ("coder-1", "both-1"))
+    coder, both = map(load_file, places)
+    assert any((coder[name] != both[name]).any() for name in coder)
