@@ -1,6 +1,8 @@
 """Maps of tables, trees and logs (``docs/tables.md``)."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +206,100 @@ def test_a_map_of_the_user_is_a_source_with_a_name(tmp_path, monkeypatch):
 def test_a_path_is_a_map_of_a_plug_in(tmp_path):
     (tmp_path / "theirs.yaml").write_text("columns: {prompt: frage}")
     assert [option.name for option in find("source", tmp_path / "theirs.yaml").options][:2] == ["name", "encoding"]
+
+
+def tree(folder, **files):
+    """Write files of a tree."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+TREE = {
+    "2019/lab1/ann/main.c": "int main() { return 0; }",
+    "2019/lab1/ann/result.md": "# Result\n\nverdict: ok\n",
+    "2019/lab1/bob/main.c": "int main() { return 1; }",
+    "tests/lab1/2.in": "2\n",
+    "tests/lab1/2.out": "4\n",
+    "tests/lab1/10.in": "10\n",
+    "tests/lab1/10.out": "20\n",
+    "tasks/lab1.txt": "Double it.",
+}
+LABS = r"""
+files: "{year}/{task}/{author}/*.c"
+texts: {result: "{folder}/result.md"}
+match: {result: '^verdict: (?P<verdict>\w+)'}
+columns: {task_id: task, prompt_file: "tasks/{task}.txt", code: text, author: author, status: verdict}
+constants: {language: cpp}
+tests: {input: "tests/{task}/*.in", expected: "*.out"}
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_tree_of_files_with_tests_and_outcomes_beside(tmp_path, packed):
+    folder = tree(tmp_path / "in", **TREE)
+    (tmp_path / "my.yaml").write_text(LABS)
+    path = Path(shutil.make_archive(str(tmp_path / "in"), "zip", folder)) if packed else folder
+    archive = Archive.create(tmp_path / "archive")
+    assert ingest(archive, str(tmp_path / "my.yaml"), path).bad == 0
+    (task,) = archive.tasks()
+    assert (task.prompt, task.language) == ("Double it.", "cpp")
+    assert [(test.input, test.expected) for test in task.tests] == [("2\n", "4\n"), ("10\n", "20\n")]
+    ann, bob = TREE["2019/lab1/ann/main.c"], TREE["2019/lab1/bob/main.c"]
+    assert outcomes(archive) == [(ann, "ann", Status.PASSED), (bob, "bob", None)]
+    assert json.loads(archive.attempts()[1].extra) == {"year": "2019", "file": "2019/lab1/bob/main.c"}
+
+
+def test_rows_of_many_files_name_the_file_of_a_rejected_row(tmp_path):
+    files = {
+        "gpt/a.jsonl": '{"q": "Add."}\n',
+        "opus/a.jsonl": '{"q": "Add.", "c": "1"}\n[]\n',
+        "opus/b.json": "{",
+        "c.txt": "c",
+    }
+    folder = tree(tmp_path / "in", **files)
+    (tmp_path / "my.yaml").write_text(
+        "files: ['{model}/*.jsonl', '{model}/*.json']\ncolumns: {prompt: q, code: c, author: model}"
+    )
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, str(tmp_path / "my.yaml"), folder, max_rejected=1)
+    assert outcomes(archive) == [("1", "opus", None)]
+    assert [(row.file, row.line) for row in report.reasons] == [
+        (str(folder / "opus/a.jsonl"), 2),
+        (str(folder / "opus/b.json"), 0),
+    ]
+
+
+def test_two_tables_in_parts_and_files_that_match_nothing(tmp_path):
+    folder = tree(tmp_path / "in", **{"tasks.csv": "id,text\n1,Add.\n", "sent/x.csv": "task,code\n1,a\n2,b\n"})
+    parts = "name: log\nparts:\n- {files: tasks.csv, columns: {task_id: id, prompt: text}}\n- {files: 'sent/{who}.csv', columns: {task_id: task, author: who}}"
+    (tmp_path / "my.yaml").write_text(parts)
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, str(tmp_path / "my.yaml"), folder)
+    assert [task.task_id for task in archive.tasks()] == ["log/1"] and report.missing == "log/2"
+    assert outcomes(archive) == [("a", "x", None), ("b", "x", None)]
+    (tmp_path / "my.yaml").write_text("files: '*.txt'")
+    with pytest.raises(
+        SourceError, match=r"no file matches `files` of .*my.yaml, \*.txt; there are 2, such as sent/x.csv, tasks.csv"
+    ):
+        ingest(Archive.create(tmp_path / "other"), str(tmp_path / "my.yaml"), folder)
+
+
+def test_cases_and_columns_that_are_stored_with_the_task(tmp_path):
+    text = """
+columns: {prompt: q, code: c}
+constants: {level: low}
+cases:
+- {only: {n: {from: 10}}, constants: {level: high}}
+- {only: {other: {given: true}}, columns: {code: other}}
+extra: {task: [level], attempt: [n]}
+"""
+    rows = [{"q": "A", "c": "1", "n": 9, "x": 1}, {"q": "B", "c": "2", "n": 10}, {"q": "C", "other": "3", "n": 1}]
+    archive, _ = read_in(tmp_path, text, rows)
+    assert [(one.code, json.loads(one.extra)) for one in archive.attempts()] == [
+        ("1", {"n": 9}),
+        ("2", {"n": 10}),
+        ("3", {"n": 1}),
+    ]
+    assert [json.loads(task.extra) for task in archive.tasks()] == [{"level": "low"}, {"level": "high"}, {"level": "low"}]

@@ -12,10 +12,12 @@ from upsolve.importers.tables.templates import Bounds, ByCase, Constant, Firsts,
 from upsolve.types import Status
 from upsolve.verify.contest import Imports
 
-__all__ = ["MAPS", "Choice", "Map", "Match", "Parser", "TestFiles", "maps_for", "read_map"]
+__all__ = ["MAPS", "TESTS", "Choice", "Map", "Match", "Parser", "TestFiles", "maps_for", "read_map"]
 
 MAPS = Path(__file__).parents[1] / "maps"
 """Folder of the maps that are part of upsolve."""
+TESTS = "tests in files"
+"""Column of tests that are files."""
 COLUMN = "a column, a template of columns in braces, or a list of such, of which the first with a value counts"
 
 
@@ -333,7 +335,9 @@ class Parser:
         if any("*" in str(one) for one in value.values()):
             if {*value} != {"input", "expected"} or "*" not in str(value["input"]):
                 raise self.error(key, 'files of tests are `{input: "*.in", expected: "*.out"}`')
-            return {"tests": TestFiles(str(value["input"]), str(value["expected"]))}
+            for name, one in value.items():
+                self.maker(f"{key}.{name}", one)
+            return {"columns": {"tests": TESTS}, "tests": TestFiles(str(value["input"]), str(value["expected"]))}
         made = Parts({str(name): self.maker(f"{key}.{name}", one) for name, one in value.items()})
         name = "tests of " + ", ".join(map(str, value.values()))
         return {"columns": {"tests": name}, "makers": {name: made}}

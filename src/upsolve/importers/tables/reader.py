@@ -32,6 +32,7 @@ from upsolve.importers.recogniser.asserts import called_first, names_bound, name
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import BadRow, Numbered, Row, decoded, language_of_task, left_out, moment, nested_value, without
+from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in
 from upsolve.records import from_row
@@ -106,6 +107,8 @@ class Reader:
     """Word of a language, in lower case -> language."""
     root: Path | None = None
     """Folder of the files that rows name."""
+    files: Files | None = None
+    """The files that rows name, if a map reads many files."""
     encoding: str = ""
     """Encoding of those that are not UTF-8."""
     passed_at: float | None = None
@@ -236,6 +239,10 @@ class Reader:
 
     def text(self, name: Any) -> str:
         """Return the text of a file that a row names; ValueError if it is outside of the table's folder, cannot be read, or is not UTF-8."""
+        if self.files is not None:
+            if (found := self.files.text(str(name))) is None:
+                raise ValueError(f"file {name}: no such file below {self.files.root}")
+            return found
         if self.root is None:
             raise ValueError(f"file {name}: the table has no folder")
         file = (self.root / str(name)).resolve()

@@ -8,21 +8,23 @@ from typing import Any
 from upsolve.importers.outcome import is_given, whole
 from upsolve.importers.problems.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, without
-from upsolve.importers.tables.maps import Map, Match
+from upsolve.importers.tables.maps import TESTS, Map, Match
 from upsolve.importers.tables.reader import OF_TASK
-from upsolve.importers.tables.templates import ByCase, Firsts, fits, names_in, text_of, value_at
+from upsolve.importers.tables.templates import ByCase, Constant, Firsts, Maker, fits, maker_of, names_in, text_of, value_at
+from upsolve.importers.tables.trees import Files
 
 __all__ = ["Shape", "path_columns"]
 
-PATH = ("file", "folder", "stem", "split")
+PATH = ("file", "folder", "stem", "ending", "split")
 """Columns of every row, from the path of its file."""
 
 
 def path_columns(name: str) -> dict[str, str]:
-    """Return what the path of a file, relative to what is read, says: file, folder, stem and split (train, dev or test)."""
+    """Return what the path of a file, relative to what is read, says: file, folder, stem, ending and split (train, dev or test)."""
     path = Path(name)
     folder = "" if str(path.parent) == "." else str(path.parent)
-    return {"file": name, "folder": folder, "stem": path.name.partition(".")[0], "split": split_of(path)}
+    stem, _, ending = path.name.partition(".")
+    return {"file": name, "folder": folder, "stem": stem, "ending": ending.rpartition(".")[2], "split": split_of(path)}
 
 
 @dataclass
@@ -40,6 +42,10 @@ class Shape:
     file: str = ""
     """File that is read, for rejected rows."""
 
+    files: Files | None = None
+    """Files beside that of the rows."""
+    parts: dict[str, str] = field(default_factory=dict[str, str])
+    """Columns of the parts of the path that patterns name."""
     first: tuple[str, ...] = ()
     """Columns of the first row."""
 
@@ -55,16 +61,27 @@ class Shape:
         self.fields = self.plain | {*plan.makers} | {name.partition(".")[0] for name in self.plain if "." in name}
         self.prompt = self.columns.get("prompt")
         self.spent = made - self.plain - {*plan.constants, *plan.makers}
+        texts = [*plan.texts.values(), *((plan.tests.input, plan.tests.expected) if plan.tests else ())]
         named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
-        self.path = [name for name in PATH if name in named or any(f"{{{name}" in text for text in plan.texts.values())]
+        named |= {name for text in texts for name in names_in(path_of(text))}
+        self.path = [name for name in PATH if name in named]
+        self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
+        self.spent |= {"text"} - self.plain if plan.files else set()
+        self.beside = {name: path_of(text) for name, text in plan.texts.items()}
+        self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
+
+    def start(self, where: str, name: str, parts: Mapping[str, str]) -> None:
+        """Begin with another file; ``parts`` of its path are columns."""
+        self.file, self.place, self.parts = where, path_columns(name), {**parts}
 
     @property
     def is_plain(self) -> bool:
         """Whether rows stay as they are."""
         plan = self.plan
         changes = (
+            self.parts,
             plan.explode,
             plan.constants,
             plan.match,
@@ -140,13 +157,16 @@ class Shape:
         if lost := [name for name in self.needed if value_at(row, name) is None]:
             raise ValueError(f"no field {lost[0]!r}")
         row |= {name: self.place[name] for name in self.path if name not in row and name in self.place}
+        row |= {name: part for name, part in self.parts.items() if name not in row}
         row |= plan.constants
+        self.add_texts(row)
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
         for one in matched(row, plan.match):
             for name, parts in self.joins.items():
                 values = [value_at(one, part) for part in parts]
                 if name not in one and all(map(is_given, values)):
                     one[name] = "-".join(str(whole(value)) for value in values)
+            self.add_tests(one)
             for name, make in plan.makers.items():
                 if (value := make(one)) is not None:
                     one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
@@ -154,6 +174,20 @@ class Shape:
                 self.passed_over += 1
                 continue
             yield self.stored(one)
+
+    def add_texts(self, row: dict[str, Any]) -> None:
+        """Add the texts of files beside that of a row."""
+        for name, make in self.beside.items():
+            path = make(row) if self.files else None
+            if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
+                row[name] = text
+
+    def add_tests(self, row: dict[str, Any]) -> None:
+        """Add the tests in files."""
+        if self.files and self.of_tests:
+            given, expected = (make(row) for make in self.of_tests)
+            if given and expected and (tests := self.files.tests(given, expected)):
+                row[TESTS] = tests
 
     def stored(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the columns of a row that fields have or that are stored besides, those of the task as one."""
@@ -191,6 +225,11 @@ def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
     size = len(before) + len(after)
     fits = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
     return {name[len(before) : len(name) - len(after)]: name for name in fits}
+
+
+def path_of(text: str) -> Maker:
+    """Return what makes the path of a file by a template."""
+    return maker_of(text) if "{" in text else Constant(text)
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:

@@ -6,17 +6,17 @@ in ``extra`` of the attempt. No ids are needed: ``task_id`` or the prompt identi
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Quotes, kind_of_file, member_of, names_in, rows_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
-from upsolve.importers.rows import BadRow, Row, build_each, emptied, first_rows, nested_columns, nested_value
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each, emptied, first_rows, nested_columns, nested_value
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
 from upsolve.importers.tables.columns import (
     VAGUE,
@@ -31,6 +31,7 @@ from upsolve.importers.tables.columns import (
 from upsolve.importers.tables.maps import MAPS, Map, Parser, read_map
 from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.importers.tables.shaping import Shape, path_columns
+from upsolve.importers.tables.trees import FILE, Files
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
 from upsolve.verify.contest import prepared
@@ -84,9 +85,9 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
     """Yield the records of a file; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``."""
     named = {**plan.columns}
     mapped = columns_of(plan)
-    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name))
-    rows = rows_of(member_of(path), encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
-    numbered = shape.rows(rows)
+    files, wheres = Files(path if plan.files else path.parent, plan.encoding), list[str]()
+    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name), files=files)
+    numbered = files.rows(plan, shape, wheres) if plan.files else shape.rows(rows_in(path, plan))
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
     constant = language_of_all(first, named, mapped)
@@ -104,13 +105,27 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader.full_points = plan.full_points
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
+    reader.files = files if plan.files else None
     reader.has_prompts = not plan.no_prompt
     advise(reader, first)
     reader.any_language, first = not constant and reader.mixed(first), []
-    yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), plan.imports)
+    rows = reader.parents_first(chain(emptied(head), numbered))
+    groups = groupby(rows, key=lambda row: row[0] >> FILE)
+    built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
+    yield from prepared(chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records), plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
     if shape.passed_over:
         warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
+
+
+def rows_in(path: Path, plan: Map) -> Iterator[Numbered]:
+    """Return the rows of a file."""
+    return rows_of(member_of(path), encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+
+
+def numbers_in(rows: Iterable[Numbered]) -> Iterator[Numbered]:
+    """Yield the rows of a file with their numbers in it."""
+    yield from ((number & ((1 << FILE) - 1), row) for number, row in rows)
 
 
 def warn(text: str) -> None:
@@ -248,7 +263,7 @@ def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) ->
     scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     missing = [column for column in scores if column not in found]
-    if found and missing and kind_of_file(path) not in JSON:
+    if found and missing and path.is_file() and kind_of_file(path) not in JSON:
         raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
     return scores
 
@@ -259,7 +274,7 @@ def check_columns(
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
     source = shape.plan.file or "the options"
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
-    needed = KEYS if kind_of_file(path) in JSON else FIELDS
+    needed = KEYS if shape.plan.files or kind_of_file(path) in JSON else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
     known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
     if shape.first and shape.lacking:
