@@ -14,9 +14,12 @@ from upsolve.importers.ingest import ingest
 PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Exports of judges and tools")[2].partition("\n## ")[0]
 COMMANDS = {
-    words[3]: words[5:] for line in SECTION.splitlines() if line.startswith("upsolve ") for words in [shlex.split(line)]
+    words[3]: (words[2], words[5:])
+    for line in SECTION.splitlines()
+    if line.startswith("upsolve ")
+    for words in [shlex.split(line)]
 }
-"""File -> options."""
+"""File -> source and options."""
 
 
 def objects(names, *rows):
@@ -102,19 +105,17 @@ EXPORTS = {
 
 @pytest.fixture
 def maps(tmp_path, monkeypatch):
-    """A folder with the maps that the page shows."""
+    """A folder for files."""
     monkeypatch.chdir(tmp_path)
-    for name, text in re.findall(r"```yaml\n# (\w+\.yaml)\n(.*?)```", SECTION, re.DOTALL):
-        (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
 def attempts_of(folder, name):
     """Import a file by the command of the page; return author, language, outcome and time of its attempts."""
-    options = COMMANDS[name]
+    source, options = COMMANDS[name]
     given = {key.removeprefix("--").replace("-", "_"): value for key, value in zip(options[::2], options[1::2], strict=True)}
     archive = Archive.create(folder / "archive")
-    report = ingest(archive, "table", folder / name, **given)
+    report = ingest(archive, source, folder / name, **given)
     assert report.bad == 0, report.text()
     outcomes = {verdict.attempt_id: verdict.status.value for verdict in archive.verdicts()}
     return [(one.author, one.language, outcomes[one.attempt_id], one.created) for one in archive.attempts()]

@@ -154,7 +154,7 @@ class Shape:
     def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the wanted rows of a row, with the columns that the map makes."""
         plan = self.plan
-        if lost := [name for name in self.needed if value_at(row, name) is None]:
+        if lost := [name for name in self.needed if name.partition(".")[0] not in row]:
             raise ValueError(f"no field {lost[0]!r}")
         row |= {name: self.place[name] for name in self.path if name not in row and name in self.place}
         row |= {name: part for name, part in self.parts.items() if name not in row}
