@@ -303,3 +303,44 @@ extra: {task: [level], attempt: [n]}
         ("3", {"n": 1}),
     ]
     assert [json.loads(task.extra) for task in archive.tasks()] == [{"level": "low"}, {"level": "high"}, {"level": "low"}]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8").partition("## Maps")[2]
+WHOLE, TREE_MAP, LOG_MAP = (part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:4])
+
+
+def test_the_documented_map_with_all_keys(tmp_path):
+    item = {
+        "question": "Add.",
+        "exercise": "e1",
+        "codes": ["a", "b"],
+        "marks": ["x=gut", "x=schlecht"],
+        "log": "by ann",
+        "week": 9,
+    }
+    data = json.dumps({"data": {"items": [item, {**item, "week": 1}]}})
+    files = {"gpt/r.json": data, "other/r.json": data, "hints/e1.txt": "Sum.", "tests/e1/1.in": "1\n", "tests/e1/1.out": "2\n"}
+    folder = tree(tmp_path / "in", **files)
+    (tmp_path / "my.yaml").write_text(WHOLE)
+    archive = Archive.create(tmp_path / "archive")
+    with pytest.warns(UserWarning, match="6 rows are passed over"):
+        assert ingest(archive, str(tmp_path / "my.yaml"), folder).bad == 0
+    (task,) = archive.tasks()
+    assert (task.task_id, task.prompt, task.language, task.difficulty) == ("lab/e1", "Add.\n\nHint: Sum.", "cpp", "hard")
+    assert [(test.input, test.expected) for test in task.tests] == [("1\n", "2\n")] and json.loads(task.extra) == {"week": 9}
+    assert outcomes(archive) == [("a", "ann", Status.PASSED), ("b", "ann", Status.FAILED)]
+    assert {one.extra for one in archive.attempts()} == {'{"set": "gpt"}'}
+
+
+def test_the_documented_maps_of_a_tree_and_a_log(tmp_path):
+    folder = tree(
+        tmp_path / "in",
+        **{"t/ann/a.c": "x", "t/ann/result.md": "# R\nverdict: AC\n", "run.log": "ann sent 1 for t: ok\nbob sent 2 for t: WA"},
+    )
+    for number, (text, expected) in enumerate(
+        ((TREE_MAP, [("x", "ann", Status.PASSED)]), (LOG_MAP, [("1", "ann", Status.PASSED), ("2", "bob", Status.FAILED)]))
+    ):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        archive = Archive.create(tmp_path / f"archive{number}")
+        ingest(archive, str(tmp_path / f"{number}.yaml"), folder)
+        assert outcomes(archive) == expected
