@@ -87,7 +87,11 @@ def bands(cells):
 
 def by_difficulty(name, cells):
     """Return the paired difference of a method to the model that it starts from in each band; None in a band without tasks."""
-    before, after, (_, band_of) = cells[METHODS[name].start or "base"], cells[name], bands(cells)
+    return in_bands(cells[METHODS[name].start or "base"], cells[name], bands(cells)[1])
+
+
+def in_bands(before, after, band_of):
+    """Return the paired difference of runs by seed in each band; None in a band without tasks."""
     row = {}
     for band in BANDS:
         pairs = {}
