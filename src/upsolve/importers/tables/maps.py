@@ -8,7 +8,18 @@ from typing import Any
 
 from upsolve.errors import SourceError, one_line
 from upsolve.importers.formats import Quotes
-from upsolve.importers.tables.templates import Bounds, ByCase, Constant, Firsts, Maker, Parts, StatusOf, Wanted, maker_of
+from upsolve.importers.tables.templates import (
+    Bounds,
+    ByCase,
+    Constant,
+    Firsts,
+    Maker,
+    Parts,
+    StatusOf,
+    TestsIn,
+    Wanted,
+    maker_of,
+)
 from upsolve.types import Status
 from upsolve.verify.contest import Imports
 
@@ -268,9 +279,8 @@ class Parser:
         """Check a table of words."""
         for name, word in self.table(key, value)[key].items():
             if not isinstance(word, str) or not word:
-                raise SourceError(
-                    f"{self.file}: {key}.{name} has no value, or not a text: `{name}: NAME`, or leave the line out"
-                )
+                needs = f"has no value, or not a text: `{name}: NAME`, or leave the line out"
+                raise SourceError(f"{self.file}: {key}.{name} {needs}")
             if key in ("statuses", "status.words") and word not in [*Status]:
                 raise SourceError(f"{self.file}: {key}: {word!r} is not a valid Status; known statuses are {', '.join(Status)}")
         return {key: {str(name): str(word) for name, word in value.items()}}
@@ -328,19 +338,24 @@ class Parser:
             raise self.error(key, f"is not a regular expression: {error}") from error
 
     def tests(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the tests: files, a column or template, or an object of such."""
+        """Check the tests: files, a column or template, an object of such, or an expression over one."""
         if not isinstance(value, dict):
             column, made = self.column(key, value)
             return {"columns": {"tests": column}, "makers": made}
+        if {*value} == {"column", "match"}:
+            match, make = self.pattern(f"{key}.match", value["match"]), self.maker(f"{key}.column", value["column"])
+            if {*match.groupindex} != {"input", "expected"}:
+                raise self.error(f"{key}.match", "must have two groups: (?P<input>...) and (?P<expected>...)")
+            return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": TestsIn(make, match)}}
         if any("*" in str(one) for one in value.values()):
             if {*value} != {"input", "expected"} or "*" not in str(value["input"]):
                 raise self.error(key, 'files of tests are `{input: "*.in", expected: "*.out"}`')
             for name, one in value.items():
                 self.maker(f"{key}.{name}", one)
             return {"columns": {"tests": TESTS}, "tests": TestFiles(str(value["input"]), str(value["expected"]))}
-        made = Parts({str(name): self.maker(f"{key}.{name}", one) for name, one in value.items()})
         name = "tests of " + ", ".join(map(str, value.values()))
-        return {"columns": {"tests": name}, "makers": {name: made}}
+        made = {str(part): self.maker(f"{key}.{part}", one) for part, one in value.items()}
+        return {"columns": {"tests": name}, "makers": {name: Parts(made)}}
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
@@ -424,11 +439,9 @@ class Parser:
 
 NAMES = {one.name for one in fields(Map)}
 KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
-    **dict.fromkeys(("about", "name"), Parser.text),
-    **dict.fromkeys(("detect", "files"), Parser.texts),
-    "rows": Parser.text,
+    **dict.fromkeys(("about", "name", "rows", "encoding", "query"), Parser.text),
+    **dict.fromkeys(("detect", "files", "explode"), Parser.texts),
     "full_points": Parser.positive,
-    "explode": Parser.texts,
     "constants": Parser.constants,
     "texts": Parser.paths,
     "match": Parser.matches,
@@ -440,7 +453,6 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     "options": Parser.choices,
     "cases": Parser.cases,
     "extra": Parser.stored,
-    **dict.fromkeys(("encoding", "query"), Parser.text),
     "quotes": Parser.quotes,
     "parts": Parser.table,
 }

@@ -63,7 +63,7 @@ class Shape:
         self.spent = made - self.plain - {*plan.constants, *plan.makers}
         texts = [*plan.texts.values(), *((plan.tests.input, plan.tests.expected) if plan.tests else ())]
         named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
-        named |= {name for text in texts for name in names_in(path_of(text))}
+        named |= {name for text in texts for name in names_in(path_of(text))} | (self.plain if plan.files else set())
         self.path = [name for name in PATH if name in named]
         self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
         self.spent |= {"text"} - self.plain if plan.files else set()

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any
 
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
@@ -20,6 +21,7 @@ __all__ = [
     "Parts",
     "StatusOf",
     "Template",
+    "TestsIn",
     "Wanted",
     "fits",
     "maker_of",
@@ -105,6 +107,28 @@ class Parts:
     def __call__(self, row: Mapping[str, Any]) -> Any:
         """Return the object without missing values; None if all are missing."""
         return {name: value for name, make in self.makers.items() if is_given(value := make(row))} or None
+
+
+@dataclass(frozen=True, slots=True)
+class TestsIn:
+    """Tests in a text: inputs and outputs that an expression finds."""
+
+    __test__ = False  # not a pytest class
+    make: Maker
+    """Makes the text."""
+    match: re.Pattern[str]
+    """Expression with the groups ``input`` and ``expected``; each match is a test. Entities of XML are decoded."""
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the tests; None without a text; ValueError if it has no match."""
+        if not is_given(value := self.make(row)):
+            return None
+        text = text_of(value)
+        decode = unescape if text.lstrip().startswith("<") else str
+        tests = [{name: decode(part or "") for name, part in one.groupdict().items()} for one in self.match.finditer(text)]
+        if not tests:
+            raise ValueError(f"no match of {self.match.pattern!r} for tests: {text[:60]!r}")
+        return [{"input": one["input"], "output": one["expected"]} for one in tests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +268,7 @@ def names_in(make: Any) -> Iterator[str]:
             yield from (name for one in makers for name in names_in(one))
         case Parts(makers=makers):
             yield from (name for one in makers.values() for name in names_in(one))
-        case StatusOf(make=inner):
+        case StatusOf(make=inner) | TestsIn(make=inner):
             yield from names_in(inner)
         case ByCase(cases=cases):
             yield from (name for wanted, one in cases for name in (*wanted, *names_in(one)))
