@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import sqlite3
+import sys
 import tarfile
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -14,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, files, kind_of, member_of, members, rows_of
+from upsolve.archive.store import Archive
+from upsolve.errors import MissingExtraError, SourceError
+from upsolve.importers.formats import Kind, copy_of_query, files, kind_of, member_of, members, rows_of
+from upsolve.importers.ingest import hub_name, ingest
 from upsolve.importers.rows import BadRow
 
 ROWS = [{"id": number, "name": f"n{number}"} for number in range(3)]
@@ -126,6 +129,8 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "content", "said"), BROKEN, ids=[name for name, *_ in BROKEN])
 def test_a_broken_file_is_one_sentence(tmp_path, monkeypatch, name, content, said):
     monkeypatch.setattr(files, "HARMLESS", 500_000)
+    if content and name.endswith((".xlsx", ".xls")):
+        pytest.importorskip("python_calamine")
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=said) as error:
         list(rows_of(member_of(tmp_path / name)))
@@ -181,6 +186,83 @@ def test_the_content_says_the_format_whatever_the_name(tmp_path, name, content, 
         (tmp_path / name).write_bytes(content)
     member = member_of(tmp_path / name)
     assert kind_of(member) is kind and [row for _, row in rows_of(member)] == rows
+
+
+SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>
+<row r="1"><c r="A1" t="inlineStr"><is><t>id</t></is></c><c r="B1" t="inlineStr"><is><t>code</t></is></c></row>
+<row r="2"><c r="A2"><v>7</v></c><c r="B2" t="inlineStr"><is><t>x = 1</t></is></c></row>
+<row r="3"></row><row r="4"><c r="A4"><v>1.5</v></c></row></sheetData></worksheet>"""
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
+
+
+def workbook(**sheets):
+    """A workbook of Excel with some sheets, by hand."""
+    listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
+    linked = "".join(
+        f'<Relationship Id="r{n}" Type="{OFFICE}/worksheet" Target="worksheets/{n}.xml"/>' for n in range(1, len(sheets) + 1)
+    )
+    main = f'<Relationship Id="r1" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
+    return zipped(
+        {
+            "[Content_Types].xml": "<Types/>",
+            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}">{main}</Relationships>',
+            "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>{listed}</sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}">{linked}</Relationships>',
+            **{f"xl/worksheets/{n}.xml": sheet for n, sheet in enumerate(sheets.values(), 1)},
+        }
+    )
+
+
+def test_a_workbook_has_one_sheet_or_one_is_named(tmp_path):
+    pytest.importorskip("python_calamine")
+    file, empty = tmp_path / "log.csv", f'<worksheet xmlns="{MAIN}"><sheetData/></worksheet>'
+    rows = [(2, {"id": 7, "code": "x = 1"}), (4, {"id": 1.5, "code": None})]
+    file.write_bytes(workbook(a=SHEET, b=empty))
+    assert kind_of(member_of(file)) is Kind.EXCEL and list(rows_of(member_of(file))) == rows
+    file.write_bytes(workbook(a=SHEET, b=SHEET))
+    assert list(rows_of(member_of(file), query="b")) == rows
+    with pytest.raises(SourceError, match=r"which sheet\? --query NAME; its sheets are a \(4 rows\), b \(4 rows\)"):
+        list(rows_of(member_of(file)))
+
+
+def test_a_missing_reader_of_workbooks_names_its_extra(tmp_path, monkeypatch):
+    (tmp_path / "a.xlsx").write_bytes(workbook(a=SHEET))
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'upsolve\[excel\]'"):
+        list(rows_of(member_of(tmp_path / "a.xlsx")))
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_the_answer_of_a_database_is_copied_and_imported_once(tmp_path, monkeypatch, scheme):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    if scheme == "sqlite":
+        pytest.importorskip("sqlalchemy")
+    connect = sqlite3.connect if scheme == "sqlite" else duckdb.connect
+    with connect(str(tmp_path / "judge.db")) as connection:
+        connection.execute("create table t as select 'p' as prompt, 'x = 1' as code, 1.5 as price")
+    connection.close()
+    url, archive = f"{scheme}:///{tmp_path / 'judge.db'}", Archive.create(tmp_path / "archive")
+    for known in (False, True):
+        assert ingest(archive, "table", url, query="select * from t").known is known
+    assert [(task.source, task.prompt) for task in archive.tasks()] == [("judge", "p")]
+    assert [attempt.code for attempt in archive.attempts()] == ["x = 1"] and not [*(tmp_path / "cache").rglob("*.jsonl")]
+    for query, said in (("", "is a database: --query"), ("select nothing from t", "nothing")):
+        with pytest.raises(SourceError, match=said):
+            copy_of_query(url, query)
+
+
+def test_a_password_is_not_shown():
+    with pytest.raises(SourceError, match=r"^postgresql://me:\*\*\*@host/judge: is a database"):
+        copy_of_query("postgresql://me:secret@host/judge", "")
+
+
+def test_a_name_of_the_hub_is_no_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    names = ["openai/humaneval", "openai/humaneval:test", "data/humaneval", "openai/log.csv", "a/b/c", "log"]
+    assert [hub_name(name) for name in names] == ["hf://openai/humaneval", "hf://openai/humaneval:test", *names[2:]]
 
 
 def test_a_row_with_a_nul_or_in_another_encoding_is_rejected_alone(tmp_path):

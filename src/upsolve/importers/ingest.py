@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
 from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
-from upsolve.importers.formats import Kind
+from upsolve.importers.formats import Kind, copy_of_query, is_database
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
@@ -146,7 +147,7 @@ def ingest(
     Args:
         archive: the archive to add to.
         source: a name in ``SOURCES`` (``upsolve.importers.registry``), ``package.module:attribute``, or the record.
-        path: file or folder, or a URL of fsspec, which is copied into the cache folder for the time of the import.
+        path: file or folder; or URL of fsspec, data set of the Hub, or database with the option ``query``, which are copied meanwhile.
         workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
@@ -157,16 +158,16 @@ def ingest(
         SourceError: unknown source or option, or the path is not what the source needs.
     """
     label, record, values = find_source(source, options)
-    place = str(path) if is_url(path) else record.locate(Path(path))
+    place = located(record, path, values)
     name = import_id(label, place, values)
     where = content_id(label, str(place if isinstance(place, str) else place.resolve()), json.dumps(sorted(values.items())))
     job = Job(archive.path, label if isinstance(source, str) else source, values, content_id(name))
     with only_importer(archive, job):
         if name in archive.ingested():
             remove_folder(job.folder)
+            remove_copy(path, place)
             return IngestReport(known=True)
-        file = download(place) if isinstance(place, str) else place
-        shares = shares_of(record, file, values)
+        shares = shares_of(record, file := download(place) if isinstance(place, str) else place, values)
         while True:
             job = begin(archive, job, where)
             done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
@@ -177,9 +178,30 @@ def ingest(
                     conclude(archive, job, report, name, where, allowed)
                     break
             (job.folder / PLAN).unlink()
-        if file != place and not report.too_many:
-            remove_folder(file.parents[1])
+        if not report.too_many:
+            remove_copy(path, file)
     return report
+
+
+def located(record: Source, path: str | Path, values: dict[str, Any]) -> str | Path:
+    """Return the URL or the local path to read; of a database, a copy of the answer to its query, which is taken out of the options."""
+    if is_database(path):
+        return copy_of_query(str(path), values.pop("query", ""))
+    path = hub_name(path)
+    return str(path) if is_url(path) else record.locate(Path(path))
+
+
+def remove_copy(path: str | Path, file: str | Path) -> None:
+    """Remove the copy of a URL or of an answer in the cache folder."""
+    if isinstance(file, Path) and (is_database(path) or is_url(hub_name(path))):
+        remove_folder(file.parents[1])
+
+
+def hub_name(path: str | Path) -> str | Path:
+    """Return ``hf://OWNER/NAME`` for the name of a data set of the Hub that no file, nor folder OWNER, has; other paths unchanged."""
+    folder = Path(path)
+    is_name = re.fullmatch(r"[\w.-]+/[\w.-]+(:\w+)?", str(path)) and folder.suffix[1:] not in {*Kind}
+    return f"hf://{path}" if is_name and not folder.parent.exists() else path
 
 
 def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:

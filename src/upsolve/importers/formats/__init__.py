@@ -14,7 +14,15 @@ from typing import IO, Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats.files import UNREADABLE, Member, files_of, member_of, members, names_in, unreadable
-from upsolve.importers.formats.tabular import arrow_rows, duckdb_rows, excel_rows, parquet_rows, sqlite_rows
+from upsolve.importers.formats.tabular import (
+    arrow_rows,
+    copy_of_query,
+    duckdb_rows,
+    excel_rows,
+    is_database,
+    parquet_rows,
+    sqlite_rows,
+)
 from upsolve.importers.formats.texts import (
     DELIMITERS,
     SEPARATOR,
@@ -32,8 +40,10 @@ __all__ = [
     "Kind",
     "Member",
     "Quotes",
+    "copy_of_query",
     "data_files",
     "files_of",
+    "is_database",
     "json_lines",
     "json_value",
     "kind_of",

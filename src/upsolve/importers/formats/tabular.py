@@ -1,19 +1,25 @@
 """Rows of Parquet, Arrow, workbooks and databases, batch by batch."""
 
+import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from upsolve.errors import SourceError, one_line
+from upsolve.errors import MissingExtraError, SourceError, one_line
 from upsolve.extras import needs_extras
+from upsolve.files import cache_folder, commit_file
 from upsolve.importers.formats.files import Member, on_disk, unreadable
 from upsolve.importers.formats.texts import names_of
 from upsolve.importers.rows import Numbered
+from upsolve.types import content_id
 
-__all__ = ["arrow_rows", "duckdb_rows", "excel_rows", "parquet_rows", "sqlite_rows"]
+__all__ = ["arrow_rows", "copy_of_query", "duckdb_rows", "excel_rows", "is_database", "parquet_rows", "sqlite_rows"]
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
 """Most bytes (as stored, without compression) and rows of a file in memory at a time, as far as rows are of equal size."""
@@ -58,7 +64,7 @@ def excel_rows(member: Member, sheet: str = "") -> Iterator[Numbered]:
     with needs_extras():
         import python_calamine as calamine
     try:
-        with on_disk(member) as path, closing(calamine.CalamineWorkbook.from_path(str(path))) as book:
+        with member.open() as file, closing(calamine.CalamineWorkbook.from_filelike(file)) as book:
             heights = {name: book.get_sheet_by_name(name).height for name in book.sheet_names}
             rows = iter(book.get_sheet_by_name(only(member, "sheet", heights, sheet)).iter_rows())
             names = names_of([str(plain(name) or "").strip() for name in next(rows, [])])
@@ -114,9 +120,84 @@ def rows_of_query(member: Member, execute: Callable[[str], Any], listed: str, qu
         counts = {name: execute(f"select count(*) from {quoted(name)}").fetchone()[0] for name in tables}  # noqa: S608
         query = f"select * from {quoted(only(member, 'table', counts, query.strip()))}"  # noqa: S608
     answer = execute(query)
-    names = names_of([column[0] for column in answer.description or ()])
-    rows = chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), []))
-    yield from ((number, dict(zip(names, row, strict=True))) for number, row in enumerate(rows, start=1))
+    yield from enumerate(rows_with(answer, [column[0] for column in answer.description or ()]), start=1)
+
+
+SERVER = re.compile(
+    r"(?:postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlite|duckdb|snowflake|bigquery|redshift|cockroachdb|clickhouse|trino|\w+\+\w+)(?:\+\w+)?://"
+)
+"""Beginning of a URL of a database, as SQLAlchemy writes them."""
+
+
+def is_database(path: object) -> bool:
+    """Return whether a path is the URL of a database, such as ``postgresql://user@host/judge`` or ``duckdb://``."""
+    return bool(SERVER.match(str(path)))
+
+
+def copy_of_query(url: str, query: str) -> Path:
+    """Write the rows of a query as JSON lines into the cache folder, and return the file; one that an interrupted import left is used again.
+
+    Raises:
+        SourceError: there is no query, or the database refuses it.
+        MissingExtraError: SQLAlchemy is not installed.
+    """
+    shown = re.sub(r":[^:@/]*@", ":***@", url)
+    if not query:
+        raise SourceError(f"{shown}: is a database: --query 'select ...' says which rows to read")
+    scheme, _, rest = url.partition("://")
+    file = cache_folder() / "sources" / content_id(f"{url}\n{query}") / "query" / f"{Path(rest).stem or scheme}.jsonl"
+    if file.exists():
+        return file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as out:
+            for row in duckdb_answer(rest, query) if scheme == "duckdb" else server_answer(url, query):
+                out.write(json.dumps(row, default=as_json) + "\n")
+        commit_file(temporary, file)
+    except MissingExtraError:
+        raise
+    except Exception as error:  # every driver has its own exceptions
+        raise SourceError(f"{shown}: {one_line(error)}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return file
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of a database that JSON has not: numbers as such, times in ISO 8601, bytes and others as text."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(plain(value))
+
+
+def server_answer(url: str, query: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query of a database, through SQLAlchemy."""
+    with needs_extras():
+        import sqlalchemy
+    engine = sqlalchemy.create_engine(url)
+    try:
+        with engine.connect().execution_options(stream_results=True) as connection:
+            answer = connection.exec_driver_sql(query)
+            yield from rows_with(answer, [*answer.keys()])
+    finally:
+        engine.dispose()
+
+
+def duckdb_answer(file: str, query: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query of DuckDB, of a file or, without any, of the files that it names."""
+    import duckdb
+
+    with duckdb.connect(file.removeprefix("/") if file else ":memory:", read_only=bool(file)) as connection:
+        answer = connection.execute(query)
+        yield from rows_with(answer, [column[0] for column in answer.description or ()])
+
+
+def rows_with(answer: Any, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an answer, given the names of its columns."""
+    unique = names_of(names)
+    for row in chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), [])):
+        yield dict(zip(unique, row, strict=True))
 
 
 def quoted(name: str) -> str:
