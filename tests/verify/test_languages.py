@@ -49,6 +49,13 @@ def test_a_language(name):
     assert run(name, case["endless"], settings=JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
 
 
+@pytest.mark.parametrize("name", ["bash", *(pytest.param(n, marks=pytest.mark.languages) for n in CASES if n != "bash")])
+def test_the_constant_program_of_a_language_prints_one(name):
+    task = Task("one", "", (TestCase(TestKind.STDIO, "7\n", "1\n"), TestCase(TestKind.STDIO, "", "1\n")))
+    verdict = run(name, languages.language(name).constant, task)
+    assert verdict.status is Status.PASSED, verdict
+
+
 def test_programs_judged_together_run_their_own_files_while_a_checker_decides():
     checker = "def check(input, expected, output):\n    return output == expected\n"
     task = replace(SUM, compare="checker", checker=checker)
