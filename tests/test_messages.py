@@ -143,7 +143,7 @@ ARCHIVES = [
     mistake("archive info none", "none", "upsolve ingest"),
     mistake("archive info folder", "folder: not an archive", "upsolve ingest"),
     mistake("archive info text.txt", "text.txt: a file, not an archive", "upsolve ingest source text.txt archive"),
-    mistake("ingest text.txt new", "source path archive", "the source comes first", "upsolve ingest table text.txt"),
+    mistake("ingest text.txt new", "text.txt", "is text", "convert it"),
     mistake("archive info damaged", "damaged/archive.json", "damaged"),
     mistake("archive info future", "future/archive.json", "schema version 99", "upgrade"),
     mistake("init empty", "empty", "no tasks", "upsolve ingest"),

@@ -239,7 +239,7 @@ def test_a_word_that_is_no_status(word):
     ("source", "name", "content"),
     [
         ("mbpp", "mbpp.json", [7, {"task_id": 1, "text": 3, "code": None, "test_list": 4}]),
-        ("humaneval", "h.jsonl", [{"task_id": 1, "prompt": 3, "test": "", "entry_point": "f", "canonical_solution": ""}]),
+        ("humaneval", "h.jsonl", [{"task_id": 1, "prompt": 3, "test": 4, "entry_point": "f", "canonical_solution": ""}]),
         ("ldb", "seed_x.jsonl", [{"task_id": "m/1", "prompt": "p", "test": "", "entry_point": "f", "canonical_solution": 3}]),
     ],
 )

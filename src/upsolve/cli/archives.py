@@ -1,6 +1,7 @@
 """Commands around an archive: ingest, archive info and query."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,8 +14,6 @@ from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, sanity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from upsolve.archive.info import Agreement
     from upsolve.archive.labels import JudgeLabels
     from upsolve.archive.store import Archive
@@ -70,6 +69,13 @@ def ingest(
         Literal["local", "ray"], typer.Option(help="Where the processes run: this machine, or a Ray cluster.")
     ] = "local",
     check: Checked = True,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read all rows, show the first task and attempt, count the rows, and store nothing."),
+    ] = False,
+    write_map: Annotated[
+        str, typer.Option(metavar="FILE", help="Write the map that was inferred, to be changed and given with --map.")
+    ] = "",
     sources: Annotated[bool, typer.Option("--sources", help="List the sources; with SOURCE, its options.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -77,40 +83,101 @@ def ingest(
     if sources:
         list_records("source", "path", source, as_json=as_json)
         return
-    if not path or not archive:
-        advice = f"; the source comes first, such as `table`: upsolve ingest table {source} ARCHIVE"
-        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{advice if source and Path(source).exists() else ''}")
+    words, shown = [source, path, archive, *context.args], dict[str, Any]()
+    source, path, archive, given = arguments(words, option, needs_archive=not (dry_run or write_map))
+    if dry_run or write_map or not source:
+        source, given, shown = look(source, path, given, write_map=write_map, whole=dry_run, as_json=as_json)
+    if dry_run or not archive:
+        if as_json:
+            print_json({"reading": shown})
+        return
+    how = {"workers": workers, "executor": executor, "max_rejected": max_rejected}
+    report, facts, text = stored(source, path, archive, {**how, **given}, check=check)
+    answer(facts | ({"reading": shown} if shown else {}), text, as_json=as_json)
+    if report.too_many or report.orphaned:
+        raise typer.Exit(1)
+
+
+def stored(source: str, path: str, archive: str, options: dict[str, Any], *, check: bool) -> tuple[Any, dict[str, Any], str]:
+    """Import a path; return the report, and its facts and text with those of the check of the tests."""
     from upsolve.archive.store import archive_for_import
     from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.limits import judge_settings
     from upsolve.verify.resources import usable_cores
 
-    options: dict[str, Any] = {**options_of(option, context), "executor": executor, "max_rejected": max_rejected}
+    options["workers"] = options["workers"] or usable_cores()
     with bars() as progress:
         with archive_for_import(archive) as opened:
-            report = read_in(opened, source, path, workers=workers or usable_cores(), on_progress=progress, **options)
+            report = read_in(opened, source, path, on_progress=progress, **options)
         facts, text = report.facts(), report.text()
         if check and not report.too_many:
             lines, facts["sanity"] = sanity_of(opened, archive, judge_settings(load(None, None).verify), progress)
             text = "\n".join([text, *lines])
-    answer(facts, printable(text), as_json=as_json)
-    if report.too_many or report.orphaned:
-        raise typer.Exit(1)
+    return report, facts, printable(text)
+
+
+def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: bool) -> tuple[str, str, str, dict[str, str]]:
+    """Return source, empty if none is named, path, archive and options of ``ingest``."""
+    places, given = words_of(words, option)
+    if len(places) > 3:
+        raise typer.BadParameter(f"unexpected argument {places[3]}")
+    source, path, archive = places if len(places) == 3 else ["", *places, "", ""][:3]
+    if not path or (needs_archive and not archive):
+        raise typer.BadParameter("ingest needs PATH ARCHIVE, or SOURCE PATH ARCHIVE")
+    return source, path, archive, given
+
+
+def look(
+    source: str, path: str, given: dict[str, str], *, write_map: str, whole: bool, as_json: bool
+) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Show how a path is read, recognised if no source is named; return the source, its options, and the same as facts."""
+    from upsolve.archive.places import download, is_url
+    from upsolve.importers.door import Reading, map_file, preview, reading_of
+    from upsolve.importers.ingest import find_source
+
+    local = download(path) if is_url(path) else Path(path)
+    if source or "map" in given:
+        rest = {name: value for name, value in given.items() if source or name != "map"}
+        reading = Reading(source or given["map"], "named", rest)
+    else:
+        reading = reading_of(local, given)
+    if write_map:
+        Path(write_map).write_text(reading.as_map(), encoding="utf-8")
+    name = str(map_file(reading)) if reading.tree else reading.source
+    _, record, options = find_source(name, reading.options)
+    facts: dict[str, Any] = {"source": name, "why": reading.why, "options": dict(reading.options)}
+    if not as_json:
+        answer({}, printable(f"{path}: read as {reading.source}: {reading.why}"), as_json=False)
+    if whole or not (record.marks or record.reports):  # whose records take long to come
+        seen = preview(record, local, options, whole=whole)
+        facts["preview"] = seen.facts()
+        if not as_json:
+            answer({}, printable(seen.text()), as_json=False)
+    return name, dict(reading.options), facts
 
 
 def options_of(option: list[str] | None, context: typer.Context) -> dict[str, str]:
     """Return the options of a source or format, from ``--option key=value``, ``--key value`` and ``--key=value``."""
-    found, rest = [*(option or [])], iter(context.args)
+    places, options = words_of(context.args, option)
+    if places:
+        raise typer.BadParameter(f"unexpected argument {places[0]}")
+    return options
+
+
+def words_of(words: Sequence[str], option: list[str] | None) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments and the options among words; the parser takes unknown options for arguments that are left out."""
+    places, found, rest = list[str](), [*(option or [])], iter(words)
     if wrong := next((text for text in found if "=" not in text), ""):
         raise typer.BadParameter(f"--option {wrong}: must be key=value")
     for word in rest:
         if not word.startswith("--"):
-            raise typer.BadParameter(f"unexpected argument {word}")
+            places += [word] if word else []
+            continue
         value = "" if "=" in word else next(rest, None)
         if value is None:
             raise typer.BadParameter(f"{word} needs a value")
         found.append(word[2:] if "=" in word else f"{word[2:]}={value}")
-    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in found)}
+    return places, {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in found)}
 
 
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:

@@ -68,6 +68,10 @@ class Source:
     """``split(path, **options)`` returns units, which workers read in parallel. Reading them in their order yields what ``read`` yields; a
     task may be in several of them. None if the source must be read as a whole."""
 
+    detect: tuple[str, ...] = ()
+    """Columns by which rows of this source are recognised; ``!name``: one that they lack; ``name=a|b``: one with these values alone."""
+    marks: tuple[str, ...] = ()
+    """Patterns of files by which a folder of this source is recognised, each alone."""
     version: str = ""
     """What ``read`` depends on besides its module: an interrupted import resumes only with the same."""
 

@@ -232,4 +232,5 @@ SOURCE = Source(
     "HumanEvalPlus*.jsonl, MbppPlus*.jsonl, or the Hub's files (.parquet)",
     (Option("prompts", str, "HumanEval.jsonl or .jsonl.gz, for early files of HumanEval+ without prompts"),),
     split=split,
+    detect=("base_input", "plus_input", "entry_point"),
 )

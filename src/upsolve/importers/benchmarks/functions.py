@@ -155,8 +155,8 @@ def programs(archive: zipfile.ZipFile, names: list[str], task: Task) -> Iterator
                 yield Verdict(attempt.attempt_id, status, judge="recorded:refactory")
 
 
-CODET = Source(read_codet, "a folder with *_code_solution.jsonl")
-LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl")
+CODET = Source(read_codet, "a folder with *_code_solution.jsonl", marks=("*_code_solution.jsonl",))
+LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl", marks=("seed_*.jsonl", "debug_*.jsonl"))
 REFACTORY = Source(read_refactory, "data.zip")
 
 
@@ -253,4 +253,9 @@ def predicted(row: dict[str, Any], *, author: str, mode: str) -> list[Row]:
     return records
 
 
-CRUXEVAL = Source(read_cruxeval, "the folder of CRUXEval with cruxeval.jsonl and files of samples, or cruxeval.jsonl alone")
+CRUXEVAL = Source(
+    read_cruxeval,
+    "the folder of CRUXEval with cruxeval.jsonl and files of samples, or cruxeval.jsonl alone",
+    detect=("code", "input", "output", "id"),
+    marks=("cruxeval.jsonl",),
+)

@@ -80,6 +80,7 @@ BIGCODEBENCH = Source(
         Option("variant", str, "prompt: instruct or complete (default: instruct)"),
         Option("version", str, "version of the files, such as v0.1.4 (default: the newest)"),
     ),
+    detect=("complete_prompt", "instruct_prompt", "canonical_solution", "test"),
 )
 
 
@@ -148,7 +149,11 @@ def function_of(program: str, solution: str) -> str:
     return "\n".join([*imports, "", "", f"def {ENTRY}(test_input):", body]).lstrip("\n") + "\n"
 
 
-DS1000 = Source(read_ds1000, "ds1000.jsonl.gz, or a folder or file of its rows (.jsonl, .parquet)")
+DS1000 = Source(
+    read_ds1000,
+    "ds1000.jsonl.gz, or a folder or file of its rows (.jsonl, .parquet)",
+    detect=("code_context", "reference_code"),
+)
 
 
 TAKEN_INSTRUCT = ("id", "input", "output", "unit_tests")
@@ -267,5 +272,11 @@ OPENCODEINSTRUCT = Source(
     "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)",
     (Option("most", int, "rows that are read, the first ones (default: 0, all)"),),
     split=units,
+    detect=("input", "output", "unit_tests", "tests_execution_status"),
 )
-KODCODE = Source(read_kodcode, "a folder or file of KodCode's rows (.parquet, .jsonl)", split=split_files)
+KODCODE = Source(
+    read_kodcode,
+    "a folder or file of KodCode's rows (.parquet, .jsonl)",
+    split=split_files,
+    detect=("question_id", "question", "solution", "test", "gpt_pass_percentage"),
+)

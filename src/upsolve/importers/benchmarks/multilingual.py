@@ -172,5 +172,13 @@ def results_of(row: dict[str, Any]) -> Iterator[Row]:
         yield Verdict(attempt.attempt_id, status, judge="recorded:multipl_e", stdout_head=out, stderr_head=errors)
 
 
-SOURCE = Source(read, "a folder or file of MBXP or multilingual HumanEval (.jsonl)")
-MULTIPLE = Source(read_multiple, "MultiPL-E's prompts (.jsonl, .parquet), or a folder of *.results.json.gz")
+SOURCE = Source(
+    read,
+    "a folder or file of MBXP or multilingual HumanEval (.jsonl)",
+    detect=("task_id", "language", "prompt", "test", "entry_point", "!base_input"),
+)
+MULTIPLE = Source(
+    read_multiple,
+    "MultiPL-E's prompts (.jsonl, .parquet), or a folder of *.results.json.gz",
+    detect=("name", "language", "prompt", "tests", "stop_tokens"),
+)

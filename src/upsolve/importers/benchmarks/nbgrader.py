@@ -220,4 +220,4 @@ def cell_of(cell: Mapping[str, Any]) -> Cell:
     return Cell(code, text, known.get("grade_id", ""), grade, solution, ran, errors[0] if errors else "")
 
 
-SOURCE = Source(read, "the folder of a course", max_rejected=1.0)
+SOURCE = Source(read, "the folder of a course", max_rejected=1.0, marks=("autograded/*/*/*.ipynb", "submitted/*/*/*.ipynb"))

@@ -148,4 +148,5 @@ SOURCE = Source(
         Option("max_databases", int, f"maximum number of databases per schema (default: {MAX_DATABASES})"),
     ),
     split=split,
+    marks=("database/*/*.sqlite", "*databases/*/*.sqlite"),
 )

@@ -189,4 +189,5 @@ SOURCE = Source(
     read,
     "instances of SWE-bench, predictions and reports of its harness: a folder, or a file",
     max_rejected=1.0,
+    detect=("instance_id", "problem_statement", "patch"),
 )

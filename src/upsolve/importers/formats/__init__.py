@@ -261,7 +261,9 @@ def data_files(path: Path, *kinds: Kind, suffixes: tuple[str, ...] = ()) -> list
     files = [path / name for name in names_in(path)]
     found = [file for file in files if (file.name.lower().endswith(suffixes) if suffixes else kind_of_file(file) in wanted)]
     if not found:
-        raise SourceError(f"{path}: contains no file {', '.join(f'*{one}' for one in suffixes or wanted)}")
+        raise SourceError(
+            f"{path}: contains no file {', '.join(f'*{one}' for one in suffixes or [f'.{kind}' for kind in wanted])}"
+        )
     return found
 
 

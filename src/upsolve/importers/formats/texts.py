@@ -24,6 +24,7 @@ __all__ = [
     "encoding_of",
     "json_rows",
     "line_rows",
+    "lists_in",
     "names_of",
     "objects_in",
 ]
@@ -242,13 +243,18 @@ def found_in(values: Values, rows: str) -> Iterator[Any]:
             raise ValueError("something follows the end of the JSON")
 
 
-def advice_of(member: Member) -> str:
-    """Return which lists of objects a JSON file has, for an error; empty if it has none, or cannot be read."""
+def lists_in(member: Member) -> list[tuple[str, int]]:
+    """Return name, with dots, and length of the lists of objects in a JSON object, the longest first; none for an array, or what cannot be read."""
     try:
         with opened(member) as text:
-            lists = sorted(Values(text).lists(), key=lambda one: -one[1])
+            return sorted((one for one in Values(text).lists() if one[0]), key=lambda one: -one[1])
     except (ValueError, RecursionError):
-        return ""
+        return []
+
+
+def advice_of(member: Member) -> str:
+    """Return which lists of objects a JSON file has, for an error; empty if it has none, or cannot be read."""
+    lists = lists_in(member)
     has = ", ".join(f"{name} ({length})" for name, length in lists[:5])
     return f"; it has lists of objects: {has}: --rows {lists[0][0]}" if lists else ""
 

@@ -232,4 +232,5 @@ SOURCE = Source(
     max_rejected=1.0,
     reports=True,
     split=split,
+    marks=(".git",),
 )

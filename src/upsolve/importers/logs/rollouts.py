@@ -323,13 +323,20 @@ OPENRLHF = Source(
     read_openrlhf,
     "a file of samples that OpenRLHF's batch_inference saved, or of pairs (prompt, chosen, rejected)",
     ROLLOUT_OPTIONS,
+    detect=("prompt", "chosen", "rejected"),
 )
 TRL = Source(
     read_trl,
     "output_dir of a trainer of TRL with log_completions=True, or one of its completions_*.parquet",
     (Option("reward", str, "columns whose sum is the score (default: the only column of real numbers)"), *ROLLOUT_OPTIONS),
+    marks=("completions/completions_*.parquet", "completions_*.parquet"),
 )
-VERL = Source(read_verl, "trainer.rollout_data_dir of verl, or one of its .jsonl files", ROLLOUT_OPTIONS)
+VERL = Source(
+    read_verl,
+    "trainer.rollout_data_dir of verl, or one of its .jsonl files",
+    ROLLOUT_OPTIONS,
+    detect=("input", "output", "score", "step"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,4 +306,6 @@ SOURCE = Source(
         Option("filter_name", str, "lm-evaluation-harness: name of the filter (default: the first)"),
         Option("metric", str, "lm-evaluation-harness: name of the metric that decides (default: the first)"),
     ),
+    detect=("task_id", "solution", "!prompt", "!question", "!status"),
+    marks=("samples_*.jsonl", "*/samples_*.jsonl"),
 )

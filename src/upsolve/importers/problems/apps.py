@@ -194,9 +194,16 @@ SOURCE = Source(
     "the folder APPS, a folder or file of its rows (.jsonl, .parquet), or a .jsonl with sample_io and test_list",
     (COMPARE,),
     split=split,
+    detect=("question", "solutions", "input_output", "problem_id"),
+    marks=("**/question.txt",),
 )
 PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows", (COMPARE,))
-TACO = Source(read_taco, "a folder or file of TACO's rows (.arrow, .parquet, .jsonl)", (COMPARE,))
+TACO = Source(
+    read_taco,
+    "a folder or file of TACO's rows (.arrow, .parquet, .jsonl)",
+    (COMPARE,),
+    detect=("question", "solutions", "input_output", "raw_tags"),
+)
 
 
 TAKEN_LIVECODEBENCH = ("question_content", "question_id", "difficulty", "public_test_cases", "private_test_cases")
@@ -273,4 +280,5 @@ LIVECODEBENCH = Source(
         Option("end", str, "last date of a contest, YYYY-MM-DD"),
         COMPARE,
     ),
+    detect=("question_content", "public_test_cases", "private_test_cases"),
 )

@@ -186,6 +186,7 @@ SOURCE = Source(
         Option("generated", int, "generated tests read per problem (default: 0, all)"),
     ),
     split=split,
+    detect=("contest_id", "official_tests"),
 )
 
 
@@ -264,4 +265,5 @@ CODE_CONTESTS = Source(
         Option("most", int, "solutions kept per problem, outcome and language (default: 0, all)"),
     ),
     split=split_files,
+    detect=("public_tests", "private_tests", "solutions", "incorrect_solutions"),
 )

@@ -241,4 +241,5 @@ SOURCE = Source(
         Option("problem", str, "only this problem, such as p00001"),
     ),
     split=split,
+    marks=("metadata/problem_list.csv",),
 )

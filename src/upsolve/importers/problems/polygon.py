@@ -201,4 +201,5 @@ SOURCE = Source(
     "a package of Polygon, or a folder with such",
     PACKAGE_OPTIONS,
     max_rejected=1.0,
+    marks=("problem.xml", "*/problem.xml", "*/*/problem.xml"),
 )

@@ -220,6 +220,7 @@ SOURCE = Source(
     "a problem package of Kattis, DOMjudge or an ICPC contest, or a folder with such",
     PACKAGE_OPTIONS,
     max_rejected=1.0,
+    marks=("problem.yaml", "*/problem.yaml", "*/*/problem.yaml"),
 )
 
 

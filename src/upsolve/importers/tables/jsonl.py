@@ -186,5 +186,9 @@ def object_in(extra: Any) -> dict[str, Any]:
 
 
 SOURCE = Source(
-    read, "a .jsonl file of upsolve's records, compressed or not, or a folder of such files", (IMPORTS,), split=split
+    read,
+    "a .jsonl file of upsolve's records, compressed or not, or a folder of such files",
+    (IMPORTS,),
+    split=split,
+    detect=("kind=task|attempt|verdict",),
 )

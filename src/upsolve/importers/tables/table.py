@@ -310,7 +310,7 @@ def source_of(file: Path) -> Source:
 
     offered = tuple(Option(choice.name, str, choice.help) for choice in plan.options) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
-    return Source(read_mapped, about, offered, split=split_mapped, version=version)
+    return Source(read_mapped, about, offered, split=split_mapped, version=version, detect=plan.detect)
 
 
 @cache

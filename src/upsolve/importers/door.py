@@ -1,0 +1,453 @@
+"""Recognises how a file or folder is to be read: as a source with its own files or columns, or as a table, by what its columns hold.
+
+``upsolve ingest PATH ARCHIVE`` reads what has one reading, and shows the first task and attempt before it does. Of two readings
+none is taken: the error has the map of both.
+"""
+
+import re
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from textwrap import indent
+from typing import Any
+
+import yaml
+
+from upsolve.errors import SourceError
+from upsolve.files import cache_folder, write_text
+from upsolve.importers.formats import Kind, kind_of, member_of, members, rows_of
+from upsolve.importers.formats.texts import lists_in
+from upsolve.importers.outcome import are_statuses, status_of
+from upsolve.importers.rows import BadRow, LeftOut, first_rows, nested_columns
+from upsolve.importers.source import Source
+from upsolve.importers.tables.columns import likely_fields, values_of
+from upsolve.importers.tables.maps import Map
+from upsolve.importers.tables.reader import FIELDS, NAMES, PROGRAMS
+from upsolve.importers.tables.table import columns_of, likely_columns, split
+from upsolve.languages.names import language_looked_like
+from upsolve.plugins import find, names
+from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
+
+__all__ = ["Preview", "Reading", "map_file", "preview", "reading_of"]
+
+RECORDS = 3000
+"""Records that are read before an import."""
+LINES, WIDTH = 12, 160
+"""Lines of a text, and characters of a line, that are shown."""
+CODES = ("exit_code",)
+"""What ``likely_fields`` names that is no field: a map must say what its numbers mean."""
+SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "reference", "ground_truth")
+"""Names of columns with a program that may be an attempt or the reference of its task."""
+FILES = 20_000
+"""Most files of a tree that are looked at."""
+PROGRAM_SUFFIXES = {".py": "python", ".cpp": "cpp", ".cc": "cpp", ".c": "c", ".java": "java", ".js": "javascript", ".ts": "typescript", ".go": "go",
+                    ".rs": "rust", ".rb": "ruby", ".php": "php", ".hs": "haskell", ".ml": "ocaml", ".sql": "sql", ".sh": "bash", ".pl": "perl", ".R": "r",
+                    ".lua": "lua", ".pas": "pascal", ".kt": "kotlin", ".cs": "csharp", ".scala": "scala", ".f90": "fortran", ".adb": "ada"}  # fmt: skip
+"""Ending of a program's name -> language."""
+TABLE_SUFFIXES = (
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".parquet",
+    ".arrow",
+    ".feather",
+    ".xlsx",
+    ".db",
+    ".sqlite",
+    ".sqlite3",
+)
+"""Endings of tables: a tree that has more of them than of programs is read as these."""
+STATEMENTS = (
+    "statement.md",
+    "prompt.md",
+    "problem.md",
+    "description.md",
+    "README.md",
+    "statement.txt",
+    "prompt.txt",
+    "problem.txt",
+    "description.txt",
+)
+"""Names of files with the statement of a task, in its folder."""
+TESTS = ((".in", ".out"), (".in", ".ans"), (".in", ".expected"), (".txt", ".expected"), (".input", ".output"))
+"""Endings of files of a test: of its input, and of the expected output."""
+PERSON = re.compile(
+    r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|gpt|claude|llama|qwen|gemini|starcoder|codegen"
+)
+EXERCISE = re.compile(r"(problem|task|exercise|ex|lab|hw|assignment|question|prob|puzzle|p|q)[-_]?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A way to read a file or folder."""
+
+    source: str
+    """Name of the source."""
+    why: str
+    """What it was recognised by."""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Options of the source."""
+    tree: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Map of a tree of programs, whose source it is."""
+
+    def as_map(self) -> str:
+        """Return the map that reads this way, as YAML; SourceError for a source that needs none."""
+        if self.tree:
+            return yaml.safe_dump(dict(self.tree), sort_keys=False, allow_unicode=True, width=WIDTH)
+        if self.source != "table":
+            raise SourceError(f"the source {self.source} needs no map: upsolve ingest {self.source} PATH ARCHIVE")
+        columns = {name: value for name, value in self.options.items() if name in FIELDS}
+        others = {name: value for name, value in self.options.items() if name not in columns}
+        return yaml.safe_dump({**others, "columns": columns}, sort_keys=False, allow_unicode=True, width=WIDTH)
+
+
+def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
+    """Return the only way to read a path, given options of the source.
+
+    Raises:
+        SourceError: nothing is recognised, or several ways are; says what to add.
+    """
+    if not path.exists():
+        raise SourceError(f"{path}: no such file or folder")
+    found = by_files(path) if path.is_dir() else []
+    found = found or tree_readings(path)
+    if not found:
+        rows, where = rows_in(path, given)
+        found = by_columns(rows) or table_readings(path, rows, {**where, **given})
+    if len(found) > 1:
+        raise SourceError(several(path, found))
+    return replace(found[0], options={**found[0].options, **given})
+
+
+def several(path: Path, found: Sequence[Reading]) -> str:
+    """Return the message for a path that may be read in several ways."""
+    ways = [f"{one.why}:\n{indent(described(one), '    ')}" for one in found]
+    how = f"choose one: save it as my.yaml, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml"
+    return "\n".join([f"{path}: can be read in {len(found)} ways; {how}", *ways])
+
+
+def described(reading: Reading) -> str:
+    """Return the map of a way to read, or the name of its source."""
+    return reading.as_map() if reading.tree or reading.source == "table" else f"upsolve ingest {reading.source} PATH ARCHIVE"
+
+
+def map_file(reading: Reading) -> Path:
+    """Return the file of the map of a tree, in the cache folder; its name follows from its content."""
+    text = reading.as_map()
+    file = cache_folder() / "maps" / f"{content_id(text)}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, text)
+    return file
+
+
+def by_files(path: Path) -> list[Reading]:
+    """Return the sources whose marks a folder has."""
+    found: list[Reading] = []
+    for name in names("source"):
+        source: Source = find("source", name)
+        if mark := next((mark for mark in source.marks if next(path.glob(mark), None)), ""):
+            found.append(Reading(name, f"it has {mark}"))
+    return found
+
+
+def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the first rows of a file, or of the first table of a folder, and the option that names the list that holds them."""
+    file = split(path, rows=given.get("rows", ""))[0].path
+    member, where = member_of(file), dict[str, str]()
+    if kind_of(member) is Kind.JSON and "rows" not in given and (lists := lists_in(member)):
+        if len(lists) > 1:
+            ways = " or ".join(f"--rows {name} ({count} rows)" for name, count in lists[:5])
+            raise SourceError(f"{file}: has several lists of rows; name one: {ways}")
+        where = {"rows": lists[0][0]}
+    options: dict[str, Any] = {
+        name: value for name, value in {**where, **given}.items() if name in ("rows", "query", "encoding")
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        head = first_rows(iter(rows_of(member, **options)))
+    rows = [row for _, row in head if isinstance(row, dict)]
+    if not rows:
+        raise SourceError(f"{file}: has no rows")
+    return rows, where
+
+
+def by_columns(rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
+    """Return the sources whose columns the rows have; one that needs all columns of another, and more, counts alone."""
+    columns = {name for row in rows for name in nested_columns(row)}
+    found: dict[str, set[str]] = {}
+    for name in names("source"):
+        detect = find("source", name).detect
+        if detect and all(has(rows, columns, one) for one in detect):
+            found[name] = {*detect}
+    best = [name for name in found if not any(found[name] < other for other in found.values())]
+    return [Reading(name, f"its columns are {', '.join(sorted(found[name]))}") for name in best]
+
+
+def has(rows: Sequence[Mapping[str, Any]], columns: set[str], wanted: str) -> bool:
+    """Return whether rows have a column; ``!name``: lack it; ``name=a|b``: have one of these values in every row that has it."""
+    name, _, words = wanted.partition("=")
+    if name.startswith("!"):
+        return name[1:] not in columns
+    return name in columns and (not words or {str(value) for value in values_of(rows, name)} <= {*words.split("|")})
+
+
+def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -> list[Reading]:
+    """Return the ways to read rows as a table: one, or several if two columns may be the program or the outcome.
+
+    Raises:
+        SourceError: no column looks like a statement or a name of tasks, or none like programs or tests.
+    """
+    columns = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    own = {field: name for field, name in columns_of(Map()).items() if name in columns and field not in given}
+    known = {**own, **{name: value for name, value in given.items() if name in FIELDS}}
+    likely = likely_columns(rows, known)
+    likely = {field: name for field, name in likely.items() if field not in CODES and name not in given.values()}
+    chosen = {**known, **likely}
+    if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):
+        likely, chosen = {**likely, "code": name}, {**chosen, "code": name}
+    solutions = [name for name in columns if name.rpartition(".")[2].lower() in SOLUTIONS and name not in chosen.values()]
+    if not {*NAMES} & chosen.keys() or not (solutions or {*PROGRAMS, "tests", "reference"} & chosen.keys()):
+        lacks = "a statement or name of tasks" if not {*NAMES} & chosen.keys() else "programs or tests"
+        shown = ", ".join(columns)
+        raise SourceError(
+            f"{path}: no column looks like {lacks}; name it: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
+            f"--status COLUMN, or --map FILE; its columns are {shown}"
+        )
+    plain = {**given, **likely}
+    ways = [({**plain}, "")]
+    if solutions and not {*PROGRAMS} & chosen.keys():
+        ways = [({**plain, "code": solutions[0]}, f"{solutions[0]} has attempts"),
+                ({**plain, "reference": solutions[0]}, f"{solutions[0]} has the tasks' references")]  # fmt: skip
+    elif solutions and "reference" not in chosen:
+        ways = [({**plain, "reference": solutions[0]}, "")]
+    elif other := other_programs(rows, columns, chosen):
+        field = next(name for name in PROGRAMS if name in chosen)
+        ways = [({**plain, field: name}, f"{name} has the programs") for name in (chosen[field], other)]
+    if "status" not in given and (other := other_outcome(rows, chosen)):
+        field = next(name for name in ("status", "passed", "outcomes") if name in chosen)
+        fields = ((field, chosen[field]), ("status", other))
+        bare = [({k: v for k, v in way.items() if k != field}, why) for way, why in ways]
+        ways = [({**way, f: name}, joined(why, f"{name} has the outcome")) for way, why in bare for f, name in fields]
+    shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
+    return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
+
+
+def joined(*parts: str) -> str:
+    """Return reasons as one."""
+    return ", ".join(filter(None, parts))
+
+
+def other_programs(
+    rows: Sequence[Mapping[str, Any]], columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()
+) -> str:
+    """Return a column without a field, and of no name among ``but``, whose texts look like programs; empty if none does, or none may."""
+    if not {*PROGRAMS} & chosen.keys() or "code_file" in chosen:
+        return ""
+    free = (name for name in columns if name not in chosen.values() and name.rpartition(".")[2].lower() not in but)
+    return next((name for name in free if are_programs(values_of(rows, name))), "")
+
+
+def are_programs(values: Sequence[Any]) -> bool:
+    """Return whether most of the first values are programs of several lines."""
+    texts = [value for value in values[:50] if isinstance(value, str) and len(value.strip().splitlines()) > 1]
+    return len(texts) > len(values[:50]) / 2 and sum(bool(language_looked_like(text)) for text in texts) > len(texts) / 2
+
+
+def other_outcome(rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, str]) -> str:
+    """Return another column of outcomes that contradicts the chosen one in a row; empty if there is none."""
+    field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
+    if not field or "total" in chosen:
+        return ""
+    left = {name: column for name, column in chosen.items() if name != field} | {"": chosen[field]}
+    other = likely_fields(rows, left, ["status"]).get("status", "")
+    return other if other and any(differ(row, chosen[field], other) for row in rows) else ""
+
+
+def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
+    """Return whether two columns of a row have outcomes of which one says passed and the other does not."""
+    found: list[bool] = []
+    for name in (one, other):
+        with suppress(ValueError):
+            found += [status_of(value) == "passed" for value in values_of([row], name)]
+    return len({*found}) > 1
+
+
+def tree_readings(path: Path) -> list[Reading]:
+    """Return the ways to read a folder or archive of programs, by the folders that they are in; none if most of its files are no programs.
+
+    Raises:
+        SourceError: more than two levels of folders have several names: says how a map names them.
+    """
+    found = [PurePosixPath(member.name) for member in islice(members(path), FILES)] if is_tree(path) else []
+    kinds = Counter(file.suffix for file in found if file.suffix in PROGRAM_SUFFIXES)
+    if not kinds or not kinds.total() > sum(file.suffix in TABLE_SUFFIXES for file in found):
+        return []
+    suffix, _ = kinds.most_common(1)[0]
+    depth, _ = Counter(len(file.parts) for file in found if file.suffix == suffix).most_common(1)[0]
+    programs = [file for file in found if file.suffix == suffix and len(file.parts) == depth]
+    levels = [[file.parts[level] for file in programs] for level in range(depth - 1)] + [[file.stem for file in programs]]
+    kept = [level for level, names_here in enumerate(levels) if len({*names_here}) > 1]
+    outcome = next((level for level in kept if are_statuses(map(word_of, levels[level]))), None)
+    free = [level for level in kept if level != outcome]
+    if len(free) > 2:
+        example = "/".join(["{task}", "{author}", *["*"] * (depth - 3), f"*{suffix}"])
+        raise SourceError(
+            f"{path}: programs are {depth - 1} folders deep, such as {programs[0]}; say which is the task: a map with "
+            f'`files: "{example}"`, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml'
+        )
+    orders = orders_of([levels[level] for level in free], free)
+    return [tree_of(path, programs[0], dict(order), outcome, found) for order in orders]
+
+
+def is_tree(path: Path) -> bool:
+    """Return whether a path is a folder, or an archive of several files."""
+    return path.is_dir() or len([*islice(members(path), 2)]) > 1
+
+
+def word_of(name: str) -> str:
+    """Return the first word of a name of a file or folder: ``correct`` of ``correct_1_003``."""
+    return re.split(r"[\W\d_]*\d|[_.-](?=\d)|$", name)[0].replace("_", " ").replace("-", " ").strip() or name
+
+
+def orders_of(levels: Sequence[Sequence[str]], places: Sequence[int]) -> list[list[tuple[int, str]]]:
+    """Return what the levels of a tree may be, task or author: one way if their names say it, else both."""
+    if not places:
+        return [[]]
+    if len(places) == 1:
+        return [[(places[0], "task")]]
+    first, second = ({*map(str.lower, names_here)} for names_here in levels)
+    ways = [[(places[0], "task"), (places[1], "author")], [(places[0], "author"), (places[1], "task")]]
+    if all(map(PERSON.match, second)) or all(map(EXERCISE.match, first)):
+        return ways[:1]
+    if all(map(PERSON.match, first)) or all(map(EXERCISE.match, second)):
+        return ways[1:]
+    return ways
+
+
+def tree_of(
+    path: Path, example: PurePosixPath, names_of: Mapping[int, str], outcome: int | None, found: Sequence[PurePosixPath]
+) -> Reading:
+    """Return the way to read a tree whose levels have names; ``outcome`` is the level whose names are words for outcomes."""
+    named = {**names_of, **({outcome: "verdict"} if outcome is not None else {})}
+    levels = [*example.parts[:-1], example.stem]
+    parts = [f"{{{named[level]}}}" if level in named else part for level, part in enumerate(levels)]
+    columns = {"task_id": "task", "prompt": None, "code": "text", "author": "author", "status": "verdict"}
+    absent = {field for field, name in columns.items() if name not in (None, "text", *named.values())}
+    plan: dict[str, Any] = {
+        "files": "/".join(parts) + example.suffix,
+        "constants": {"language": PROGRAM_SUFFIXES[example.suffix]},
+    }
+    plan["columns"] = {field: name for field, name in columns.items() if field not in absent}
+    if "task_id" in absent:
+        plan["constants"]["task_id"] = path.name.partition(".")[0]
+    task = next((level for level, name in names_of.items() if name == "task"), len(parts))
+    if task < len(parts) - 1:
+        plan |= beside(parts[: task + 1], [file.parts[task + 1 :] for file in found if len(file.parts) > task + 1])
+        plan["columns"]["prompt"] = "statement" if "texts" in plan else None
+    shown = ", ".join(f"{levels[level]} is the {name}" for level, name in sorted(names_of.items()))
+    return Reading("map", f"a tree of programs; in {example}, {shown or 'as in all, the program is at one task'}", tree=plan)
+
+
+def beside(above: Sequence[str], inside: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+    """Return what a map says of the statement and the tests in the folder of a task, given the paths of its files."""
+    plan: dict[str, Any] = {}
+    if statement := next((name for name in STATEMENTS if (name,) in inside), ""):
+        plan["texts"] = {"statement": "/".join([*above, statement])}
+    places = {("/".join(parts[:-1]), PurePosixPath(parts[-1]).suffix) for parts in inside}
+    for folder, suffix in sorted(places):
+        if expected := next((end for given, end in TESTS if given == suffix and (folder, end) in places), ""):
+            plan["tests"] = {"input": "/".join(filter(None, [*above, folder, f"*{suffix}"])), "expected": f"*{expected}"}
+    return plan
+
+
+@dataclass(slots=True)
+class Preview:
+    """What the first records of a reading are."""
+
+    task: Task | None = None
+    """First task, with tests if one has them."""
+    attempt: Attempt | None = None
+    """First attempt, with an outcome if one has it."""
+    verdict: Verdict | None = None
+    """Its recorded outcome."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """Number of tasks, attempts, outcomes and rejected rows."""
+    rejected: list[BadRow] = field(default_factory=list[BadRow])
+    """The first three rejected rows."""
+    whole: bool = True
+    """Whether all records have been read."""
+
+    def text(self) -> str:
+        """Return what a user sees before an import."""
+        shown: list[str] = []
+        if self.task:
+            tests = [shown_test(test) for test in self.task.tests[:3]]
+            more = len(self.task.tests) - len(tests)
+            number = f"{len(self.task.tests)} tests" if self.task.tests else "no tests"
+            shown += [f"task {self.task.task_id}, {number}", quoted(self.task.prompt or "(no statement)"), *map(quoted, tests)]
+            shown += [f"  | and {more} more"] * (more > 0)
+        if self.attempt:
+            outcome = f"recorded as {self.verdict.status}" if self.verdict else "without an outcome"
+            by = f" by {self.attempt.author}" if self.attempt.author else ""
+            shown += [f"attempt in {self.attempt.language}{by}, {outcome}", quoted(self.attempt.code)]
+        counts = ", ".join(f"{self.counts[name]:,} {name}" for name in ("tasks", "attempts", "outcomes", "rejected"))
+        shown += [f"{'all' if self.whole else 'first'} rows: {counts}"]
+        shown += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.rejected]
+        return "\n".join(shown)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the same for ``--json``."""
+        records = {name: asdict(record) for name in ("task", "attempt", "verdict") if (record := getattr(self, name))}
+        return {**records, "counts": dict(self.counts), "whole": self.whole, "rejected": [asdict(row) for row in self.rejected]}
+
+
+def shown_test(test: TestCase) -> str:
+    """Return a test as it runs."""
+    match test.kind:
+        case TestKind.CALL:
+            return f"{test.input} == {test.expected}"
+        case TestKind.STDIO:
+            return f"{test.input!r} on standard input -> {test.expected!r}"
+        case _:
+            return test.input
+
+
+def quoted(text: str) -> str:
+    """Return the first lines of a text behind bars."""
+    lines = text.strip("\n").splitlines() or [""]
+    left = [f"  | ... {len(lines) - LINES} more lines"] * (len(lines) > LINES)
+    return "\n".join([*(f"  | {line[:WIDTH]}" for line in lines[:LINES]), *left])
+
+
+def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bool = False) -> Preview:
+    """Return the first records that a source reads of a path; ``whole``: all are counted."""
+    seen, rows = Preview(), iter(source.read(source.locate(path), **options))
+    for number, row in enumerate(rows):
+        if not whole and number >= RECORDS:
+            seen.whole = False
+            break
+        if isinstance(row, LeftOut):
+            continue
+        if isinstance(row, BadRow):
+            seen.counts["rejected"] += 1
+            seen.rejected += [row] * (len(seen.rejected) < 3)
+        elif isinstance(row, Task):
+            seen.counts["tasks"] += 1
+            if seen.task is None or (row.tests and not seen.task.tests):
+                seen.task = row
+        elif isinstance(row, Attempt):
+            seen.counts["attempts"] += 1
+            if seen.attempt is None:
+                seen.attempt = row
+        else:
+            seen.counts["outcomes"] += 1
+            if seen.attempt and seen.verdict is None and row.attempt_id == seen.attempt.attempt_id:
+                seen.verdict = row
+    return seen

@@ -1,0 +1,260 @@
+"""Files and folders without a named source: what they are read as, and what is not decided for the user."""
+
+import json
+import sqlite3
+from contextlib import suppress
+
+import pytest
+
+from upsolve.archive.store import Archive, open_archive
+from upsolve.cli.main import main
+from upsolve.errors import SourceError
+from upsolve.importers.door import preview, reading_of
+from upsolve.importers.ingest import ingest
+from upsolve.plugins import find, names
+
+ADD, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
+STATEMENT = "Write a function that adds one."
+ROWS = [
+    {"question": STATEMENT, "submission": ADD, "verdict": "Accepted", "user": "ann"},
+    {"question": STATEMENT, "submission": WRONG, "verdict": "Wrong answer", "user": "bob"},
+]
+
+
+def lines_of(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def database(file, rows):
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"create table log ({', '.join(rows[0])})")
+        connection.executemany(f"insert into log values ({', '.join('?' * len(rows[0]))})", [[*row.values()] for row in rows])
+    connection.close()
+
+
+def csv(file, rows):
+    cells = [[*rows[0]], *([*row.values()] for row in rows)]
+    file.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in cells) + "\n")
+
+
+FILES = {
+    "log.csv": csv,
+    "log.json": lambda file, rows: file.write_text(json.dumps(rows)),
+    "page.json": lambda file, rows: file.write_text(json.dumps({"page": 1, "data": {"items": rows}})),
+    "log.jsonl": lambda file, rows: file.write_text(lines_of(rows)),
+    "log.db": database,
+    "log.txt": lambda file, rows: file.write_text(lines_of(rows)),
+}
+
+
+def stored(archive):
+    statuses = {verdict.attempt_id: verdict.status for verdict in archive.verdicts()}
+    return [(one.author, one.code.strip(), statuses.get(one.attempt_id)) for one in archive.attempts()]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def command(*words):
+        monkeypatch.setattr("sys.argv", ["upsolve", "ingest", *map(str, words)])
+        with suppress(SystemExit):
+            main()
+
+    return command
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_of_a_stranger_comes_in_by_one_command(tmp_path, name):
+    FILES[name](tmp_path / name, ROWS)
+    reading = reading_of(tmp_path / name, {})
+    assert reading.source == "table"
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, reading.source, tmp_path / name, **reading.options)
+    assert stored(archive) == [("ann", ADD.strip(), "passed"), ("bob", WRONG.strip(), "failed")]
+    assert [task.prompt for task in archive.tasks()] == [STATEMENT]
+
+
+def test_the_command_shows_what_it_reads_and_then_stores_it(tmp_path, capsys, run):
+    csv(tmp_path / "log.csv", ROWS)
+    run(tmp_path / "log.csv", "--dry-run")
+    shown = capsys.readouterr().out
+    assert "prompt = question" in shown
+    assert STATEMENT in shown
+    assert "recorded as passed" in shown
+    assert "1 tasks, 2 attempts, 2 outcomes, 0 rejected" in shown
+    assert not (tmp_path / "out").exists()
+    run(tmp_path / "log.csv", tmp_path / "out", "--no-check")
+    assert len(open_archive(tmp_path / "out").attempts()) == 2
+
+
+def test_a_written_map_reads_the_same(tmp_path, run):
+    csv(tmp_path / "log.csv", ROWS)
+    run(tmp_path / "log.csv", tmp_path / "one", "--write-map", tmp_path / "my.yaml", "--no-check")
+    run(tmp_path / "log.csv", tmp_path / "two", "--map", tmp_path / "my.yaml", "--no-check")
+    assert stored(open_archive(tmp_path / "one")) == stored(open_archive(tmp_path / "two")) != []
+
+
+def test_options_replace_what_is_inferred(tmp_path):
+    rows = [{**row, "other": row["user"].upper()} for row in ROWS]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    assert reading_of(tmp_path / "log.jsonl", {"author": "other"}).options["author"] == "other"
+
+
+def test_upsolves_own_records_are_recognised(tmp_path):
+    rows = [{"kind": "task", "task_id": "a", "prompt": "p"}, {"kind": "attempt", "task_id": "a", "code": ADD}]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    assert reading_of(tmp_path / "log.jsonl", {}).source == "jsonl"
+
+
+def test_every_source_with_columns_is_recognised_by_them_alone(tmp_path):
+    sources = {name: find("source", name).detect for name in names("source")}
+    wrong = {}
+    for name, detect in sources.items():
+        columns = [one.partition("=") for one in detect if not one.startswith("!")]
+        (tmp_path / "rows.jsonl").write_text(
+            lines_of([{column: words.partition("|")[0] or "x" for column, _, words in columns}])
+        )
+        if columns and (found := reading_of(tmp_path / "rows.jsonl", {}).source) != name:
+            wrong[name] = found
+    assert wrong == {}
+    assert len([name for name, detect in sources.items() if detect]) >= 15
+
+
+@pytest.mark.parametrize(
+    ("made", "source"),
+    [
+        ("problem.xml", "polygon"),
+        ("a/problem.yaml", "problem_package"),
+        ("metadata/problem_list.csv", "codenet"),
+        ("database/school/school.sqlite", "spider"),
+        ("submitted/ann/ps1/one.ipynb", "nbgrader"),
+        (".git/HEAD", "git"),
+    ],
+)
+def test_folders_are_recognised_by_their_files(tmp_path, made, source):
+    (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / made).write_text("x")
+    assert reading_of(tmp_path, {}).source == source
+
+
+UNDECIDED = {
+    "a solution may be an attempt or the reference": (
+        [{"question": STATEMENT, "solution": ADD}],
+        ("code: solution", "reference: solution"),
+    ),
+    "two outcomes that contradict each other": (
+        [{"question": STATEMENT, "submission": ADD, "verdict": "Accepted", "result": "Wrong answer"}],
+        ("status: verdict", "status: result"),
+    ),
+    "two programs": (
+        [{"question": STATEMENT, "submission": ADD, "patched": WRONG, "verdict": "Accepted"}],
+        ("code: submission", "code: patched"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNDECIDED)
+def test_of_two_readings_none_is_taken_and_the_maps_of_both_are_shown(tmp_path, case):
+    rows, maps = UNDECIDED[case]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    with pytest.raises(SourceError) as error:
+        reading_of(tmp_path / "log.jsonl", {})
+    assert all(text in str(error.value) for text in maps)
+
+
+def test_two_outcomes_that_agree_are_no_question(tmp_path):
+    rows = [{**row, "result": row["verdict"]} for row in ROWS]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    assert reading_of(tmp_path / "log.jsonl", {}).options["status"] == "verdict"
+
+
+def test_several_lists_of_rows_are_named(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps({"tasks": ROWS, "log": ROWS}))
+    with pytest.raises(SourceError, match=r"--rows tasks \(2 rows\) or --rows log"):
+        reading_of(tmp_path / "log.json", {})
+    assert reading_of(tmp_path / "log.json", {"rows": "log"}).options["rows"] == "log"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [({"a": 1, "b": 2}, "--prompt COLUMN"), ({"question": STATEMENT}, "--code COLUMN")],
+)
+def test_a_table_without_statements_or_programs_says_what_to_name(tmp_path, row, says):
+    (tmp_path / "log.jsonl").write_text(lines_of([row]))
+    with pytest.raises(SourceError, match=says):
+        reading_of(tmp_path / "log.jsonl", {})
+
+
+@pytest.mark.parametrize(("column", "values"), [("is_buggy", (False, True)), ("result_code", (4, 6))])
+def test_columns_that_say_the_opposite_and_codes_need_a_map(tmp_path, column, values):
+    rows = [
+        {"question": STATEMENT, "submission": code, column: value} for code, value in zip((ADD, WRONG), values, strict=True)
+    ]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    reading = reading_of(tmp_path / "log.jsonl", {})
+    assert "status" not in reading.options
+    with pytest.raises(SourceError):
+        preview(find("source", "table"), tmp_path / "log.jsonl", {**reading.options, "status": column})
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SourceError, match="no such file or folder"):
+        reading_of(tmp_path / "nothing", {})
+
+
+def put(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+TREES = {
+    "tasks with authors, statements and tests": (
+        {
+            "problem1/ann/main.py": "print(2)\n",
+            "problem1/bob/main.py": "print(3)\n",
+            "problem2/ann/main.py": "print(4)\n",
+            "problem1/statement.md": "Add one.",
+            "problem2/statement.md": "Add two.",
+            **{f"problem{k}/tests/1.{end}": text for k in (1, 2) for end, text in (("in", "1\n"), ("out", "2\n"))},
+        },
+        {"problem1": ("Add one.", 1), "problem2": ("Add two.", 1)},
+        [("problem1", "ann", None), ("problem1", "bob", None), ("problem2", "ann", None)],
+    ),
+    "a folder a student": (
+        {"student1/add.py": ADD, "student1/sub.py": WRONG, "student2/add.py": WRONG},
+        {"add": ("", 0), "sub": ("", 0)},
+        [("add", "student1", None), ("add", "student2", None), ("sub", "student1", None)],
+    ),
+    "outcomes in names of folders": (
+        {"add/accepted/a.py": ADD, "add/wrong_answer/a.py": WRONG, "sub/accepted/a.py": ADD},
+        {"add": ("", 0), "sub": ("", 0)},
+        [("add", "", "failed"), ("add", "", "passed"), ("sub", "", "passed")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TREES)
+def test_a_tree_of_programs_comes_in_by_one_command(tmp_path, case, run):
+    files, tasks, attempts = TREES[case]
+    put(tmp_path / "tree", files)
+    run(tmp_path / "tree", tmp_path / "out", "--no-check")
+    archive = open_archive(tmp_path / "out")
+    statuses = {verdict.attempt_id: verdict.status for verdict in archive.verdicts()}
+    last = {task.task_id: task.task_id.rpartition("/")[2] for task in archive.tasks()}
+    assert {last[task.task_id]: (task.prompt, len(task.tests)) for task in archive.tasks()} == tasks
+    found = [(last[one.task_id], one.author, statuses.get(one.attempt_id)) for one in archive.attempts()]
+    assert sorted(found, key=str) == sorted(attempts, key=str)
+
+
+def test_of_a_tree_without_names_that_say_it_both_maps_are_shown(tmp_path):
+    put(tmp_path, {"x/k/main.py": ADD, "x/l/main.py": ADD, "y/k/main.py": ADD})
+    with pytest.raises(SourceError) as error:
+        reading_of(tmp_path, {})
+    assert "files: '{task}/{author}/main.py'" in str(error.value)
+    assert "files: '{author}/{task}/main.py'" in str(error.value)
+
+
+def test_of_a_deep_tree_a_map_is_asked_for(tmp_path):
+    put(tmp_path, {f"{a}/{b}/{c}/main.c": "int main(void) {}" for a in "xy" for b in "kl" for c in "mn"})
+    with pytest.raises(SourceError, match=r"files: .*\{task\}/\{author\}/\*/\*\.c"):
+        reading_of(tmp_path, {})
