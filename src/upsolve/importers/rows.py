@@ -128,9 +128,10 @@ def build_each(
         while chunk := list(islice(numbered, CHUNK)):
             built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
             found = [record for _, _, records, _ in built for record in records]
-            by_kind = [[record for record in found if isinstance(record, kind)] for kind in KINDS.values()]
-            plain = all(are_plain(same) for same in by_kind if same)
+            by_kind = {kind: [record for record in found if isinstance(record, kind)] for kind in KINDS.values()}
+            odd = tuple(kind for kind, same in by_kind.items() if same and not are_plain(same))
             for number, row, records, tasks in built:
+                plain = not odd or not any(isinstance(record, odd) for record in records)
                 sound, more = (records, []) if plain else build_row(file, number, row, partial(checked_rows, records))
                 reading[0] = (str(file), number)
                 yield from with_tasks(sound, held) if held else sound

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in
 from upsolve.records import from_row
-from upsolve.types import Attempt, Status, Task, content_id
+from upsolve.types import Attempt, Status, Task, Verdict, content_id
 
 __all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "OF_TASK", "PROGRAMS", "Reader"]
 
@@ -89,6 +88,8 @@ AS_JSON = json.JSONEncoder(default=str).encode
 """``json.dumps`` of the columns that no field has, without a new encoder for every row."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
+KNOWN = 1000
+"""Most words of outcomes whose verdicts are held."""
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
 
@@ -143,6 +144,8 @@ class Reader:
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
+    same: dict[str, Verdict | None] = field(default_factory=dict[str, Verdict | None])
+    """Recorded outcomes by the words of a row."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -150,6 +153,7 @@ class Reader:
         self.fields: dict[str, list[str]] = {}
         for name, column in self.columns.items():
             self.fields.setdefault(column, []).append(name)
+        self.names_files = not self.columns.keys().isdisjoint(FILE_FIELDS)
         self.nested = {column: tuple(column.split(".")) for column in (*self.fields, *self.scores) if "." in column}
 
     def value(self, row: Mapping[str, Any], column: str) -> Any:
@@ -165,7 +169,9 @@ class Reader:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
         scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
-        rest = {column: value for column, value in rest.items() if not attempted or column not in self.scores}
+        rest = (
+            {column: value for column, value in rest.items() if not attempted or column not in self.scores} if scores else rest
+        )
         of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
@@ -189,7 +195,7 @@ class Reader:
         if attempted:
             for record in self.attempt(cells, rest, task):
                 yield record
-                if isinstance(record, Attempt):
+                if scores and isinstance(record, Attempt):
                     yield from score_verdicts(record.attempt_id, scores_in(scores))
         if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
@@ -199,17 +205,19 @@ class Reader:
         """Return the values of a row by field, and the values of other columns; null, empty text and NaN are missing."""
         cells: dict[str, Any] = {}
         rest: dict[str, Any] = {}
-        nested = {column: path for column, path in self.nested.items() if column not in row}
-        for column, value in chain(row.items(), ((column, nested_value(row, path)) for column, path in nested.items())):
-            if not is_given(value):
+        fields, nested = self.fields, {column: path for column, path in self.nested.items() if column not in row}
+        given = {**row, **{column: nested_value(row, path) for column, path in nested.items()}} if nested else row
+        for column, value in given.items():
+            if value is None or value == "" or value != value:
                 continue
-            if column not in self.fields:
+            if column not in fields:
                 rest[column] = value
             else:
-                for name in self.fields[column]:
+                for name in fields[column]:
                     cells[name] = whole(value) if name in REFERENCES else value
         self.used |= cells.keys()
-        cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
+        if self.names_files:
+            cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
         for path in nested.values():
             rest = without(rest, path)
         return cells, rest
@@ -379,27 +387,44 @@ class Reader:
         if "points" in cells:
             shares, overall = points_in(cells["points"], self.full_points)
             cells = {**cells, "points": shares or overall}
-        cells, points = scored(cells, self.passed_at)
-        rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
+        if self.passed_at is not None or "total" in cells:
+            cells, points = scored(cells, self.passed_at)
+            rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
         if "id" in cells:
             rest = {**rest, self.columns["id"]: cells["id"]}
         extra = AS_JSON(rest) if rest else ""
         if "official" in cells:
             fields["code"] = str(fields["code"]).replace("\r\n", "\n")
-        columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
-        attempt = from_row(Attempt, columns)
+        columns: dict[str, Any] = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
+        plain = all(type(value) is str for value in columns.values())
+        attempt = Attempt(**columns) if plain else from_row(Attempt, columns)
         judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
         if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
             name_attempt(self.attempts, name, attempt.attempt_id)
-        verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
+        verdict = self.verdict(attempt.attempt_id, cells, judge)
         verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
         if "id" in cells and verdict and self.attempts[name]:
             refuse_outcome(self.outcomes, name, verdict, judge=judge)
         yield from filter(None, (attempt, verdict))
 
+    def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
+        """Return the verdict that a row records; that of an earlier row with the same words is copied."""
+        given = [(name, cells[name]) for name in OUTCOME_FIELDS if name in cells]
+        if len(given) > 2 or not all(type(value) is str for _, value in given):
+            return recorded_verdict(attempt_id, cells, judge, self.words)
+        key = repr(given)
+        if key not in self.same:
+            if len(self.same) >= KNOWN:
+                self.same.clear()
+            self.same[key] = recorded_verdict(attempt_id, cells, judge, self.words)
+        known = self.same[key]
+        return known and replace(known, attempt_id=attempt_id)
+
     def parent(self, cells: Mapping[str, Any]) -> str:
         """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if no row, or different ones, have it."""
         name = str(cells.get("parent", ""))
+        if not name:
+            return ""
         names = (name, name.removesuffix(".0"))  # as pandas writes CSV
         found = next(filter(None, (named_attempt(self.attempts, one) for one in names)), None)
         if name and not found:
