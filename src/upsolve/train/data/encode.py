@@ -220,7 +220,7 @@ def tokenize_groups(groups: Sequence[Rewarded], config: Encoding) -> Tokenized:
     """Tokenize prompts and attempts. Attempts over ``max_tokens``, and groups with nothing left to compare, are left out and counted."""
     found: list[TokenizedGroup] = []
     left_out: Counter[str] = Counter()
-    prompts = prompts_of([group.group for group in groups], config.codec, [group.passed for group in groups])
+    prompts = prompts_of([group.group for group in groups], config.codec, [group.passed.tolist() for group in groups])
     completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
     for group, asked_G in zip(groups, prompts, strict=True):
         item = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
