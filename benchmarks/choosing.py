@@ -9,7 +9,7 @@ resumes. The results are in results/choosing.json. Three other parts choose amon
     python benchmarks/choosing.py codet WORK DATA       eight of the 100 samples of CodeGen-16B (CodeT) at HumanEval: visible are the examples of its
                                                         statement, as LDB parsed them; candidates also run on inputs that are mutated from these
 
-DATA is a folder with ldb/mbpp, evalplus/MbppPlus.jsonl, ldb/humaneval and codet as published by their authors. In these two parts every sample is
+``--tasks N`` measures the first N tasks, a multiple of 50. DATA is a folder with ldb/mbpp, evalplus/MbppPlus.jsonl, ldb/humaneval and codet as published by their authors. In these two parts every sample is
 the first one once: the order of the samples is rotated.
 """
 
@@ -236,14 +236,14 @@ STORED = {
 """Part -> its cases, and the kinds of evidence of each way to choose."""
 
 
-def stored_part(name, work, data):
-    """Measure a part of stored samples, in portions that a repeated command skips."""
+def stored_part(name, work, data, count):
+    """Measure the first ``count`` tasks (None: all) of a part of stored samples, in portions that a repeated command skips."""
     work.mkdir(parents=True, exist_ok=True)
     cases_of, ways = STORED[name]
     cases_file = work / f"{name}-cases.pickle"
     if not cases_file.exists():
         cases_file.write_bytes(pickle.dumps(cases_of(data)))
-    cases = pickle.loads(cases_file.read_bytes())
+    cases = pickle.loads(cases_file.read_bytes())[:count]
     rows = []
     for start in range(0, len(cases), PORTION):
         file = work / f"{name}-{start}.pickle"
@@ -268,7 +268,7 @@ def main():
     arguments.add_argument("run", type=Path)
     arguments.add_argument("work", type=Path, nargs="?")
     arguments.add_argument("data", type=Path, nargs="?")
-    arguments.add_argument("--tasks", type=int, default=200)
+    arguments.add_argument("--tasks", type=int)
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--temperature", type=float, default=0.8)
     given = arguments.parse_args()
@@ -277,13 +277,13 @@ def main():
         store("python", {"tasks": len(rows[0]), "seeds": given.seeds, "samples": SAMPLES} | summary(rows, "first"))
         return
     if str(given.run) in STORED:
-        stored_part(str(given.run), given.work, given.data)
+        stored_part(str(given.run), given.work, given.data, given.tasks)
         return
     given.work.mkdir(parents=True, exist_ok=True)
     recipe = load_recipe(given.run / "recipe.yaml", [f"model.name={given.run / 'training' / 'model'}"])
     settings, tasks, draw, rows, spent = (
         judge_settings(recipe.verify),
-        test_tasks(given.tasks),
+        test_tasks(given.tasks or 200),
         None,
         [],
         {"sampling": 0.0, "choosing": 0.0},
