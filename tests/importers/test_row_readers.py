@@ -94,6 +94,13 @@ def test_large_rows_are_read_in_small_batches(tmp_path, monkeypatch):
     assert 1 <= sizes[0] <= 10
 
 
+def test_a_row_group_is_not_held_in_memory(tmp_path):
+    file, before = tmp_path / "a", pa.total_allocated_bytes()
+    pq.write_table(pa.table({"text": [f"{n:5}" * 200 for n in range(40_000)]}), file, use_dictionary=False, compression="none")
+    held = [pa.total_allocated_bytes() - before for number, _ in rows_of_file(file) if number % 10_000 == 0]
+    assert len(held) == 4 and max(held) < 8_000_000 < file.stat().st_size
+
+
 def test_files_below_a_folder_and_unknown_ones(tmp_path):
     (tmp_path / "data").mkdir()
     for name in ("data/train-00001-of-00002.parquet", "data/train-00000-of-00002.parquet", "README.md"):

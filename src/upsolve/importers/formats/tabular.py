@@ -33,7 +33,7 @@ def parquet_rows(member: Member) -> Iterator[Numbered]:
     import pyarrow.parquet as pq
 
     try:
-        with on_disk(member) as path, pq.ParquetFile(path, buffer_size=BUFFER) as file:
+        with on_disk(member) as path, pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             about = file.metadata
             size = sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
             row_bytes = max(1, size // max(1, about.num_rows))
