@@ -175,6 +175,7 @@ def test_tests_of_several_columns(tmp_path):
         ("columns: {code: }\nexplode: 3", "explode: must be a name, or a list of names"),
         ("match: {a: '(x)'}", "match.a: the expression names no column"),
         ("match: {a: '(?P<x>'}", "match.a: is not a regular expression"),
+        ("tests: {column: a, match: '(?P<input>x)'}", "tests.match: must have two groups"),
         ("status: {match: x}", "status.match: must have one group"),
         ("status: {colum: x}", "status: unknown colum"),
         ("status: {words: {a: good}}", "status.words: 'good' is not a valid Status; known statuses are passed"),
