@@ -96,9 +96,9 @@ def test_large_rows_are_read_in_small_batches(tmp_path, monkeypatch):
 
 def test_a_row_group_is_not_held_in_memory(tmp_path):
     file, before = tmp_path / "a", pa.total_allocated_bytes()
-    pq.write_table(pa.table({"text": [f"{n:5}" * 200 for n in range(40_000)]}), file, use_dictionary=False, compression="none")
-    held = [pa.total_allocated_bytes() - before for number, _ in rows_of_file(file) if number % 10_000 == 0]
-    assert len(held) == 4 and max(held) < 8_000_000 < file.stat().st_size
+    pq.write_table(pa.table({"text": [f"{n:5}" * 200 for n in range(16_000)]}), file, use_dictionary=False, compression="none")
+    held = [pa.total_allocated_bytes() - before for number, _ in rows_of_file(file) if number % 4_000 == 0]
+    assert len(held) == 4 and max(held) < 4_000_000 < file.stat().st_size
 
 
 def test_files_below_a_folder_and_unknown_ones(tmp_path):
@@ -108,7 +108,7 @@ def test_files_below_a_folder_and_unknown_ones(tmp_path):
     assert [file.name[6:11] for file in data_files(tmp_path)] == ["00000", "00001"]
     with pytest.raises(SourceError, match=r"README.md: is empty, and no JSON, CSV"):
         rows_of_file(tmp_path / "README.md")
-    with pytest.raises(SourceError, match=r"contains no file \*jsonl"):
+    with pytest.raises(SourceError, match=r"contains no file \*\.jsonl"):
         data_files(tmp_path, Kind.JSONL)
     (tmp_path / "one.json").write_text('[7, {"a": 1}]')
     (first, second) = rows_of(member_of(tmp_path / "one.json"))
