@@ -42,6 +42,7 @@ def connect(parts: Mapping[str, Iterable[Path]], *, places: bool = False) -> "Ge
         }
         try:
             with duckdb.connect(":memory:", config=config) as connection:
+                connection.execute("set enable_progress_bar = false")  # it would stand among what a command prints
                 for name, files in parts.items():
                     register_parts(connection, name, files, table=name, places=places)
                 yield connection
