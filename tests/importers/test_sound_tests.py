@@ -56,6 +56,7 @@ EXERCISE = {
     "data/question_1/ans/output_001.txt": "1",
     "data/question_1/ans/input_002.txt": "f(1)",
     "data/question_1/ans/output_002.txt": "1",
+    "data/question_1/code/fail/a.py": "def f(x): return x",
 }
 INSTRUCT = {
     "id": "1",
@@ -76,7 +77,7 @@ IMPORTED = [
     ("kodcode", "in.jsonl", [{"question_id": "1", "question": "p", "solution": "def f(x): pass", "test": CASES, "test_entry_point": "f"}], ["TestF('test_one')"], [NOTHING, NO_USE], []),
     ("bigcodebench", "in.jsonl", [{**F, "task_id": "BigCodeBench/0", "complete_prompt": "p", "instruct_prompt": "p", "test": CASES}], ["TestF('test_one')"], [NOTHING, NO_USE], []),
     ("ds1000", "in.jsonl", [{**context("assert result == expected\n    return 1"), "metadata": {"problem_id": 0}}, {**context("return 1"), "metadata": {"problem_id": 1}}], ["exec_test(solve(test_input), expected_result)"], [NOTHING], []),
-    ("refactory", "data.zip", EXERCISE, KEPT, [NOTHING], []),
+    ("refactory", "data.zip", EXERCISE, KEPT, [NO_TEST], []),
     ("nbgrader", "autograded/ann/ps1/one.ipynb", NOTEBOOK, [("assert f(1) == 1", "")], [NOTHING], [("passed",)]),
 ]  # fmt: skip
 """Source, its file with a sound test and others, the sound test (or a part of it), why the others cannot fail, and recorded outcomes."""

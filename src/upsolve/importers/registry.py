@@ -62,7 +62,6 @@ CODE: Mapping[str, Source] = {
     "polygon": polygon.SOURCE,
     "problem_package": problem_package.SOURCE,
     "pytest_json": ci_reports.PYTEST_JSON,
-    "refactory": functions.REFACTORY,
     "samples": samples.SOURCE,
     "sarif": ci_reports.SARIF,
     "simulator": SIMULATOR,

@@ -2,12 +2,10 @@
 
 CodeT (2207.10397)      samples of CodeGen-16B on HumanEval, without outcomes
 LDB (2402.16906)        repairs by three model families on HumanEval and MBPP, with outcomes
-Refactory (ASE 2019)    programs of students for five exercises, with outcomes
 """
 
 import ast
 import json
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,19 +14,17 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import json_lines
 from upsolve.importers.problems.problems import with_sound_tests
-from upsolve.importers.recogniser.asserts import Names, names_bound, parse_asserts, parsed
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.table import records_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["CODET", "CRUXEVAL", "INSTRUCTION", "LDB", "REFACTORY"]
+__all__ = ["CODET", "CRUXEVAL", "INSTRUCTION", "LDB"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
-LABELS = {"correct": Status.PASSED, "wrong": Status.FAILED, "fail": None}
-"""Folder of Refactory's programs -> outcome; programs under ``fail`` have none."""
 
 
 def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) -> Task:
@@ -101,63 +97,8 @@ def ldb_records(row: dict[str, Any], author: str, seen: set[str]) -> Iterator[Ro
     seen.add(task.task_id)
 
 
-def read_refactory(path: Path) -> Iterator[Row]:
-    """Yield tasks, attempts and recorded verdicts of Refactory's archive."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(archive.namelist())
-            for question in sorted({name.split("/")[1] for name in names if name.startswith("data/question_")}):
-                task = exercise(archive, names, question)
-                yield from with_sound_tests(task)
-                yield from programs(archive, names, task)
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
-
-
-def text_in(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the text of a file, with \\n as line end."""
-    return archive.read(name).decode("utf-8", "replace").replace("\r\n", "\n")
-
-
-def exercise(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
-    """Return an exercise of Refactory; its inputs are calls and its outputs literals."""
-    folder = f"data/{question}"
-    pairs = [(n, n.replace("input_", "output_")) for n in names if n.startswith(f"{folder}/ans/input_")]
-    sources = [f"assert ({text_in(archive, a).strip()}) == ({text_in(archive, b).strip()})" for a, b in pairs]
-    shared = f"{folder}/code/global.py"
-    setup = text_in(archive, shared) if shared in names else ""
-    tests = parse_asserts(sources, hidden=True, names=Names(setup=names_bound(setup)))
-    reference = next((n for n in names if n.startswith(f"{folder}/code/reference/") and n.endswith(".py")), "")
-    return Task(
-        task_id=f"refactory/{question}",
-        prompt=text_in(archive, f"{folder}/description.txt").strip(),
-        tests=tests,
-        entry_point=next((test.input.partition("(")[0] for test in tests if test.kind is TestKind.CALL), ""),
-        source="refactory",
-        official=True,
-        reference=text_in(archive, reference) if reference else "",
-        setup=setup,
-    )
-
-
-def programs(archive: zipfile.ZipFile, names: list[str], task: Task) -> Iterator[Row]:
-    """Yield the programs of an exercise."""
-    folder = f"data/{task.task_id.partition('/')[2]}/code"
-    for label, status in LABELS.items():
-        for name in (n for n in names if n.startswith(f"{folder}/{label}/") and n.endswith(".py")):
-            code = text_in(archive, name)
-            if not code.strip():
-                yield BadRow(f"{archive.filename}/{name}", 1, "empty program", "")
-                continue
-            attempt = Attempt(task.task_id, code, author=f"student:{Path(name).stem}")
-            yield attempt
-            if status:
-                yield Verdict(attempt.attempt_id, status, judge="recorded:refactory")
-
-
 CODET = Source(read_codet, "a folder with *_code_solution.jsonl", marks=("*_code_solution.jsonl",))
 LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl", marks=("seed_*.jsonl", "debug_*.jsonl"))
-REFACTORY = Source(read_refactory, "data.zip")
 
 
 CRUXEVAL_JUDGE = "recorded:cruxeval"

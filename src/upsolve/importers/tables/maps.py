@@ -52,6 +52,8 @@ class TestFiles:
     """Path of the inputs, from the folder that is read."""
     expected: str
     """Path of the expected output; ``*`` is what it is in the input's path. Without a slash: beside the input."""
+    name: str = "input"
+    """``input``, or ``call`` if files hold calls and their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +350,10 @@ class Parser:
                 raise self.error(f"{key}.match", "must have two groups: (?P<input>...) and (?P<expected>...)")
             return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": TestsIn(make, match)}}
         if any("*" in str(one) for one in value.values()):
-            if {*value} != {"input", "expected"} or "*" not in str(value["input"]):
+            name = "call" if "call" in value else "input"
+            if {*value} != {name, "expected"} or "*" not in str(value[name]):
                 raise self.error(key, 'files of tests are `{input: "*.in", expected: "*.out"}`')
-            for name, one in value.items():
-                self.maker(f"{key}.{name}", one)
-            return {"columns": {"tests": TESTS}, "tests": TestFiles(str(value["input"]), str(value["expected"]))}
+            return {"columns": {"tests": TESTS}, "tests": TestFiles(str(value[name]), str(value["expected"]), name)}
         name = "tests of " + ", ".join(map(str, value.values()))
         made = {str(part): self.maker(f"{key}.{part}", one) for part, one in value.items()}
         return {"columns": {"tests": name}, "makers": {name: Parts(made)}}

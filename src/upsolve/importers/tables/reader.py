@@ -31,6 +31,7 @@ from upsolve.importers.recogniser.asserts import called_first, names_bound, name
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import BadRow, Numbered, Row, decoded, language_of_task, left_out, moment, nested_value, without
+from upsolve.importers.tables.maps import TESTS
 from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in
@@ -315,7 +316,8 @@ class Reader:
         self.refused = [*found.refused]
         if found.refused:
             self.kept.setdefault(full, found.kept)
-        fields["tests"] = found.tests
+        in_files = self.columns.get("tests") == TESTS
+        fields["tests"] = tuple(replace(test, hidden=True) for test in found.tests) if in_files else found.tests
         if found.entry_point or entry:
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
         if found.setup:

@@ -187,7 +187,10 @@ class Shape:
         if self.files and self.of_tests:
             given, expected = (make(row) for make in self.of_tests)
             if given and expected and (tests := self.files.tests(given, expected)):
-                row[TESTS] = tests
+                calls = self.plan.tests is not None and self.plan.tests.name == "call"
+                row[TESTS] = (
+                    [f"assert ({one['input'].strip()}) == ({one['output'].strip()})" for one in tests] if calls else tests
+                )
 
     def stored(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the columns of a row that fields have or that are stored besides, those of the task as one."""

@@ -114,7 +114,7 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
     built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
     yield from prepared(chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records), plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
-    if shape.passed_over:
+    if shape.passed_over and not plan.is_ours:
         warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
 
 
