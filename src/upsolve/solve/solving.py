@@ -229,8 +229,10 @@ def verdict_on_shown(task: Task, verdict: Verdict) -> Verdict | None:
     if Status.UNSCORED in outcomes:  # not reached after a limit, which an earlier hidden test may have exceeded
         return None
     status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
-    counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)}
-    return Verdict(verdict.attempt_id, status, **counts, outcomes=outcomes, judge=verdict.judge, isolation=verdict.isolation)
+    passed = outcomes.count(Status.PASSED)
+    return Verdict(
+        verdict.attempt_id, status, passed, len(outcomes), outcomes, judge=verdict.judge, isolation=verdict.isolation
+    )
 
 
 def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, *, seconds: float, is_last: bool) -> str:
