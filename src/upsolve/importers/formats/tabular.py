@@ -53,10 +53,15 @@ def arrow_rows(member: Member) -> Iterator[Numbered]:
             source.seek(0)
             opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-            rows = (batch.slice(index, 1).to_pylist()[0] for batch in batches for index in range(batch.num_rows))
-            yield from enumerate(rows, start=1)
+            yield from enumerate((row for batch in batches for part in parts_of(batch) for row in part.to_pylist()), start=1)
     except (OSError, pa.ArrowException) as error:
         raise unreadable(member.where, error) from error
+
+
+def parts_of(batch: Any) -> Iterator[Any]:
+    """Yield the rows of a batch of Arrow, as many at a time as may be in memory."""
+    size = max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 def excel_rows(member: Member, sheet: str = "") -> Iterator[Numbered]:
