@@ -65,3 +65,17 @@ def test_an_archive_is_copied_with_the_answers_filled_in(tmp_path):
     again = fill_expected(archive, tmp_path / "all", overwrite=True)
     assert again.tests == 2 and Archive(tmp_path / "all").tasks()[0].tests[1].expected == "6\nü\n"
     assert archive.tasks()[0] == stdio
+
+
+def test_answers_are_filled_in_where_the_reference_gives_them(tmp_path):
+    """The second call fails, and the code test is of another kind: the other tests of both tasks get their answers."""
+    archive = Archive.create(tmp_path / "archive")
+    divide = call_task("def f(x):\n    return 6 // x\n", "f(2)", "f(0)", "f(3)")
+    mixed = Task(
+        "t/mixed", "", (TestCase(TestKind.CODE, "assert f(1)"), TestCase(TestKind.CALL, "f(1)")), "f", reference=DOUBLE
+    )
+    archive.append(tasks=[divide, mixed])
+    filled = fill_expected(archive, tmp_path / "new")
+    by_id = {task.task_id: [test.expected for test in task.tests] for task in Archive(tmp_path / "new").tasks()}
+    assert by_id == {"t/call": ["3", "", "2"], "t/mixed": ["", "(1, 1)"]} and (filled.tests, filled.tasks) == (3, 2)
+    assert filled.left == {"the reference fails test 2": 1, "tests must be all CALL or all STDIO, not call, code": 1}

@@ -233,7 +233,7 @@ VERDICT = {"kind": "verdict", "attempt_id": "z", "judge": "ci"}
         ({**ATTEMPT, "behavior_logp": 3.0}, "behavior_logp is 3.0, a log-probability is at most 0"),
         ({**ATTEMPT, "status": "WA", "passed": 5, "total": 3}, "passed is 5, more than total, 3"),
         ({**ATTEMPT, "status": "AC", "passed": 1, "total": 3}, "status says passed, but 1 of 3 tests passed"),
-        ({**ATTEMPT, "status": "WA", "wall_seconds": -1}, "wall_seconds is -1.0, it must be at least 0"),
+        ({**ATTEMPT, "tokens": -1}, "tokens is -1, it must be at least 1"),
         ({**ATTEMPT, "outcomes": 4}, "outcomes: 4: a list of words, or words between commas, is needed"),
         ({**VERDICT, "status": "AC", "passed": 4, "total": 3}, "passed is 4, more than total, 3"),
         ({**ATTEMPT, "code": "x = 'é\ud800'", "status": "AC"}, "code: '\\ud800' is half of a character (a lone surrogate)"),

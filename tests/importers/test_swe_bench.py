@@ -169,3 +169,33 @@ def test_a_report_of_another_model_is_no_report(tmp_path):
         found = outcomes(tmp_path)
     assert {status.value for (model, _), (status, *_) in found.items() if model == "theirs"} == {"passed"}
     assert {status.value for (model, _), (status, *_) in found.items() if model == "mine"} == {"unscored"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("my_results.json", {"resolved_ids": [NAMES[0]], "unresolved_ids": [NAMES[1]], "error_ids": [NAMES[2]]}),
+        ("eval.jsonl", [{"instance_id": NAMES[0], "resolved": True}, {"instance_id": NAMES[1], "resolved": False}]),
+        ("all.json", [{"instance_id": NAMES[0], "resolved": True}, {"instance_id": NAMES[1], "resolved": False}]),
+        ("out/all.json", {NAMES[0]: {"resolved": True}, NAMES[1]: {"resolved": False}}),
+    ],
+)
+def test_reports_of_any_name_count_for_the_only_model_of_their_folder(tmp_path, name, content):
+    write(tmp_path, f"{name.rpartition('/')[0]}/preds.jsonl".strip("/"), predictions("mine"))
+    write(tmp_path, name, content)
+    statuses = {task: status.value for (_, task), (status, *_) in outcomes(tmp_path).items()}
+    assert statuses == dict(zip(NAMES, ("passed", "failed", "unscored"), strict=True))
+
+
+def test_a_report_of_any_name_is_of_no_model_if_there_are_several(tmp_path):
+    for model in ("mine", "theirs"):
+        write(tmp_path, f"{model}.jsonl", predictions(model))
+    write(tmp_path, "my_results.json", {"resolved_ids": [*NAMES]})
+    with pytest.raises(SourceError, match="all would be unscored"):
+        [*read(tmp_path)]
+
+
+def test_a_report_of_one_instance_may_have_its_name_inside(tmp_path):
+    write(tmp_path, "preds.jsonl", predictions("mine", NAMES[:1]))
+    write(tmp_path, "any.json", {"instance_id": NAMES[0], **report(True, 3)})
+    assert outcomes(tmp_path) == {("mine", NAMES[0]): (Status.PASSED, 3, 3)}

@@ -19,7 +19,7 @@ from upsolve.clean.check import Action, Fault, mask
 from upsolve.clean.doctor import Examination
 from upsolve.errors import ArchiveError
 from upsolve.files import write_text
-from upsolve.types import Task, TestKind, content_id
+from upsolve.types import Task, TestCase, TestKind, content_id
 from upsolve.verify.judge.references import expected_answers
 
 __all__ = ["Cleaned", "Filled", "fill_expected", "new_folder", "write_cleaned"]
@@ -244,21 +244,28 @@ def fill_expected(
 
 
 def with_expected(task: Task, filled: Filled, *, overwrite: bool) -> Task:
-    """Return a task with its expected answers filled in; the task itself if none is missing or its reference gives none."""
+    """Return a task with its expected answers filled in; tests without an answer of the reference stay as they are, and are named."""
     lacking = [test.kind in (TestKind.CALL, TestKind.STDIO) and (overwrite or not test.expected) for test in task.tests]
     if not any(lacking):
         return task
     try:
-        answers = expected_answers(task)
+        answers: list[str | None] = [*expected_answers(task)]
     except ValueError as error:
         reason = str(error).partition(":")[0]
         filled.left[reason] += 1
         filled.examples.setdefault(reason, f"{task.task_id}: {error}")
-        return task
-    filled.tests += sum(lacking)
-    filled.tasks += 1
-    tests = tuple(
-        replace(test, expected=answer) if lacks else test
-        for test, answer, lacks in zip(task.tests, answers, lacking, strict=True)
-    )
-    return replace(task, tests=tests)
+        pairs = zip(task.tests, lacking, strict=True)
+        answers = [answer_alone(task, test) if lacks else None for test, lacks in pairs]
+    got = [lacks and answer is not None for lacks, answer in zip(lacking, answers, strict=True)]
+    filled.tests += sum(got)
+    filled.tasks += any(got)
+    triples = zip(task.tests, answers, got, strict=True)
+    return replace(task, tests=tuple(replace(test, expected=answer) if new else test for test, answer, new in triples))
+
+
+def answer_alone(task: Task, test: TestCase) -> str | None:
+    """Return what the reference of a task answers to a single test; None if it gives no answer."""
+    try:
+        return expected_answers(replace(task, tests=(test,)))[0]
+    except ValueError:
+        return None

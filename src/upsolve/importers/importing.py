@@ -26,7 +26,7 @@ from upsolve.archive.places import fresh
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.files import write_text
-from upsolve.importers.rows import NOWHERE, BadRow, LeftOut, Row, languages_from, place_of_row
+from upsolve.importers.rows import NOWHERE, BadRow, LeftOut, Odd, Row, counted, languages_from, place_of_row
 from upsolve.importers.source import Source, Unit
 from upsolve.plugins import find
 from upsolve.records import are_plain, checked
@@ -100,7 +100,11 @@ class Journal:
     bad: int = 0
     """Rejected rows."""
     left_out: int = 0
-    """Tests that cannot fail and were left out."""
+    """Tests that cannot fail, and fields of another form, that were left out."""
+    odd: int = 0
+    """Those of them that are fields."""
+    rows: int = 0
+    """Rows of the files, each of which may hold several records; 0 if the reader does not count them."""
     examples: list[str] = field(default_factory=list[str])
     """The first three of them, each with file, line and reason."""
     done: bool = False
@@ -125,17 +129,19 @@ def import_share(
     if journal.done:
         return journal
     writer = Writer(job, share, journal, units[0].path)
+    counted[0] = 0
     with languages_from(lambda task_id: writer.language_of(task_id)):
         rows = rows_of(job, units, on_progress)
         if not writer.skip(rows):
             writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units, on_progress)
+            counted[0] = 0
         writer.drop_unrecorded()
         while batch := writer.take(rows):
             writer.store(batch)
             write_text(file, json.dumps(asdict(writer.journal)))
             if on_rows:
                 on_rows(writer.journal.read)
-    writer.journal.done = True
+    writer.journal.done, writer.journal.rows = True, counted[0]
     write_text(file, json.dumps(asdict(writer.journal)))
     return writer.journal
 
@@ -242,6 +248,8 @@ class Writer:
         self.journal = replace(
             old,
             left_out=old.left_out + len(dropped),
+            odd=old.odd + sum(isinstance(row, Odd) for row in dropped),
+            rows=counted[0],
             examples=[*old.examples, *map(self.example_of, dropped[:3])][:3],
             read=old.read + len(batch),
             batches=old.batches + 1,

@@ -59,6 +59,10 @@ class IngestReport:
     """Warning that attempts of earlier imports are in another language than their tasks, which this import stored; empty if none is."""
     left_out: int = 0
     """Tests that cannot fail and were left out of their tasks."""
+    rows: int = 0
+    """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
+    odd: int = 0
+    """Optional fields of another form, which are stored in ``extra``."""
     examples: list[str] = field(default_factory=list[str])
     """The first three of them, each with file, line and reason."""
     known: bool = False
@@ -74,7 +78,14 @@ class IngestReport:
         reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
         rejected = str(self.rejected) if self.rejected else None
         state = {name: getattr(self, name) for name in ("known", "too_many", "orphaned")}
-        tests = {"tests_left_out": self.left_out, "left_out": self.examples, **self.orphans, "mistaken": self.mistaken or None}
+        tests = {
+            "rows": self.rows or None,
+            "tests_left_out": self.left_out,
+            "odd_fields": self.odd,
+            "left_out": self.examples,
+            **self.orphans,
+            "mistaken": self.mistaken or None,
+        }
         about_rows = {"set_aside": self.bad, **state, "rejected": rejected, "reasons": reasons}
         return {"read": self.read, **counts, **about_rows, **tests}
 
@@ -87,7 +98,8 @@ class IngestReport:
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
         repeated = self.added["repeated"]
-        lines = [f"{self.read} records read = {stored} stored ({kinds}) + {repeated} repeated + {self.bad} rejected"]
+        lines = [f"{self.rows} rows, {self.bad} rejected"] if self.rows else []
+        lines += [f"{self.read} records read = {stored} stored ({kinds}) + {repeated} repeated + {self.bad} rejected"]
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         if self.missing:
@@ -97,8 +109,9 @@ class IngestReport:
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
-        if self.left_out:
-            reasons += [f"{self.left_out} tests that cannot fail are left out, such as", *(f"  {one}" for one in self.examples)]
+        left = [f"{self.left_out} tests that cannot fail are left out"] * bool(self.left_out)
+        left += [f"{self.odd} optional values of another form are stored in extra"] * bool(self.odd)
+        reasons += [f"{', and '.join(left)}, such as", *(f"  {one}" for one in self.examples)] if left else []
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
         return "\n".join([*lines, *reasons, *last])
 
@@ -151,7 +164,7 @@ def ingest(
         workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
-        max_rejected: share of records, [0, 1], above which the import is not done; None: that of the source, 0 if nothing is stored.
+        max_rejected: share of rows, [0, 1], above which the import is not done; None: that of the source, 0 if nothing is stored.
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
@@ -208,7 +221,7 @@ def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where:
     """Record an import as finished unless more rows were rejected than allowed; the archive is locked."""
     if report.bad:
         report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
-    report.too_many, report.orphaned = report.bad > allowed * report.read, has_lost(report, allowed)
+    report.too_many, report.orphaned = report.bad > allowed * (report.rows or report.read), has_lost(report, allowed)
     if not report.too_many:
         archive.remember_locked(name, where)
     remove_folder(job.folder)
@@ -250,7 +263,8 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
     bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
     left_out = sum(journal.left_out for journal in journals)
     report = IngestReport(added, sum(journal.read for journal in journals) - left_out, bad, orphans=counted.orphans)
-    report.left_out, report.examples = left_out, [one for journal in journals for one in journal.examples][:3]
+    report.odd, report.rows = (sum(getattr(journal, name) for journal in journals) for name in ("odd", "rows"))
+    report.left_out, report.examples = left_out - report.odd, [one for journal in journals for one in journal.examples][:3]
     tasks, verdicts = (sum(getattr(journal, name) for journal in journals) for name in ("tasks", "verdicts"))
     report.written = Counter(tasks=tasks + repeated, attempts=counted.attempts, verdicts=verdicts - settled.verdicts)
     report.missing, report.mistaken = counted.missing, counted.mistaken

@@ -33,6 +33,7 @@ __all__ = [
     "whole",
     "with_given_points",
     "without_left_out",
+    "without_odd",
     "words_of",
 ]
 
@@ -182,6 +183,30 @@ def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+MEASURES = ("wall_seconds", "cpu_seconds", "memory_bytes", "limit_seconds", "limit_bytes")
+"""Fields of numbers without which a row says as much about its program."""
+
+
+def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return the cells of a row whose optional numbers are numbers, and the other ones; counts of tests are optional beside a status."""
+    optional = (*MEASURES, *(("passed", "total") if is_given(cells.get("status")) else ()))
+    odd = {name: cells[name] for name in optional if name in cells and not is_measure(name, cells[name])}
+    odd |= {name: cells[name] for name in ("passed", "total") if name in cells and "total" in odd}
+    return ({name: value for name, value in cells.items() if name not in odd} if odd else cells), odd
+
+
+def is_measure(name: str, value: Any) -> bool:
+    """Return whether a value can be that of a field: a finite number, in bytes a whole one, or a word where ``passed`` may be one."""
+    if not is_given(value):
+        return True
+    number = None if isinstance(value, list | dict) else score_in(value)
+    if name == "passed":
+        return number is None or number >= 0
+    if name in ("total", "limit_bytes", "memory_bytes"):
+        return number is not None and 0 <= number < 2**63 and number.is_integer()
+    return number is not None and number >= 0
+
+
 def check_counts(status: Status, passed: int, total: int) -> None:
     """Raise ValueError if an attempt is recorded as passed although tests failed; a total of 0 means unknown."""
     if status is Status.PASSED and passed < total:
@@ -202,7 +227,7 @@ def recorded_verdict(
     """
     given = {name: value for name, value in row.items() if name in OUTCOME_FIELDS or name in POINTS}
     values = {name: value for name, value in given.items() if value not in (None, "") and value == value}
-    named = {"judge": judge_name(values.pop("judge", judge))}
+    named = {"judge": judge_name(str(values.pop("judge", judge)))}
     if not values:
         return None
     points = points_in(values.pop("points", None))

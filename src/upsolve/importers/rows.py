@@ -22,8 +22,10 @@ __all__ = [
     "BadRow",
     "LeftOut",
     "Numbered",
+    "Odd",
     "Row",
     "build_each",
+    "counted",
     "decoded",
     "emptied",
     "first_rows",
@@ -35,6 +37,7 @@ __all__ = [
     "moment",
     "nested_columns",
     "nested_value",
+    "odd_fields",
     "place_of_row",
     "reason_of",
     "without",
@@ -67,6 +70,12 @@ class LeftOut(Refused):
     __slots__ = ()
 
 
+class Odd(LeftOut):
+    """An optional field of another form, which is stored in ``extra``; the row is stored, and the import names and counts the field."""
+
+    __slots__ = ()
+
+
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 """Exceptions that a reader may raise on values of an unexpected type or form."""
 
@@ -86,6 +95,8 @@ HELD = 10_000
 NOWHERE: tuple[str, int] = ("", 0)
 reading: list[tuple[str, int]] = [NOWHERE]
 """File and line of the row whose records ``build_each`` yields at the moment."""
+counted: list[int] = [0]
+"""Rows that ``build_each`` has read in this process."""
 
 
 def place_of_row() -> tuple[str, int]:
@@ -133,7 +144,7 @@ def build_each(
             for number, row, records, tasks in built:
                 plain = not odd or not any(isinstance(record, odd) for record in records)
                 sound, more = (records, []) if plain else build_row(file, number, row, partial(checked_rows, records))
-                reading[0] = (str(file), number)
+                reading[0], counted[0] = (str(file), number), counted[0] + 1
                 yield from with_tasks(sound, held) if held else sound
                 held |= {task.task_id: (number, task) for task in [*tasks, *more]}
                 while len(held) > HELD:
@@ -194,6 +205,12 @@ def left_out(refused: Iterable[tuple[str, str]]) -> Iterator[LeftOut]:
     """Yield tests that cannot fail, of which the reasons and texts are given."""
     for reason, text in refused:
         yield LeftOut("", 0, reason, text[:500])
+
+
+def odd_fields(fields: Mapping[str, Any], reason: str) -> Iterator[Odd]:
+    """Yield optional fields of another form, by their names."""
+    for name, value in fields.items():
+        yield Odd("", 0, f"({name}) {reason}", str(value)[:500])
 
 
 def refuse_surrogates(code: Any) -> None:

@@ -55,12 +55,15 @@ class Reports:
         default_factory=lambda: defaultdict[str, list[tuple[Path, str, Outcome]]](list)
     )
     """Instance -> for each report: the folder of the predictions, a name that begins with the model's or is empty, and the outcome."""
+    models: dict[Path, set[str]] = field(default_factory=lambda: defaultdict[Path, set[str]](set))
+    """Folder -> models of the predictions in it."""
 
     def add(self, file: Path, value: Mapping[str, Any]) -> bool:
         """Add a report of one instance or a summary; return False for other data."""
         if any(isinstance(value.get(name), list) for name in PASSED):
             self.add_summary(file, value)
             return True
+        value = {str(value["instance_id"]): value} if "instance_id" in value and "model_patch" not in value else value
         reports = {name: one for name, one in value.items() if isinstance(one, dict) and isinstance(one.get("resolved"), bool)}
         folder = next((parent.parent for parent in file.parents if parent.name == "logs"), file.parent)
         model = "" if file.parent.parent.name == "logs" else file.parent.parent.name
@@ -82,11 +85,14 @@ class Reports:
 
     def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
         """Return the outcomes of all reports that are of a prediction."""
-        start, known = f"{model.replace('/', '__')}.", self.outcomes.get(instance, ())
-        beside = [outcome for folder, commit_prefix, outcome in known if not commit_prefix and folder == file.parent]
-        return beside + [
-            one for folder, commit_prefix, one in known if f"{commit_prefix}.".startswith(start) and file.is_relative_to(folder)
-        ]
+        start, known = model_start(model), self.outcomes.get(instance, ())
+        found = [one for folder, name, one in known if not name and folder == file.parent]
+        found += [one for folder, name, one in known if f"{name}.".startswith(start) and file.is_relative_to(folder)]
+        if found or self.models[file.parent] != {model}:
+            return found
+        return [
+            one for folder, name, one in known if folder == file.parent and name.count(".") < 2
+        ]  # no MODEL.RUN.json of others
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
         """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
@@ -97,6 +103,11 @@ class Reports:
         if len({outcome.status for outcome in sure}) != 1:
             return Outcome(Status.UNSCORED)
         return max(sure, key=lambda outcome: outcome.total)
+
+
+def model_start(model: str) -> str:
+    """Return how the names of the reports of a model begin."""
+    return f"{model.replace('/', '__')}."
 
 
 def outcome_of(report: Mapping[str, Any]) -> Outcome:
@@ -129,28 +140,42 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
-    """Warn about models in a file of predictions of which no report says an outcome."""
-    reported: dict[tuple[Path, str], bool] = {}
+    """Read reports among rows, and warn about models in a file of predictions of which no report says an outcome."""
+    instances = defaultdict[tuple[Path, str], list[str]](list)
     for file, given in rows:
         for _, row in rows_of_file(file) if given is None else given:
-            if isinstance(row, dict) and row.get("model_patch") and not isinstance(row.get("resolved"), bool):
+            if isinstance(row, BadRow):
+                continue
+            if is_report(row):
+                reports.add(file, row)
+            elif row.get("model_patch") and not isinstance(row.get("resolved"), bool):
                 model = str(row.get("model_name_or_path") or "")
-                found = reported.get((file, model)) or reports.found(file, str(row.get("instance_id")), model)
-                reported[file, model] = bool(found)
+                instances[file, model].append(str(row.get("instance_id")))
+                reports.models[file.parent].add(model)
+    reported = {
+        (file, model): any(reports.found(file, name, model) for name in names) for (file, model), names in instances.items()
+    }
     lost = [place for place, found in reported.items() if not found]
     missing = [f"{file.relative_to(path) if path.is_dir() else file.name} ({model or 'no model'})" for file, model in lost]
     names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     if missing and len(missing) == len(reported):
         raise SourceError(
             f"{path}: no report of the harness says which predictions of {names} resolve their instance: all would be unscored. "
-            "Put it beside them: MODEL.RUN.json with `resolved_ids`, report.json of each instance, or a field `resolved` in the predictions"
+            "Put it beside them: a .json with `resolved_ids`, report.json of each instance, rows with instance_id and resolved, or a field `resolved` in the predictions"
         )
     if missing:
         warnings.warn(f"{path}: no report names {names}: these predictions are unscored", stacklevel=2)
 
 
+def is_report(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is the report of an instance, and neither an instance nor a prediction."""
+    return isinstance(row.get("resolved"), bool) and "instance_id" in row and not {"model_patch", "problem_statement"} & {*row}
+
+
 def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Iterator[Row]:
     """Yield the records of an instance or of a prediction."""
+    if is_report(row):
+        return
     name = str(row["instance_id"])
     task_id = f"swe_bench/{name}"
     if "problem_statement" in row:

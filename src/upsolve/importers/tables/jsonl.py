@@ -25,11 +25,12 @@ from upsolve.importers.outcome import (
     whole,
     with_given_points,
     without_left_out,
+    without_odd,
     words_of,
 )
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
-from upsolve.importers.rows import Row, build_each, emptied, first_rows, language_of_task, left_out
+from upsolve.importers.rows import Row, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
 from upsolve.importers.source import IMPORTS, Source, Unit
 from upsolve.importers.tables.columns import likely_fields
 from upsolve.languages.names import language_in
@@ -147,7 +148,9 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
     if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
         del fields["attempt_id"]  # upsolve's own, which is computed
-    outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
+    outcome, odd = without_odd({name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields})
+    yield from odd_fields(odd, "is no such number")
+    fields |= {f"recorded_{name}": value for name, value in odd.items()}
     scores = fields.pop("scores", {})
     if not isinstance(scores, dict):
         raise ValueError('scores must be an object of numbers by name, such as {"grader": 0.7}')

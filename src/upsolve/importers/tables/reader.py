@@ -26,11 +26,23 @@ from upsolve.importers.outcome import (
     scores_in,
     whole,
     without_left_out,
+    without_odd,
 )
 from upsolve.importers.recogniser.asserts import called_first, names_bound, names_read
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
-from upsolve.importers.rows import BadRow, Numbered, Row, decoded, language_of_task, left_out, moment, nested_value, without
+from upsolve.importers.rows import (
+    BadRow,
+    Numbered,
+    Row,
+    decoded,
+    language_of_task,
+    left_out,
+    moment,
+    nested_value,
+    odd_fields,
+    without,
+)
 from upsolve.importers.tables.maps import TESTS
 from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
@@ -164,6 +176,9 @@ class Reader:
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
         cells, rest = self.cells(row)
+        cells, odd = without_odd(cells)
+        rest |= {self.columns[name]: value for name, value in odd.items()}
+        yield from odd_fields(odd, "is no such number")
         described = "prompt" in cells or (not self.has_prompts and "task_id" in cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
