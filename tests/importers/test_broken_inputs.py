@@ -234,7 +234,7 @@ def test_a_missing_reader_of_workbooks_names_its_extra(tmp_path, monkeypatch):
         list(rows_of(member_of(tmp_path / "a.xlsx")))
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("scheme", ["duckdb", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_the_answer_of_a_database_is_copied_and_imported_once(tmp_path, monkeypatch, scheme):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     if scheme == "sqlite":
