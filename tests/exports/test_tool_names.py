@@ -8,8 +8,8 @@ from upsolve.adapters.scoring import task_of, task_of_truth
 from upsolve.archive.store import Archive
 from upsolve.exports.exporting import export_archive
 from upsolve.exports.formats import EXPORTS, FORMS
+from upsolve.importers.formats import rows_of_file
 from upsolve.importers.ingest import ingest
-from upsolve.importers.rows import rows_of_file
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"

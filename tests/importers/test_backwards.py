@@ -131,7 +131,7 @@ def test_a_word_of_a_map_may_have_hyphens_and_a_code_after_it(archive, tmp_path)
     assert [verdict.status.value for verdict in archive.verdicts()] == ["runtime_error"] * 3
 
 
-@pytest.mark.parametrize("text", ["columns: {status: }", "statuses: {1: }", "columns: {status: [a]}", "languages: {1: true}"])
+@pytest.mark.parametrize("text", ["columns: {status: }", "statuses: {1: }", "columns: {status: []}", "languages: {1: true}"])
 def test_a_map_with_an_empty_line_is_refused(archive, tmp_path, text):
     (tmp_path / "map.yaml").write_text(text)
     with pytest.raises(SourceError, match="map.yaml"):

@@ -210,7 +210,7 @@ def test_what_has_no_effect_is_refused(name, setting, words):
 def published():
     """The lines of the table of published filters: the method's first words and its keys."""
     page = (Path(__file__).parents[2] / "docs" / "filters.md").read_text()
-    rows = re.findall(r"^\| ([^`|]+) \| (`.+?)(?: \(recipe `\w+`\))? \|$", page.partition("\n## ")[0], re.MULTILINE)
+    rows = re.findall(r"^\| ?([^`|]+?) ?\| ?(`.+?)(?: \(recipe `\w+`\))? ?\|$", page.partition("\n## ")[0], re.MULTILINE)
     return {label.split(":")[0]: dict(re.findall(r"`(\w+): ([^`]+)`", keys)) for label, keys in rows}
 
 

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers.expat import ParserCreate
 
-from upsolve.importers.formats import json_lines
+from upsolve.importers.formats import member_of
+from upsolve.importers.formats.texts import line_rows
 from upsolve.importers.history.ci import (
     MAX_KB,
     REPOSITORY,
@@ -86,7 +87,7 @@ KEY = "commit"
 
 def parse_pytest(file: Path) -> Report | BadRow:
     """Return the report of a file of either plugin; a BadRow with the first line that is no JSON, in a file of lines."""
-    rows = [row for _, row in json_lines(file)]
+    rows = [row for _, row in line_rows(member_of(file))]
     if len(rows) < 2 or isinstance(rows[0], BadRow):  # not a file of lines
         whole = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(whole, dict) and "tests" in whole:
