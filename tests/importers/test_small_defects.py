@@ -56,7 +56,7 @@ def test_counts_are_of_rows(tmp_path):
         {**ROW, "status": "bogus"}
     ]
     _, report = imported_rows(tmp_path, rows)
-    assert report.text().startswith("10 rows, 1 rejected\n29 records read = 28 stored")
+    assert report.text().startswith("10 rows, 1 rejected: 29 records read = 28 stored")
     for allowed, too_many in ((0.09, True), (0.1, False)):
         archive = Archive.create(tmp_path / f"of{allowed}")
         assert ingest(archive, "table", tmp_path / "log.jsonl", max_rejected=allowed).too_many is too_many
@@ -74,3 +74,16 @@ def test_humaneval_keeps_the_helpers_of_a_prompt(tmp_path, lines):
     archive, _ = imported(tmp_path, "humaneval", lines(tmp_path / "in.jsonl", [row]))
     (task,) = archive.tasks()
     assert task.setup.strip() == prompt.partition("def quarter")[0].strip() and task.reference.startswith("import math")
+
+
+def test_a_rejected_row_counts_once_however_many_records_it_has(tmp_path):
+    first = [{"task_id": "a", "prompt": "Add one.", "code": "x = 1", "status": "passed"}]
+    later = [{"task_id": "a", "prompt": "Add two.", "code": "x = 2", "status": "failed"}]
+    later += [{"task_id": f"t{k}", "prompt": f"Add {k}.", "code": f"x = {k}", "status": "passed"} for k in range(99)]
+    archive = Archive.create(tmp_path / "archive")
+    for name, rows in (("one", first), ("two", later)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        report = ingest(archive, "table", tmp_path / name / "log.jsonl")
+    assert (report.rows, report.bad_rows, report.bad, report.too_many) == (100, 1, 3, False)
+    assert report.text().startswith("100 rows, 1 rejected: 300 records read")

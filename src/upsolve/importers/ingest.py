@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +59,8 @@ class IngestReport:
     """Tests that cannot fail and were left out of their tasks."""
     rows: int = 0
     """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
+    bad_rows: int = 0
+    """Rows with a rejected record."""
     odd: int = 0
     """Optional fields of another form, which are stored in ``extra``."""
     examples: list[str] = field(default_factory=list[str])
@@ -80,6 +80,7 @@ class IngestReport:
         state = {name: getattr(self, name) for name in ("known", "too_many", "orphaned")}
         tests = {
             "rows": self.rows or None,
+            "rows_set_aside": self.bad_rows,
             "tests_left_out": self.left_out,
             "odd_fields": self.odd,
             "left_out": self.examples,
@@ -98,8 +99,8 @@ class IngestReport:
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
         repeated = self.added["repeated"]
-        lines = [f"{self.rows} rows, {self.bad} rejected"] if self.rows else []
-        lines += [f"{self.read} records read = {stored} stored ({kinds}) + {repeated} repeated + {self.bad} rejected"]
+        rows = f"{self.rows} rows, {self.bad_rows} rejected: " if self.rows else ""
+        lines = [f"{rows}{self.read} records read = {stored} stored ({kinds}) + {repeated} repeated + {self.bad} rejected"]
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         if self.missing:
@@ -220,8 +221,9 @@ def hub_name(path: str | Path) -> str | Path:
 def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
     """Record an import as finished unless more rows were rejected than allowed; the archive is locked."""
     if report.bad:
-        report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
-    report.too_many, report.orphaned = report.bad > allowed * (report.rows or report.read), has_lost(report, allowed)
+        report.rejected, report.reasons, report.bad_rows = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
+    bad, rows = (report.bad_rows, report.rows) if report.rows else (report.bad, report.read)
+    report.too_many, report.orphaned = bad > allowed * rows, has_lost(report, allowed)
     if not report.too_many:
         archive.remember_locked(name, where)
     remove_folder(job.folder)
@@ -271,20 +273,30 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
     return report
 
 
-def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
-    """Write the rejected rows, which each batch has in its own file, into one file; return it and the first three rows."""
+def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
+    """Write the rejected records, which each batch has in its own file, into one file; return it, its first three, and of how many rows they are at least.
+
+    Several records of a row are one. Attempts and verdicts that are rejected after all shares are stored have no line, and may be of rows with one.
+    """
     joined = job.archive / "rejected" / name
     temporary = joined if is_remote(joined) else joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
     if not is_remote(joined):
         joined.parent.mkdir(exist_ok=True)
+    first, places, without = list[BadRow](), set[tuple[str, int]](), 0
     with temporary.open("wb") as out:
         for file in sorted(fresh(job.folder).glob("*.jsonl")):
             with file.open("rb") as lines:
-                shutil.copyfileobj(lines, out)
+                for line in lines:
+                    out.write(line)
+                    row = BadRow(**json.loads(line))
+                    first += [row] * (len(first) < 3)
+                    if row.line:
+                        places.add((row.file, row.line))
+                    else:
+                        without += not file.name.startswith("settled.verdicts")
     if temporary != joined:
         commit_file(temporary, joined)
-    with joined.open(encoding="utf-8") as lines:
-        return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]
+    return joined, first, max(len(places), without)
 
 
 WRITTEN = "select count(*) from new_attempts"
