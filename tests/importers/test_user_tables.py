@@ -729,7 +729,7 @@ def test_json_lines_in_another_encoding_say_how_to_convert_them(tmp_path):
         ("a.json", b'{\n"prompt": "add"\n}\n{\n"prompt": "sub"\n}\n'),
         ("a.csv", b'[{"prompt": "add"},\n{"prompt": "sub"}]'),
         ("a.jsonl", '{"prompt": "add"}\n{"prompt": "sub"}'.encode("utf-16")),
-        ("a.jsonl", gzip.compress(b'{"prompt": "add"}\n{"prompt": "sub"}')),
+        ("a.jsonl", gzip.compress(mtime=0, data=b'{"prompt": "add"}\n{"prompt": "sub"}')),
         ("data.txt", b'{"prompt": "add"}\n{"prompt": "sub"}'),
         ("a.json", b"prompt;code\nadd;x\nsub;y\n"),
     ],
