@@ -24,7 +24,7 @@ import pyarrow as pa
 from upsolve.archive.database import connect, name_damaged
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
-from upsolve.archive.parts import is_merged, read_part, rows_of, write_records
+from upsolve.archive.parts import is_merged, none_of, read_part, rows_of, write_records
 from upsolve.archive.places import SHIPPED, fresh, is_url, locked, place_of, refuse_shipped, remove_folder
 from upsolve.archive.preference import register_contradictions, register_scores
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
@@ -191,7 +191,7 @@ class Archive:
             ArchiveError: a part is damaged: names it and the fix.
         """
         tables = [read_part(part, columns) for part in self.parts(name)]
-        return pa.concat_tables(tables) if tables else TABLES[name].empty_table().select(columns or TABLES[name].names)
+        return pa.concat_tables(tables) if tables else none_of(TABLES[name]).select(columns or TABLES[name].names)
 
     def column(self, name: str, column: str) -> list[Any]:
         """Return one column of a table, without reading the others."""
