@@ -23,7 +23,7 @@ from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, kind_of, member_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import are_statuses, status_of
-from upsolve.importers.rows import BadRow, LeftOut, first_rows, nested_columns
+from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
 from upsolve.importers.source import Source
 from upsolve.importers.tables.columns import likely_fields, values_of
 from upsolve.importers.tables.maps import Map
@@ -180,7 +180,7 @@ def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]],
 
 def by_columns(rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
     """Return the sources whose columns the rows have; one that needs all columns of another, and more, counts alone."""
-    columns = {name for row in rows for name in nested_columns(row)}
+    columns = {*columns_in(rows)}
     found: dict[str, set[str]] = {}
     for name in names("source"):
         detect = find("source", name).detect
@@ -204,7 +204,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
     Raises:
         SourceError: no column looks like a statement or a name of tasks, or none like programs or tests.
     """
-    columns = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    columns = columns_in(rows)
     own = {field: name for field, name in columns_of(Map()).items() if name in columns and field not in given}
     known = {**own, **{name: value for name, value in given.items() if name in FIELDS}}
     likely = likely_columns(rows, known)

@@ -25,6 +25,7 @@ __all__ = [
     "Odd",
     "Row",
     "build_each",
+    "columns_in",
     "counted",
     "decoded",
     "emptied",
@@ -267,6 +268,11 @@ def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield prefix + name if prefix else name
         if isinstance(value, dict):
             yield from nested_columns(value, f"{prefix}{name}.")
+
+
+def columns_in(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the values of rows, each once, in the order in which they come (``nested_columns``)."""
+    return [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
 
 
 def nested_value(row: Any, path: Sequence[str]) -> Any:

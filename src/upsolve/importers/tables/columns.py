@@ -8,7 +8,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import are_statuses, number_in
-from upsolve.importers.rows import SECONDS, nested_columns, nested_value
+from upsolve.importers.rows import SECONDS, columns_in, nested_value
 
 __all__ = [
     "VAGUE",
@@ -83,7 +83,7 @@ def likely_fields(
 
     ``mapped``: field -> its column, which need not exist.
     """
-    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    found = columns_in(rows)
     free = [name for name in found if name not in mapped.values()]
     likely: dict[str, str] = {}
     for field in fields:

@@ -16,7 +16,17 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Quotes, kind_of_file, member_of, names_in, rows_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
-from upsolve.importers.rows import BadRow, Numbered, Row, build_each, emptied, first_rows, nested_columns, nested_value
+from upsolve.importers.rows import (
+    BadRow,
+    Numbered,
+    Row,
+    build_each,
+    columns_in,
+    emptied,
+    first_rows,
+    nested_columns,
+    nested_value,
+)
 from upsolve.importers.source import IMPORTS, Option, Source, Unit
 from upsolve.importers.tables.columns import (
     VAGUE,
@@ -261,7 +271,7 @@ def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) ->
     """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, which some rows of JSON may."""
     pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
     scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
-    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    found = columns_in(rows)
     missing = [column for column in scores if column not in found]
     if found and missing and path.is_file() and kind_of_file(path) not in JSON:
         raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
@@ -273,7 +283,7 @@ def check_columns(
 ) -> None:
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
     source = shape.plan.file or "the options"
-    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    found = columns_in(rows)
     needed = KEYS if shape.plan.files or kind_of_file(path) in JSON else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
     known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
