@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import re
+import shutil
 import sqlite3
 from functools import partial
 from zipfile import ZipFile
@@ -590,17 +591,58 @@ def test_lists_of_submissions_are_named(tmp_path, recwarn):
     assert "jq -c '.submissions[] + del(.submissions)'" in str(recwarn[0].message)
 
 
-def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwarn):
+def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path):
     folder = tmp_path / "logs"
     folder.mkdir()
     write_lines(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
-    for name, content in (("d.json", "[]"), ("e.py", "")):
+    for name, content in (("d.json", "[]"), ("e.py", ""), ("README", "hello")):
         (folder / name).write_text(content)
     with ZipFile(folder / "c.zip", "w") as archive:
         archive.writestr("a.py", "x")
-        archive.writestr("b.py", "y")
-    assert ingest(Archive.create(tmp_path / "a"), "table", folder).added["attempts"] == 1
-    assert f"2 files of data are not read, such as {folder / 'c.zip'}: unpack archives" in str(recwarn[0].message)
+        archive.writestr("b.csv", "prompt,code\nsub,y\n")
+    report = ingest(Archive.create(tmp_path / "a"), "table", folder)
+    assert report.added["attempts"] == 2
+    assert report.unread == f"{folder}: 4 files are not read: 2 `*.py`, README, d.json" == report.facts()["unread"]
+    assert report.unread in report.text()
+
+
+@pytest.mark.filterwarnings("ignore:.*no row has a value")
+def test_tables_in_an_archive_are_read_as_those_of_a_folder(tmp_path):
+    folder = tmp_path / "logs"
+    (folder / "week" / "programs").mkdir(parents=True)
+    (folder / "week" / "programs" / "a.cpp").write_text("int main() {}")
+    (folder / "week" / "a.csv").write_text("task_id,prompt,code_file,verdict\n1,add,programs/a.cpp,\n1,add,none.cpp,AC\n")
+    (folder / "week" / "b.tsv").write_text("task_id\tcode_file\tprompt\tcode\tverdict\n2\t\tsub\tx\tAC\n2\t\tsub\ty\tno\ta\n")
+    write_lines(folder / "c.jsonl", [{"task_id": 3, "prompt": "mul", "code": "z", "code_file": None, "verdict": True}])
+    (folder / "notes.md").write_text("hello")
+    options = {"code_file": "code_file", "status": "verdict"}
+    found = []
+    for name, form in (
+        ("logs", ""),
+        ("logs.zip", "zip"),
+        ("logs.tar", "tar"),
+        ("logs.tar.gz", "gztar"),
+        ("deep/logs.zip", "zip"),
+    ):
+        path = tmp_path / name
+        if form:
+            shutil.make_archive(str(path).partition(".")[0], form, folder)
+        archive = Archive.create(tmp_path / f"{name.replace('/', '.')}.archive")
+        report = ingest(archive, "table", path.parent if "/" in name else path, name="logs", max_rejected=1, **options)
+        reasons = [row.file.removeprefix(f"{path}/") + f":{row.line} {row.reason.partition(':')[0]}" for row in report.reasons]
+        assert report.unread.endswith(
+            "2 files are not read: "
+            + ("logs.zip/" if "/" in name else "")
+            + "notes.md, "
+            + ("logs.zip/" if "/" in name else "")
+            + "week/programs/a.cpp"
+        )
+        found.append(([*archive.tasks()], {one.code for one in archive.attempts()}, reasons))
+    assert all(one == found[0] for one in found) and len(found[0][0]) == 3 and found[0][1] == {"int main() {}", "x", "z"}
+    assert found[0][2] == [
+        "week/a.csv:3 file none.cpp",
+        "week/b.tsv:3 6 cells, and the header has 5; is a quote missing, or a tab not in quotes?",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@
 none is taken: the error has the map of both.
 """
 
-import re
 import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from textwrap import indent
 from typing import Any
@@ -20,15 +19,16 @@ import yaml
 
 from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
-from upsolve.importers.formats import Kind, kind_of, member_of, members, rows_of
+from upsolve.importers.formats import Kind, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.outcome import are_statuses, status_of
+from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
-from upsolve.importers.source import Source
+from upsolve.importers.source import Source, Unit
 from upsolve.importers.tables.columns import likely_fields, values_of
+from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.maps import Map
 from upsolve.importers.tables.reader import FIELDS, NAMES, PROGRAMS
-from upsolve.importers.tables.table import columns_of, likely_columns, split
+from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.languages.names import language_looked_like
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
@@ -45,43 +45,6 @@ SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "re
 """Names of columns with a program that may be an attempt or the reference of its task."""
 FILES = 20_000
 """Most files of a tree that are looked at."""
-PROGRAM_SUFFIXES = {".py": "python", ".cpp": "cpp", ".cc": "cpp", ".c": "c", ".java": "java", ".js": "javascript", ".ts": "typescript", ".go": "go",
-                    ".rs": "rust", ".rb": "ruby", ".php": "php", ".hs": "haskell", ".ml": "ocaml", ".sql": "sql", ".sh": "bash", ".pl": "perl", ".R": "r",
-                    ".lua": "lua", ".pas": "pascal", ".kt": "kotlin", ".cs": "csharp", ".scala": "scala", ".f90": "fortran", ".adb": "ada"}  # fmt: skip
-"""Ending of a program's name -> language."""
-TABLE_SUFFIXES = (
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".parquet",
-    ".arrow",
-    ".feather",
-    ".xlsx",
-    ".db",
-    ".sqlite",
-    ".sqlite3",
-)
-"""Endings of tables: a tree that has more of them than of programs is read as these."""
-STATEMENTS = (
-    "statement.md",
-    "prompt.md",
-    "problem.md",
-    "description.md",
-    "README.md",
-    "statement.txt",
-    "prompt.txt",
-    "problem.txt",
-    "description.txt",
-)
-"""Names of files with the statement of a task, in its folder."""
-TESTS = ((".in", ".out"), (".in", ".ans"), (".in", ".expected"), (".txt", ".expected"), (".input", ".output"))
-"""Endings of files of a test: of its input, and of the expected output."""
-PERSON = re.compile(
-    r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|gpt|claude|llama|qwen|gemini|starcoder|codegen"
-)
-EXERCISE = re.compile(r"(problem|task|exercise|ex|lab|hw|assignment|question|prob|puzzle|p|q)[-_]?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +122,9 @@ def by_files(path: Path) -> list[Reading]:
 
 def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the first rows of a file, or of the first table of a folder, and the option that names the list that holds them."""
-    file = split(path, rows=given.get("rows", ""))[0].path
-    member, where = member_of(file), dict[str, str]()
+    unit = split(path, rows=given.get("rows", ""))[0]
+    member, where = table_at(unit.path, unit.options.get("names", ())), dict[str, str]()
+    file = member.where
     if kind_of(member) is Kind.JSON and "rows" not in given and (lists := lists_in(member)):
         if len(lists) > 1:
             ways = " or ".join(f"--rows {name} ({count} rows)" for name, count in lists[:5])
@@ -280,91 +244,14 @@ def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
 
 
 def tree_readings(path: Path) -> list[Reading]:
-    """Return the ways to read a folder or archive of programs, by the folders that they are in; none if most of its files are no programs.
-
-    Raises:
-        SourceError: more than two levels of folders have several names: says how a map names them.
-    """
+    """Return the ways to read a tree of programs (``layouts_of``); none if the path is no such tree."""
     found = [PurePosixPath(member.name) for member in islice(members(path), FILES)] if is_tree(path) else []
-    kinds = Counter(file.suffix for file in found if file.suffix in PROGRAM_SUFFIXES)
-    if not kinds or not kinds.total() > sum(file.suffix in TABLE_SUFFIXES for file in found):
-        return []
-    suffix, _ = kinds.most_common(1)[0]
-    depth, _ = Counter(len(file.parts) for file in found if file.suffix == suffix).most_common(1)[0]
-    programs = [file for file in found if file.suffix == suffix and len(file.parts) == depth]
-    levels = [[file.parts[level] for file in programs] for level in range(depth - 1)] + [[file.stem for file in programs]]
-    kept = [level for level, names_here in enumerate(levels) if len({*names_here}) > 1]
-    outcome = next((level for level in kept if are_statuses(map(word_of, levels[level]))), None)
-    free = [level for level in kept if level != outcome]
-    if len(free) > 2:
-        example = "/".join(["{task}", "{author}", *["*"] * (depth - 3), f"*{suffix}"])
-        raise SourceError(
-            f"{path}: programs are {depth - 1} folders deep, such as {programs[0]}; say which is the task: a map with "
-            f'`files: "{example}"`, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml'
-        )
-    orders = orders_of([levels[level] for level in free], free)
-    return [tree_of(path, programs[0], dict(order), outcome, found) for order in orders]
+    return [Reading("map", why, tree=plan) for why, plan in layouts_of(path, found)]
 
 
 def is_tree(path: Path) -> bool:
     """Return whether a path is a folder, or an archive of several files."""
     return path.is_dir() or len([*islice(members(path), 2)]) > 1
-
-
-def word_of(name: str) -> str:
-    """Return the first word of a name of a file or folder: ``correct`` of ``correct_1_003``."""
-    return re.split(r"[\W\d_]*\d|[_.-](?=\d)|$", name)[0].replace("_", " ").replace("-", " ").strip() or name
-
-
-def orders_of(levels: Sequence[Sequence[str]], places: Sequence[int]) -> list[list[tuple[int, str]]]:
-    """Return what the levels of a tree may be, task or author: one way if their names say it, else both."""
-    if not places:
-        return [[]]
-    if len(places) == 1:
-        return [[(places[0], "task")]]
-    first, second = ({*map(str.lower, names_here)} for names_here in levels)
-    ways = [[(places[0], "task"), (places[1], "author")], [(places[0], "author"), (places[1], "task")]]
-    if all(map(PERSON.match, second)) or all(map(EXERCISE.match, first)):
-        return ways[:1]
-    if all(map(PERSON.match, first)) or all(map(EXERCISE.match, second)):
-        return ways[1:]
-    return ways
-
-
-def tree_of(
-    path: Path, example: PurePosixPath, names_of: Mapping[int, str], outcome: int | None, found: Sequence[PurePosixPath]
-) -> Reading:
-    """Return the way to read a tree whose levels have names; ``outcome`` is the level whose names are words for outcomes."""
-    named = {**names_of, **({outcome: "verdict"} if outcome is not None else {})}
-    levels = [*example.parts[:-1], example.stem]
-    parts = [f"{{{named[level]}}}" if level in named else part for level, part in enumerate(levels)]
-    columns = {"task_id": "task", "prompt": None, "code": "text", "author": "author", "status": "verdict"}
-    absent = {field for field, name in columns.items() if name not in (None, "text", *named.values())}
-    plan: dict[str, Any] = {
-        "files": "/".join(parts) + example.suffix,
-        "constants": {"language": PROGRAM_SUFFIXES[example.suffix]},
-    }
-    plan["columns"] = {field: name for field, name in columns.items() if field not in absent}
-    if "task_id" in absent:
-        plan["constants"]["task_id"] = path.name.partition(".")[0]
-    task = next((level for level, name in names_of.items() if name == "task"), len(parts))
-    if task < len(parts) - 1:
-        plan |= beside(parts[: task + 1], [file.parts[task + 1 :] for file in found if len(file.parts) > task + 1])
-        plan["columns"]["prompt"] = "statement" if "texts" in plan else None
-    shown = ", ".join(f"{levels[level]} is the {name}" for level, name in sorted(names_of.items()))
-    return Reading("map", f"a tree of programs; in {example}, {shown or 'as in all, the program is at one task'}", tree=plan)
-
-
-def beside(above: Sequence[str], inside: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """Return what a map says of the statement and the tests in the folder of a task, given the paths of its files."""
-    plan: dict[str, Any] = {}
-    if statement := next((name for name in STATEMENTS if (name,) in inside), ""):
-        plan["texts"] = {"statement": "/".join([*above, statement])}
-    places = {("/".join(parts[:-1]), PurePosixPath(parts[-1]).suffix) for parts in inside}
-    for folder, suffix in sorted(places):
-        if expected := next((end for given, end in TESTS if given == suffix and (folder, end) in places), ""):
-            plan["tests"] = {"input": "/".join(filter(None, [*above, folder, f"*{suffix}"])), "expected": f"*{expected}"}
-    return plan
 
 
 @dataclass(slots=True)
@@ -383,6 +270,8 @@ class Preview:
     """The first three rejected rows."""
     whole: bool = True
     """Whether all records have been read."""
+    unread: str = ""
+    """Number and names of the files that are not read; empty if all are."""
 
     def text(self) -> str:
         """Return what a user sees before an import."""
@@ -400,12 +289,20 @@ class Preview:
         counts = ", ".join(f"{self.counts[name]:,} {name}" for name in ("tasks", "attempts", "outcomes", "rejected"))
         shown += [f"{'all' if self.whole else 'first'} rows: {counts}"]
         shown += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.rejected]
+        shown += [self.unread] * bool(self.unread)
         return "\n".join(shown)
 
     def facts(self) -> dict[str, Any]:
         """Return the same for ``--json``."""
         records = {name: asdict(record) for name in ("task", "attempt", "verdict") if (record := getattr(self, name))}
-        return {**records, "counts": dict(self.counts), "whole": self.whole, "rejected": [asdict(row) for row in self.rejected]}
+        rejected = [asdict(row) for row in self.rejected]
+        return {
+            **records,
+            "counts": dict(self.counts),
+            "whole": self.whole,
+            "rejected": rejected,
+            "unread": self.unread or None,
+        }
 
 
 def shown_test(test: TestCase) -> str:
@@ -428,7 +325,10 @@ def quoted(text: str) -> str:
 
 def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bool = False) -> Preview:
     """Return the first records that a source reads of a path; ``whole``: all are counted."""
-    seen, rows = Preview(), iter(source.read(source.locate(path), **options))
+    place = source.locate(path)
+    units = (source.split(place, **options) if source.split else ()) or [Unit(place)]
+    seen = Preview(unread=units[0].unread)
+    rows = chain.from_iterable(source.read(unit.path, **{**options, **unit.options}) for unit in units)
     for number, row in enumerate(rows):
         if not whole and number >= RECORDS:
             seen.whole = False

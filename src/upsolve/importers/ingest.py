@@ -4,8 +4,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
 from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
-from upsolve.importers.formats import Kind, copy_of_query, is_database
+from upsolve.importers.formats import Kind, copy_of_query, files_of, is_database
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
@@ -63,6 +63,8 @@ class IngestReport:
     """Rows with a rejected record."""
     odd: int = 0
     """Optional fields of another form, which are stored in ``extra``."""
+    unread: str = ""
+    """Number and names of the files of the path that are not read; empty if all are."""
     examples: list[str] = field(default_factory=list[str])
     """The first three of them, each with file, line and reason."""
     known: bool = False
@@ -84,6 +86,7 @@ class IngestReport:
             "tests_left_out": self.left_out,
             "odd_fields": self.odd,
             "left_out": self.examples,
+            "unread": self.unread or None,
             **self.orphans,
             "mistaken": self.mistaken or None,
         }
@@ -113,6 +116,7 @@ class IngestReport:
         left = [f"{self.left_out} tests that cannot fail are left out"] * bool(self.left_out)
         left += [f"{self.odd} optional values of another form are stored in extra"] * bool(self.odd)
         reasons += [f"{', and '.join(left)}, such as", *(f"  {one}" for one in self.examples)] if left else []
+        reasons += [self.unread] * bool(self.unread)
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
         return "\n".join([*lines, *reasons, *last])
 
@@ -133,16 +137,6 @@ def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
     else:
         raise SourceError(f"{path}: no such file or folder")
     return f"{source}:{digest.hexdigest()[:20]}"
-
-
-def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files of a folder with their relative names, in sorted order, holding one directory in memory at a time."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        yield f"{above}{entry.name}", entry.stat(follow_symlinks=entry.is_file())
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_of(entry.path, f"{above}{entry.name}/")
 
 
 def ingest(
@@ -185,7 +179,7 @@ def ingest(
         while True:
             job = begin(archive, job, where)
             done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-            report = finish(archive, job, done, file, where)
+            report = replace(finish(archive, job, done, file, where), unread=shares[0][0].unread)
             allowed = max_rejected if max_rejected is not None else record.max_rejected * bool(report.added.total())
             with archive.lock():
                 if is_current(archive, job):

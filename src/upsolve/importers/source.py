@@ -46,6 +46,8 @@ class Unit:
     """Options of ``Source.read`` that replace the given ones."""
     bytes: int = 0
     """Size by which units are shared out; 0 for the size of the file ``path``."""
+    unread: str = ""
+    """Number and names of the files of the source's path that no unit reads; of the first unit alone."""
 
 
 @dataclass(frozen=True, slots=True)

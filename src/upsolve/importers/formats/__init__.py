@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats.files import UNREADABLE, Member, files_of, member_of, members, names_in, unreadable
+from upsolve.importers.formats.files import (
+    UNREADABLE,
+    Member,
+    files_of,
+    is_file,
+    is_hidden,
+    member_of,
+    members,
+    members_at,
+    names_in,
+    unreadable,
+)
 from upsolve.importers.formats.tabular import (
     arrow_rows,
     copy_of_query,
@@ -44,12 +55,15 @@ __all__ = [
     "data_files",
     "files_of",
     "is_database",
+    "is_file",
+    "is_hidden",
     "json_lines",
     "json_value",
     "kind_of",
     "kind_of_file",
     "member_of",
     "members",
+    "members_at",
     "names_in",
     "objects_in",
     "rows_of",

@@ -21,7 +21,19 @@ from zipfile import BadZipFile, ZipFile
 
 from upsolve.errors import SourceError, one_line
 
-__all__ = ["UNREADABLE", "Member", "files_of", "member_of", "members", "names_in", "on_disk", "unreadable"]
+__all__ = [
+    "UNREADABLE",
+    "Member",
+    "files_of",
+    "is_file",
+    "is_hidden",
+    "member_of",
+    "members",
+    "members_at",
+    "names_in",
+    "on_disk",
+    "unreadable",
+]
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, tarfile.TarError)
 """What reading a file raises that is missing or damaged."""
@@ -31,6 +43,8 @@ HEAD, BLOCK, ENCRYPTED = 512, 1 << 18, 1
 """Bytes that show the format of a file; bytes that are read at a time; flag of an encrypted file in a zip."""
 MOST_GIB, RATIO, HARMLESS = 256, 200, 1 << 30
 """Most GiB that a file unpacks to; above ``HARMLESS`` bytes, most bytes for each packed one. ``$UPSOLVE_UNPACKED_GIB`` replaces both."""
+MADE = ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini")
+"""Files and folders that macOS, Python and Windows make."""
 DOCUMENT = ("[Content_Types].xml", "mimetype")
 """Files in a zip that is a document, such as a workbook of Excel."""
 
@@ -157,7 +171,7 @@ def member_of(path: Path) -> Member:
 def members(path: Path, *, encoding: str = "") -> Iterator[Member]:
     """Yield the files of a folder or an archive, nested archives included, sorted by name; any other file is one member.
 
-    Hidden files and ``__MACOSX`` are left out, links to folders are not followed, and a compressed file is decompressed. An archive
+    Hidden files and those of ``MADE`` are left out, links to folders are not followed, and a compressed file is decompressed. An archive
     that is compressed or in another one is copied to a temporary file. Names in archives are never used as paths.
 
     Args:
@@ -171,8 +185,12 @@ def members(path: Path, *, encoding: str = "") -> Iterator[Member]:
         yield from within(plain(path, path.name), "", Outer(size_of(path), encoding))
         return
     for name in names_in(path):
-        file = path / name
-        yield from within(plain(file, name), f"{name}/", Outer(size_of(file), encoding))
+        yield from members_at(path, name, encoding=encoding)
+
+
+def members_at(folder: Path, name: str, *, encoding: str = "") -> Iterator[Member]:
+    """Yield the files of an archive in a folder, or another file in it, as ``members`` of the folder yields them."""
+    yield from within(plain(folder / name, name), f"{name}/", Outer(size_of(folder / name), encoding))
 
 
 def names_in(folder: Path) -> Iterator[str]:
@@ -199,9 +217,14 @@ def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
             yield from files_of(entry.path, f"{above}{entry.name}/")
 
 
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file, or a link to one; False also for a name that no file can have."""
+    return os.path.isfile(path)  # noqa: PTH113  that of Path raises for long names
+
+
 def is_hidden(name: str) -> bool:
-    """Return whether a file, or a folder above it, is hidden or made by macOS."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+    """Return whether a file, or a folder above it, is hidden or made by the system or Python."""
+    return any(part.startswith(".") or part in MADE for part in name.split("/"))
 
 
 def size_of(path: Path) -> int:

@@ -6,15 +6,15 @@ in ``extra`` of the attempt. No ids are needed: ``task_id`` or the prompt identi
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, groupby
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, Quotes, kind_of_file, member_of, names_in, rows_of
+from upsolve.importers.formats import Kind, Member, Quotes, kind_of, member_of, members, rows_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
 from upsolve.importers.rows import (
     BadRow,
@@ -27,7 +27,7 @@ from upsolve.importers.rows import (
     nested_columns,
     nested_value,
 )
-from upsolve.importers.source import IMPORTS, Option, Source, Unit
+from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
 from upsolve.importers.tables.columns import (
     VAGUE,
     column_of_programs,
@@ -41,30 +41,35 @@ from upsolve.importers.tables.columns import (
 from upsolve.importers.tables.maps import MAPS, Map, Parser, read_map
 from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.importers.tables.shaping import Shape, path_columns
-from upsolve.importers.tables.trees import FILE, Files
+from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
 from upsolve.verify.contest import prepared
 
-__all__ = ["SOURCE", "records_of", "source_of"]
+__all__ = ["SOURCE", "records_of", "source_of", "table_at"]
 
 SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
 """Options that are keys of a map, too."""
+PER_FILE, FULL = 1 << 10, 4
+"""Bytes that a file of a tree counts more, and sizes of a unit from which on a folder is divided."""
 JSON = (Kind.JSON, Kind.JSONL)
 """Formats in which a row may lack columns."""
 
 
-def read(path: Path, *, plan: Map | None = None, **options: Any) -> Iterator[Row]:
-    """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
+def read(path: Path, *, plan: Map | None = None, names: Sequence[str] = (), **options: Any) -> Iterator[Row]:
+    """Yield the records of a file, or of the files of a folder or archive; names of attempts, and tasks without a prompt, hold within a file.
 
-    ``options`` (``planned``) override the map.
+    ``names`` are the files that are read, empty: as ``split`` says; ``options`` (``planned``) override the map.
     """
     plan = planned(plan, options)
     scores = str(options.get("score", ""))
+    if names:
+        yield from read_file(path, plan, scores, names)
+        return
     for part in plan.parts or (plan,):
-        units = [Unit(path)] if path.is_file() or part.files else split(path, plan=part)
-        for unit in units:
-            yield from read_file(unit.path, replace(part, **unit.options), scores)
+        for unit in split(path, plan=part):
+            name, names = unit.options.get("name", part.name), unit.options.get("names", ())
+            yield from read_file(unit.path, replace(part, name=name), scores, names)
 
 
 def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
@@ -91,18 +96,26 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
     return replace(plan, unset=plan.unset - columns.keys(), **changes)
 
 
-def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
-    """Yield the records of a file; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``."""
+def read_file(path: Path, plan: Map, score: str, names: Sequence[str]) -> Iterator[Row]:
+    """Yield the records of a file, or of the files of a tree; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``.
+
+    ``names``: the files of the tree, empty: all; or the table, in an archive.
+    """
     named = {**plan.columns}
     mapped = columns_of(plan)
-    files, wheres = Files(path if plan.files else path.parent, plan.encoding), list[str]()
+    member = None if plan.files else table_at(path, names, plan.encoding)
+    inside = PurePosixPath(member.name).parent if member and names else ""
+    files, wheres = Files(path if plan.files or names else path.parent, plan.encoding, str(inside)), list[str]()
+    if member and names:
+        path = Path(member.where)
     shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name), files=files)
-    numbered = files.rows(plan, shape, wheres) if plan.files else shape.rows(rows_in(path, plan))
+    numbered = shape.rows(rows_in(member, plan)) if member else files.rows(plan, shape, wheres, names)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
     constant = language_of_all(first, named, mapped)
-    check_columns(path, first, named, mapped, shape)
-    scores = score_columns(path, first, score)
+    may_lack = member is None or kind_of(member) in JSON
+    check_columns(path, first, named, mapped, shape, KEYS if may_lack else FIELDS)
+    scores = score_columns(path, first, score, may_lack=may_lack)
     words = words_in(plan, named)
     languages = {word.lower(): language for word, language in plan.languages.items()}
     refuse_opposite(path, first, named, plan.statuses)
@@ -115,7 +128,7 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader.full_points = plan.full_points
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
-    reader.files = files if plan.files else None
+    reader.files = files if plan.files or names else None
     reader.has_prompts = not plan.no_prompt
     advise(reader, first)
     reader.any_language, first = not constant and reader.mixed(first), []
@@ -128,9 +141,17 @@ def read_file(path: Path, plan: Map, score: str) -> Iterator[Row]:
         warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
 
 
-def rows_in(path: Path, plan: Map) -> Iterator[Numbered]:
+def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Member:
+    """Return the file of a table: the path or, if it is in an archive, the one with a name there."""
+    found = Files(path, encoding).member(names[0]) if names else member_of(path)
+    if found is None:
+        raise SourceError(f"{path}: {names[0]} is gone: import again")
+    return found
+
+
+def rows_in(member: Member, plan: Map) -> Iterator[Numbered]:
     """Return the rows of a file."""
-    return rows_of(member_of(path), encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+    return rows_of(member, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
 
 
 def numbers_in(rows: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -245,46 +266,80 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     What a map says about several files, or where they are, is read as a whole.
     """
     plan = planned(plan, options)
-    if plan.files or plan.parts:
+    if plan.parts:
         return [Unit(path)]
-    if path.is_file():
-        return [Unit(path, {"name": plan.name or path.name.partition(".")[0]})]
-    kinds = {path / one: kind_of_file(path / one) for one in names_in(path)}
-    tables = [file for file, kind in kinds.items() if kind not in (None, Kind.JSON, Kind.TEXT, Kind.BINARY)]
-    arrays = [file for file, kind in kinds.items() if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
+    found = [*members(path, encoding=plan.encoding)]
+    if plan.files:
+        return units_of_tree(path, plan, found)
+    named = {"name": plan.name or path.name.partition(".")[0]}
+    if path.is_file() and len(found) == 1:
+        return [Unit(path, named)]
+    kinds = [(file, kind_of(file)) for file in found]
+    tables = [file for file, kind in kinds if kind not in (Kind.JSON, Kind.TEXT, Kind.BINARY)]
+    arrays = [file for file, kind in kinds if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
     files = arrays or tables
     if not files:
         raise SourceError(f"{path}: contains no table: JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB")
-    left = [file for file, kind in kinds.items() if file not in files and kind in (None, Kind.JSON)]
-    if left:
-        warn(f"{path}: {len(left)} files of data are not read, such as {left[0]}: unpack archives, import .json alone")
-    return [Unit(file, {"name": plan.name or path.name.partition(".")[0]}) for file in files]
+    left = in_words([file.name for file, _ in kinds if file not in files])
+    units = [
+        Unit(where, named) if (where := Path(file.where)).is_file() else Unit(path, {**named, "names": (file.name,)}, file.size)
+        for file in files
+    ]
+    return [replace(units[0], unread=f"{path}: {left}" if left else ""), *units[1:]]
 
 
-def is_array(file: Path) -> bool:
+def units_of_tree(path: Path, plan: Map, found: Sequence[Member]) -> list[Unit]:
+    """Return the files of a tree that a map names, as units of about ``SHARE_BYTES``, each of whole folders of the path if these are small.
+
+    Files of an archive, and of rows of which one may name another, are one unit.
+    """
+    left = "" if plan.is_ours else unread([file.name for file in found], [plan])
+    unit, columns = Unit(path, unread=f"{path}: {left}" if left else ""), columns_of(plan)
+    if not path.is_dir() or {"id", "parent"} & plan.columns.keys() or "text" not in Shape(plan, columns).used:
+        return [unit]
+    read, units, names, size = reads(plan, alone=False), list[Unit](), list[str](), 0
+    for file in found:
+        if read(file.name) is None:
+            continue
+        top = file.name.partition("/")[0]
+        is_other = bool(names) and not names[-1].startswith(f"{top}/")
+        if size > (SHARE_BYTES if is_other else FULL * SHARE_BYTES) and not (path / top).is_file():
+            units.append(Unit(path, {"names": tuple(names)}, size))
+            names, size = [], 0
+        names.append(file.name)
+        size += file.size + PER_FILE
+    units += [Unit(path, {"names": tuple(names)}, size)] if names else [unit]
+    return [replace(units[0], unread=unit.unread), *units[1:]]
+
+
+def is_array(file: Member) -> bool:
     """Return whether a JSON file begins with an array."""
-    with member_of(file).open() as content:
+    with file.open() as content:
         return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
 
-def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str) -> dict[str, str]:
-    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, which some rows of JSON may."""
+def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
+    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
     pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
     scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
     found = columns_in(rows)
     missing = [column for column in scores if column not in found]
-    if found and missing and path.is_file() and kind_of_file(path) not in JSON:
+    if found and missing and not may_lack:
         raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
     return scores
 
 
 def check_columns(
-    path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], mapped: Mapping[str, str], shape: Shape
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    named: Mapping[str, str],
+    mapped: Mapping[str, str],
+    shape: Shape,
+    needed: Container[str],
 ) -> None:
-    """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
+    """Raise SourceError if the first rows lack a named column of the ``needed`` fields, or hold neither prompts nor ids of tasks."""
     source = shape.plan.file or "the options"
     found = columns_in(rows)
-    needed = KEYS if shape.plan.files or kind_of_file(path) in JSON else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
     known, shown = {*found, *in_lists}, ", ".join(shape.first or found)
     if shape.first and shape.lacking:

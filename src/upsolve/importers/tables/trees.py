@@ -2,19 +2,26 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
+from upsolve.importers.formats import Kind, Member, is_file, is_hidden, kind_of, members, members_at, names_in, rows_of
 from upsolve.importers.rows import BadRow, Numbered, decoded
 from upsolve.importers.tables.maps import Map
 
-__all__ = ["FILE", "Files", "pattern_of"]
+__all__ = ["FILE", "Files", "in_words", "pattern_of", "reads", "unread"]
 
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of compressed files, which the names of ``members`` lack."""
+KINDS = 6
+"""Most endings of unread files that are named."""
+WILD = re.compile(r"\{[^{}]*\}|\*\*/|\*")
+"""Parts of a template of a path that differ from file to file."""
 FILE = 40
 """Bits of a row's number below the number of its file."""
 PART = re.compile(r"\*\*/|\*|\{(\w+)\}")
@@ -44,53 +51,90 @@ class Files:
     """Folder, archive or file."""
     encoding: str = ""
     """Encoding of texts that are not UTF-8, and of names in a zip."""
+    folder: str = ""
+    """Folder in the root from which texts and tests are named."""
     found: dict[tuple[str, str], list[dict[str, str]]] = field(default_factory=dict[tuple[str, str], list[dict[str, str]]])
     """Tests by the paths of inputs and of outputs."""
+    archives: dict[str, dict[str, Member]] = field(default_factory=dict[str, dict[str, Member]])
+    """Files of the archives in a folder, by the archives' names."""
 
     @cached_property
     def members(self) -> dict[str, Member]:
-        """The files by their names."""
+        """All files by their names."""
         return {member.name: member for member in members(self.root, encoding=self.encoding)}
 
+    @cached_property
+    def in_folder(self) -> bool:
+        """Whether the root is a folder, in which a file is looked up without a list of all."""
+        return self.root.is_dir()
+
+    def member(self, name: str) -> Member | None:
+        """Return a file by its name as ``members`` yields it; None if there is none."""
+        if not self.in_folder:
+            return self.members.get(name)
+        above = [str(one) for one in PurePosixPath(name).parents][:-1]
+        places = [] if is_hidden(name) else [name, *(f"{name}{ending}" for ending in ENDINGS), *above]
+        place = next((one for one in places if is_file(self.root / one)), None)
+        if place is None or place not in above:
+            there = members_at(self.root, place, encoding=self.encoding) if place else ()
+            return next((file for file in there if file.name == name), None)
+        if place not in self.archives:
+            self.archives[place] = {file.name: file for file in members_at(self.root, place, encoding=self.encoding)}
+        return self.archives[place].get(name)
+
+    def at(self, name: str) -> str:
+        """Return the name of a file from the root, given as texts and tests name it."""
+        return posixpath.normpath(posixpath.join(self.folder, name.lstrip("/")))
+
     def text(self, name: str) -> str | None:
-        """Return the text of a file, by its path from the root; None if there is no such file; ValueError if it is not text."""
-        member = self.members.get(posixpath.normpath(name.lstrip("/")))
+        """Return the text of a file, by its path; None if there is no such file; ValueError if it is not text."""
+        member = self.member(self.at(name))
         return None if member is None else text_of(member, self.encoding)
 
     def tests(self, given: str, expected: str) -> list[dict[str, str]] | None:
         """Return inputs and outputs of files by patterns; None if there is none; ValueError if an input lacks its output."""
         key = (given, expected)
         if key not in self.found:
-            self.found[key] = [*self.pairs(posixpath.normpath(given.lstrip("/")), expected)]
+            self.found[key] = [*self.pairs(self.at(given), expected)]
         return self.found[key] or None
+
+    def below(self, folder: str) -> Iterable[str]:
+        """Return the names of files, at least of those below a folder."""
+        if not self.in_folder or not (self.root / folder).is_dir():
+            return self.members
+        names = (posixpath.join(folder, name) for name in names_in(self.root / folder))
+        return (re.sub(rf"(?:{'|'.join(map(re.escape, ENDINGS))})$", "", name) for name in names)
 
     def pairs(self, given: str, expected: str) -> Iterator[dict[str, str]]:
         """Yield the texts of inputs and outputs, in the order of the numbers in their names."""
         pattern = pattern_of(given)
-        names = [(name, match) for name in self.members if (match := pattern.fullmatch(name))]
+        folder = posixpath.dirname(given.partition("*")[0])
+        names = [(name, match) for name in self.below(folder) if (match := pattern.fullmatch(name))]
         for name, match in sorted(names, key=lambda one: in_order(one[0])):
             stars = iter(match.groups())
             other = re.sub(r"\*\*/|\*", lambda _, stars=stars: next(stars, ""), expected)
-            other = other if "/" in other else posixpath.join(posixpath.dirname(name), other)
-            output = self.text(other)
+            other = self.at(other) if "/" in other else posixpath.join(posixpath.dirname(name), other)
+            output, text = (
+                None if (file := self.member(one)) is None else text_of(file, self.encoding) for one in (other, name)
+            )
             if output is None:
                 raise ValueError(f"the test {name} has no expected output: no file {other}")
-            yield {"input": self.text(name) or "", "output": output}
+            yield {"input": text or "", "output": output}
 
-    def rows(self, plan: Map, shape: Any, wheres: list[str]) -> Iterator[Numbered]:
+    def rows(self, plan: Map, shape: Any, wheres: list[str], names: Sequence[str]) -> Iterator[Numbered]:
         """Yield the rows of the files that a map names, shaped; adds the file of each to ``wheres``, by the upper bits of the number.
+
+        ``names``: the files; empty: all that the map names.
 
         Raises:
             SourceError: no file has such a name.
         """
-        patterns = [pattern_of(text) for text in plan.files]
-        if self.root.is_file() and [*self.members] == [self.root.name]:
-            patterns += [pattern_of(text.rpartition("/")[2]) for text in plan.files]
-        for name, member in self.members.items():
-            match = next(filter(None, (pattern.fullmatch(name) for pattern in patterns)), None)
-            if match is None:
+        read = reads(plan, alone=not names and [*self.members] == [self.root.name])
+        for name in names or self.members:
+            member = self.member(name) if names else self.members[name]
+            if member is None or (parts := read(name)) is None:
                 continue
-            shape.start(member.where, name, match.groupdict())
+            shape.start(member.where, name, parts)
             at = len(wheres) << FILE
             wheres.append(member.where)
             for number, row in shape.rows(guarded(member, plan, as_text="text" in shape.used)):
@@ -100,6 +144,57 @@ class Files:
             raise SourceError(
                 f"{self.root}: no file matches `files` of {plan.file}, {', '.join(plan.files)}; there are {len(self.members)}, such as {some}"
             )
+
+
+def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
+    """Return what returns the parts of a file's path that a map names; None for a file that the map does not read.
+
+    ``alone``: there is one file, of whose path a pattern needs to have the last part only.
+    """
+    texts = [*plan.files, *(text.rpartition("/")[2] for text in plan.files if alone)]
+    wanted = [pattern_of(text) for text in texts if not text.startswith("!")]
+    unwanted = [pattern_of(text[1:]) for text in plan.files if text.startswith("!")]
+
+    def parts_of(name: str) -> dict[str, str] | None:
+        """Return the parts."""
+        match = next(filter(None, (pattern.fullmatch(name) for pattern in wanted)), None)
+        return None if match is None or any(pattern.fullmatch(name) for pattern in unwanted) else match.groupdict()
+
+    return parts_of
+
+
+def unread(names: Iterable[str], plans: Iterable[Map]) -> str:
+    """Return number and names of the files that no map reads, neither as rows nor as texts or tests; empty if there is none."""
+    known = [reads(plan, alone=False) for plan in plans]
+    beside = [re.compile(form) for plan in plans for form in forms_beside(plan)]
+    return in_words(
+        [name for name in names if all(one(name) is None for one in known) and not any(one.fullmatch(name) for one in beside)]
+    )
+
+
+def forms_beside(plan: Map) -> Iterator[str]:
+    """Yield expressions for the names of the files with texts and tests that a map may read."""
+    tests = (plan.tests.input, plan.tests.expected) if plan.tests else ()
+    for text in (*plan.texts.values(), *tests):
+        form = "".join(
+            part if part == ".*" else re.escape(part) for part in re.split(r"(\.\*)", WILD.sub(".*", text.lstrip("/")))
+        )
+        yield form if "/" in text else f"(?:.*/)?{form}"
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Return how many files of which endings are not read."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[posixpath.splitext(name)[1] or posixpath.basename(name)].append(name)
+    ranked = sorted(groups.items(), key=lambda one: -len(one[1]))
+    shown = [
+        some[0] if len(some) == 1 else f"{len(some)} `{'*' * ending.startswith('.')}{ending}`"
+        for ending, some in ranked[:KINDS]
+    ]
+    more = sum(len(some) for _, some in ranked[KINDS:])
+    shown += [f"{more} more"] if more else []
+    return f"{len(names)} file{'s are' if len(names) > 1 else ' is'} not read: {', '.join(shown)}" if names else ""
 
 
 def in_order(name: str) -> list[tuple[int, str]]:
