@@ -215,6 +215,8 @@ WHOLE_RECIPE = {
     *(
         "experiment.run_recipe",
         "experiment.run_folds",
+        "experiment.trained_model",
+        *(f"evaluate.own.{name}" for name in ("run_rounds", "continued", "__init__", "add")),
         "train.loop.train",
         "train.loop.open_pipeline",
         "train.loop.open_online",

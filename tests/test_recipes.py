@@ -28,7 +28,20 @@ QUICK = {"demo", "hybrid", "ppo_dense", "robot", "ssd"}
 
 
 def test_the_documented_recipes_are_there():
-    wanted = {"demo", "demo_python", "sft", "rloo", "group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "dft"}
+    wanted = {
+        "demo",
+        "demo_python",
+        "sft",
+        "rloo",
+        "group_norm",
+        "exp_advantage",
+        "topr",
+        "asymre",
+        "auto",
+        "oapl",
+        "awr",
+        "dft",
+    }
     wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot", "robot_sft"}
     wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
     wanted |= {"sql_sft", "sql_rloo", "maxrl", "rft", "nft", "pkpo", "passk", "rspo", "unlikeliness", "gfpo", "strangers"}

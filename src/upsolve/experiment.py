@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
-from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, recipe_yaml
+from upsolve.config import DataConfig, EvalConfig, ModelConfig, OwnConfig, Recipe, recipe_yaml
 from upsolve.config.rules import few_dev_tasks
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
+from upsolve.evaluate.own import run_rounds
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.extras import require
@@ -96,6 +98,7 @@ def run_recipe(
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
+    check_rounds(recipe.own, tasks, processes)
     sweep = partial(sweep_model, tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:
@@ -103,12 +106,7 @@ def run_recipe(
 
     before = measured(recipe.model, "base")
     check_temperatures(before, recipe.evaluate, path)
-    finished = load_trained(training := path / "training")
-    on_step = partial(report_step, report)
-    trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
-    for name in ("trained.json", "trained.samples.jsonl") if processes.is_main and trained != finished else ():
-        (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
-    after = measured(recipe.model.at(str(trained.folder)), "trained")
+    after, trained = trained_model(recipe, path, split, measured=measured, report=report)
     if processes.is_main:
         from upsolve.report.run import facts_of, run_content, write_run_report
 
@@ -117,6 +115,36 @@ def run_recipe(
         write_run_report(path, content)
     processes.wait()
     return before, after, trained
+
+
+def check_rounds(own: OwnConfig, tasks: HeldOut, processes: Processes) -> None:
+    """Raise an error if a run with rounds of own samples has several processes, or no dev task."""
+    if own.rounds and processes.count > 1:
+        raise ConfigError(
+            "own.rounds: rounds of own samples run in one process; start it without torchrun, or set own.rounds=0"
+        )
+    if own.rounds and not tasks.dev:
+        raise TrainingError(
+            "own.rounds: no dev task with tests says whether a round gains; raise data.dev or evaluate.dev_tasks"
+        )
+
+
+def trained_model(
+    recipe: Recipe, path: Path, split: Split, *, measured: Callable[[ModelConfig, str], Sweep], report: OnProgress
+) -> tuple[Sweep, Trained]:
+    """Train, with rounds of own samples if the recipe has some, and measure the model that results."""
+    on_step = partial(report_step, report)
+    if recipe.own.rounds:
+        stages = run_rounds(recipe, path, split, measured=measured, progress=report, on_step=on_step)
+        best = next(stage for stage in reversed(stages) if stage.kept)
+        after = replace(best.sweep, name="trained")
+        save_sweep(after, path / "trained.json")
+        return after, replace(best.trained, folder=path / "training" / "model")
+    finished = load_trained(path / "training")
+    trained = train(recipe, split.groups["train"], split.groups["dev"], path / "training", on_step=on_step, show=report)
+    for name in ("trained.json", "trained.samples.jsonl") if trained != finished and Processes().is_main else ():
+        (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
+    return measured(recipe.model.at(str(trained.folder)), "trained"), trained
 
 
 def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:

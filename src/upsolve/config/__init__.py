@@ -4,7 +4,7 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 """
 
 from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
-from upsolve.config.online import SourceConfig
+from upsolve.config.online import OwnConfig, SourceConfig
 from upsolve.config.recipe import (
     Recipe,
     check_recipe,
@@ -42,6 +42,7 @@ __all__ = [
     "MonitorConfig",
     "ObjectiveConfig",
     "OptimConfig",
+    "OwnConfig",
     "PromptConfig",
     "Recipe",
     "RewardConfig",

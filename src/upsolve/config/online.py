@@ -9,7 +9,7 @@ from upsolve.config.running import SampleConfig
 from upsolve.config.strict import Rule, Strict
 from upsolve.plugins import find, names
 
-__all__ = ["Kind", "RolloutConfig", "SourceConfig"]
+__all__ = ["Kind", "OwnConfig", "RolloutConfig", "SourceConfig"]
 
 Kind = Literal["archive", "policy", "replay"]
 
@@ -85,3 +85,21 @@ class SourceConfig(Strict):
     def takes(self, kind: Kind) -> bool:
         """Return whether a round can have groups from a source."""
         return self.mix.get(kind, 0) > 0 or self.mix_end.get(kind, 0) > 0
+
+
+class OwnConfig(Strict):
+    """Rounds of own judged samples after training on the archive (``upsolve run``); 0 rounds: none."""
+
+    rounds: int = Field(default=0, ge=0)
+    """Most rounds. Each samples the best model so far, judges, and trains that model on what passed; the first that gains nothing on dev tasks
+    is the last, and its model is not the result."""
+    tasks: int = Field(default=400, ge=1)
+    """Training tasks that a round samples: first those that nobody passed, then others at random."""
+    samples: int = Field(default=4, ge=1)
+    """Samples a task."""
+    temperature: float = Field(default=0.8, gt=0)
+    """Temperature of these samples."""
+    steps: int = Field(default=0, ge=0)
+    """Optimizer steps of a round; 0: as many as the training on the archive (``optim.max_steps``)."""
+    control: bool = True
+    """Also train the first model on the archive for as many steps as the kept rounds, and measure it: what rounds add to longer training."""

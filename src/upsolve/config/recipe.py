@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
-from upsolve.config.online import SourceConfig
+from upsolve.config.online import OwnConfig, SourceConfig
 from upsolve.config.reward import RewardConfig
 from upsolve.config.rules import RULES, unread_problems
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
@@ -37,6 +37,7 @@ class Recipe(Strict):
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     source: SourceConfig = SourceConfig()
+    own: OwnConfig = OwnConfig()
     reward: RewardConfig = RewardConfig()
     select: SelectConfig = SelectConfig()
     advantage: AdvantageConfig = AdvantageConfig()

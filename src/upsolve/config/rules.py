@@ -154,6 +154,14 @@ RULES: tuple[Rule, ...] = (
         "data: train {0.data.train} and dev {0.data.dev} together must be below 1; the rest is the test split",
     ),
     Rule(
+        lambda r: not (r.own.rounds and r.source.rounds),
+        "own.rounds: an online run (source.rounds) samples the policy anyway; set one of them",
+    ),
+    Rule(
+        lambda r: not r.own.rounds or len(r.evaluate.temperatures) > 1,
+        "own.rounds: dev tasks decide whether a round is kept, and are sampled only with several evaluate.temperatures, such as [0, 0.6]",
+    ),
+    Rule(
         lambda r: r.source.rounds > 0 or not r.advantage.needs_values,
         "advantage.kind {0.advantage.kind} is for online training: set source.rounds, or choose another kind",
     ),
@@ -294,6 +302,10 @@ READ: Mapping[str, Condition] = {
         lambda r: r.source.rollout.samples == r.data.group_size,
         even_default=True,
     ),
+    **{
+        f"own.{key}": Condition("own.rounds above 0", lambda r: r.own.rounds > 0, "own.rounds")
+        for key in ("tasks", "samples", "temperature", "steps", "control")
+    },
     "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
     **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
     "source.hints_passed": Condition(

@@ -13,7 +13,7 @@ from upsolve.policy.prompt import FAILURES, with_hint
 from upsolve.policy.request import Request, request_sampler, seed_of
 from upsolve.types import Attempt, Group, OnProgress, Status, Task, Turn, is_scored, no_progress
 
-__all__ = ["sample_attempts", "sample_hinted", "sample_repairs", "samples_of"]
+__all__ = ["sample_attempts", "sample_hinted", "sample_missing", "sample_repairs", "samples_of"]
 
 PART = 50
 """Tasks sampled between two writes."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops
+from upsolve.evaluate.own import Stage
 from upsolve.evaluate.scores import Evaluation
 from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks
-from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables
+from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Task
 
@@ -109,6 +110,8 @@ class ReportContent:
     """Step whose weights are the result; None: unknown."""
     rewarded: Sequence[Rewarded] = ()
     """Groups of the training tasks with their rewards."""
+    stages: tuple[Stage, ...] = ()
+    """Stages of a run with rounds of own samples, the control last."""
     calibrations: Sequence[Calibration] = ()
     """How the scores of the archive fit its verdicts."""
     recipe_yaml: str = ""
@@ -151,6 +154,7 @@ def tables_of(content: ReportContent) -> list[Table]:
     for name, measured in by_task_set(sweeps).items():
         further = result_tables(measured, defined_ks(measured, ks), further=True)
         tables += [replace(table, title=f"{name}: {table.title}") for table in further]
+    tables += [stage_table(sweeps[0], content.stages)] if content.stages else []
     tables += reward_tables(content.rewarded) if content.rewarded else []
     tables += calibration_tables(content.calibrations)
     return [*tables, cost_table(sweeps, content.training)] if sweeps or content.training else tables

@@ -13,9 +13,10 @@ from upsolve import __version__
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
-from upsolve.config import AdvantageConfig, ModelConfig, Recipe, SampleConfig, recipe_yaml
+from upsolve.config import AdvantageConfig, ModelConfig, Recipe, SampleConfig, load_recipe, recipe_yaml
 from upsolve.errors import ArchiveError
 from upsolve.evaluate.calibration import Calibration, calibrations
+from upsolve.evaluate.own import load_stages
 from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
@@ -79,6 +80,8 @@ def run_content(
         known = calibrations(open_filled(recipe.data.archive))
         online = recipe.source.rounds > 0
         groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
+        if (own := load_recipe(folder / "training" / "recipe.yaml").data.archive) != recipe.data.archive:
+            groups = open_filled(own).groups()  # a round of own samples
         data = recipe.data.model_copy(update={"authors": ()}) if online else recipe.data
         rewards = rewards_of(Lazy(groups, lambda group: select(group, data)), recipe.reward, recipe.verify)
         rewarded = rewarded_of(rewards, recorded_keys(folder / "training" / FOLDER))
@@ -93,6 +96,7 @@ def run_content(
         kept_step=trained.kept_step,
         rewarded=rewarded,
         calibrations=known,
+        stages=load_stages(folder),
         recipe_yaml=recipe_yaml(recipe),
         facts={
             **facts,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, interval_text
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
+from upsolve.evaluate.own import CONTROL, Stage
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
@@ -296,6 +297,22 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
 def mean(values: Sequence[float]) -> str:
     """Return a mean as text; a dash for no values."""
     return number(sum(values) / len(values), 3) if values else "–"
+
+
+def stage_table(base: Sweep, stages: Sequence[Stage]) -> Table:
+    """Return what each stage of a run with rounds of own samples added, beside the stage that it started from, and the control."""
+    rows: list[tuple[str, ...]] = []
+    before = base
+    for stage in stages:
+        gain = compare(stages[0].sweep.best if stage.name == CONTROL else before.best, stage.sweep.best)
+        drawn = f"{stage.passed:,} of {stage.samples:,} passed" if stage.samples else "–"
+        name = stage.name if stage.kept or stage.name == CONTROL else f"{stage.name}, not kept"
+        rates = (percent(stage.dev), cell(mean_interval([*task_pass_at_k(stage.sweep.best.scores, 1).values()])))
+        chosen = choice_cells(stage.sweep.choices).get("chosen", "–")
+        rows.append((name, *rates, gain.change, chosen, drawn, f"{stage.trained.steps:,}"))
+        before = stage.sweep if stage.kept else before
+    header = ("stage", "dev tasks", "pass@1", "to the stage before", "chosen", "own samples", "steps")
+    return Table("Stages, each at its best temperature, %", header, tuple(rows))
 
 
 def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]]) -> Table:

@@ -1,0 +1,211 @@
+"""Rounds of a policy's own judged samples, after training on an archive, for as long as dev tasks gain."""
+
+import json
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.split import Split
+from upsolve.archive.store import Archive
+from upsolve.config import ModelConfig, Recipe
+from upsolve.errors import TrainingError
+from upsolve.evaluate.runs import load_sweep
+from upsolve.evaluate.scores import task_pass_at_k
+from upsolve.evaluate.sweep import Sweep
+from upsolve.files import write_text
+from upsolve.policy.collect import sample_missing
+from upsolve.train.loop import train
+from upsolve.train.run.folder import Trained, load_trained
+from upsolve.train.run.steps import OnStep
+from upsolve.types import Attempt, Group, OnProgress, Status, Task, Verdict
+from upsolve.verify.limits import judge_settings
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["CONTROL", "Stage", "load_stages", "run_rounds"]
+
+LOGGER = logging.getLogger("upsolve")
+FOLDER, SUMMARY = "own", "stages.json"
+"""Folder of the stages, within that of the run, and the list of finished stages in it."""
+CONTROL = "archive, as long"
+"""Name of the control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a run with rounds of own samples."""
+
+    name: str
+    """``archive``, ``round 1``, ..., or the control (``CONTROL``)."""
+    trained: Trained
+    """Its training."""
+    sweep: Sweep
+    """Its model at several temperatures."""
+    kept: bool
+    """Whether its model was the best on dev tasks so far; the control never is."""
+    samples: int = 0
+    """Own samples that it drew."""
+    passed: int = 0
+    """How many of them passed."""
+
+    @property
+    def dev(self) -> float:
+        """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
+        rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
+        return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
+
+
+class Rounds:
+    """The stages of a run, made one after the other."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        split: Split,
+        *,
+        measured: Callable[[ModelConfig, str], Sweep],
+        progress: OnProgress,
+        on_step: OnStep,
+    ) -> None:
+        """Set what ``run_rounds`` takes."""
+        self.recipe, self.folder, self.split = recipe, folder / FOLDER, split
+        self.measured, self.progress, self.on_step = measured, progress, on_step
+        self.groups = {group.task.task_id: group for group in split.groups["train"]}
+        self.stages: list[Stage] = []
+        self.folder.mkdir(exist_ok=True)
+
+    @property
+    def best(self) -> Stage:
+        """The last stage that was kept."""
+        return next(stage for stage in reversed(self.stages) if stage.kept)
+
+    def add(self, name: str, recipe: Recipe, groups: Sequence[Group], drawn: Sequence[bool] = ()) -> Stage:
+        """Train and measure a stage, or load it."""
+        place = name.replace(", ", "-").replace(" ", "-")
+        report = self.named(name)
+        trained = train(
+            recipe, groups, self.split.groups["dev"], self.folder / f"{place}-training", on_step=self.on_step, show=report
+        )
+        sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{FOLDER}/{place}")
+        stage = Stage(name, trained, sweep, False, len(drawn), sum(drawn))
+        kept = not self.stages or (name != CONTROL and stage.dev > self.best.dev)
+        self.stages.append(replace(stage, kept=kept))
+        rows = [
+            {"name": one.name, "place": str(one.trained.folder.parent.name), "kept": one.kept, "samples": one.samples}
+            | {"passed": one.passed, "sweep": one.trained.folder.parent.name.removesuffix("-training")}
+            for one in self.stages
+        ]
+        write_text(self.folder / SUMMARY, json.dumps(rows, indent=1))
+        return self.stages[-1]
+
+    def round(self, number: int) -> Stage:
+        """Sample, judge, train and measure a round."""
+        own, name = self.recipe.own, f"round {number}"
+        tasks = self.tasks(own.tasks, self.recipe.sample.seed + number)
+        archive, drawn = self.sampled(number, tasks, name)
+        found = [*archive.groups()]
+        self.groups |= {group.task.task_id: group for group in found}
+        return self.add(name, continued(self.recipe, self.best, str(archive.path), own.steps), found, drawn)
+
+    def tasks(self, most: int, seed: int) -> list[Task]:
+        """Return the tasks that a round samples: those that nobody passed before others, each in random order."""
+        tested = [task for task in self.split.tasks["train"] if task.tests]
+        random.Random(seed).shuffle(tested)
+        solved = {name for name, group in self.groups.items() if any(v and v.status is Status.PASSED for v in group.verdicts)}
+        return sorted(tested, key=lambda task: task.task_id in solved)[:most]
+
+    def sampled(self, number: int, tasks: Sequence[Task], name: str) -> tuple[Archive, list[bool]]:
+        """Return an archive of some tasks with their attempts so far and new samples of the best model, and whether each of these passed."""
+        path, recipe, author = self.folder / f"archive-{number}", self.recipe, f"{self.recipe.name}, {name}"
+        archive = Archive(path) if (path / "archive.json").exists() else Archive.create(path)
+        if not archive.tasks():
+            known = [self.groups[task.task_id] for task in tasks if task.task_id in self.groups]
+            pairs = [(a, v) for group in known for a, v in zip(group.attempts, group.verdicts, strict=True)]
+            archive.append(tasks=tasks, attempts=[a for a, _ in pairs], verdicts=[v for _, v in pairs if v])
+        config = recipe.sample.model_copy(update={"samples": recipe.own.samples, "temperature": recipe.own.temperature})
+        model, by_id = recipe.model.at(str(self.best.trained.folder)), {task.task_id: task for task in archive.tasks()}
+        report = self.named(name)
+        sample_missing(archive, by_id, config, model=model, author=author, progress=report)
+
+        def mine() -> list[tuple[Task, Attempt, Verdict | None]]:
+            return [
+                (group.task, attempt, verdict)
+                for group in archive.groups()
+                for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+                if attempt.author == author
+            ]
+
+        pending = [(task, attempt) for task, attempt, verdict in mine() if verdict is None]
+        settings = judge_settings(recipe.verify)
+        archive.append(verdicts=verify(pending, settings, on_done=lambda index, _: report("verify", index + 1, len(pending))))
+        return archive, [bool(v and v.status is Status.PASSED) for _, attempt, v in mine() for _ in range(attempt.count)]
+
+    def named(self, stage: str) -> OnProgress:
+        """Return progress that names the stage."""
+        return lambda what, done, total: self.progress(f"{stage}: {what}", done, total)
+
+
+def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:
+    """Train on the archive, then in rounds: sample the best model, judge, train it on what passed.
+
+    The last round is the first one without a gain, or whose training fails.
+
+    A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
+    trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585).
+    The control continues from the first model on the archive for as many steps as the kept rounds. Finished stages are not repeated.
+    ``training`` links to the training of the best model.
+
+    Args:
+        recipe: all settings; ``own`` has those of the rounds.
+        folder: of the run; the stages are in its folder ``own``.
+        split: the archive, split by task.
+        given: ``measured``, which measures a model on dev and test tasks (settings, name of the file without its ending); ``progress``,
+            called with the stage, units done and in all; ``on_step``, called after each optimizer step.
+
+    Returns:
+        The stages in order, the control last; the last kept one is the result of the run.
+    """
+    rounds = Rounds(recipe, folder, split, **given)
+    first = rounds.add("archive", recipe, split.groups["train"])
+    for number in range(1, recipe.own.rounds + 1):
+        try:
+            if not rounds.round(number).kept:
+                break
+        except TrainingError as error:
+            LOGGER.warning("round %d ends the rounds: %s", number, error)
+            break
+    link(folder / "training", rounds.best.trained.folder.parent)
+    if recipe.own.control and (steps := sum(one.trained.steps for one in rounds.stages[1:] if one.kept)):
+        rounds.add(CONTROL, continued(recipe, first, recipe.data.archive, steps), split.groups["train"])
+    return tuple(rounds.stages)
+
+
+def continued(recipe: Recipe, stage: Stage, archive: str, steps: int) -> Recipe:
+    """Return the recipe of a further training: from a stage's model, on an archive, for some steps (0: those of the run)."""
+    optim = recipe.optim.model_copy(update={"max_steps": steps or recipe.optim.max_steps})
+    data = recipe.data.model_copy(update={"archive": archive})
+    return recipe.model_copy(update={"model": recipe.model.at(str(stage.trained.folder)), "data": data, "optim": optim})
+
+
+def link(place: Path, target: Path) -> None:
+    """Make a relative symbolic link to the training that is the result; replaces an earlier one."""
+    new = place.with_name(f"{place.name}.new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(target.relative_to(place.parent), target_is_directory=True)
+    new.replace(place)
+
+
+def load_stages(folder: Path) -> tuple[Stage, ...]:
+    """Return the finished stages of a run's folder; () for a run without rounds."""
+    file = folder / FOLDER / SUMMARY
+    rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    return tuple(
+        Stage(
+            row["name"], trained, load_sweep(file.with_name(f"{row['sweep']}.json")), row["kept"], row["samples"], row["passed"]
+        )
+        for row in rows
+        if (trained := load_trained(file.with_name(row["place"])))
+    )

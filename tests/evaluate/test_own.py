@@ -1,0 +1,75 @@
+"""Rounds of own judged samples: real training, sampling and judging of a tiny model that learns one program."""
+
+import pytest
+
+from upsolve.archive.store import Archive
+from upsolve.config import Recipe, load_recipe
+from upsolve.errors import ConfigError
+from upsolve.evaluate.own import CONTROL, load_stages
+from upsolve.experiment import run_recipe
+from upsolve.report.run import read_run
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+
+SPLITS = [*["train"] * 6, "dev", "dev", "test", "test"]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """Ten tasks with one answer; two training tasks have failed attempts alone."""
+    made = Archive.create(tmp_path_factory.mktemp("own") / "archive")
+    tests = (TestCase(TestKind.STDIO, "", "1\n"),)
+    for index, split in enumerate(SPLITS):
+        task = Task(f"own/{index}", f"Print one, case {index}.", tests, extra=f'{{"split": "{split}"}}')
+        programs = {"print(2)": Status.FAILED} if index in (0, 1) else {"print(1)": Status.PASSED, "print(2)": Status.FAILED}
+        attempts = [Attempt(task.task_id, code, author="someone") for code in programs]
+        verdicts = [
+            Verdict(a.attempt_id, status, judge="recorded:x") for a, status in zip(attempts, programs.values(), strict=True)
+        ]
+        made.append(tasks=[task], attempts=attempts, verdicts=verdicts)
+    return made
+
+
+def recipe_for(model, archive, **own):
+    stages = {
+        "model": {"name": model, "bf16": False},
+        "data": {"archive": str(archive.path), "split_by": "split", "group_size": 2},
+        "select": {"attempts": "passed"},
+        "advantage": {"kind": "passed"},
+        "optim": {"lr": 1e-2, "max_steps": 1, "epochs": 200, "tokens_per_step": 400, "schedule": "constant"},
+        "monitor": {"heldout": 0, "stop_on_collapse": False},
+        "sample": {"samples": 1, "max_tokens": 12},
+        "evaluate": {"temperatures": [0, 0.01], "dev_samples": 1, "likelihood_tasks": 0, "ks": [1]},
+    }
+    return Recipe.model_validate({**stages, "own": {"tasks": 3, "samples": 2, "steps": 40, **own}})
+
+
+def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
+    recipe, folder = recipe_for(tiny_model, archive, rounds=3), tmp_path / "run"
+    _, after, trained = run_recipe(recipe, folder)
+    stages = load_stages(folder)
+    assert [(stage.name, stage.kept) for stage in stages] == [
+        ("archive", True),
+        ("round 1", True),
+        ("round 2", False),
+        (CONTROL, False),
+    ]
+    assert stages[0].dev == 0 and stages[1].dev == 1
+    assert [stage.samples for stage in stages] == [0, 6, 6, 0] and stages[2].passed == 6, "the model of round 1 samples round 2"
+    assert (folder / "training").resolve() == (folder / "own" / "round-1-training").resolve()
+    assert trained.steps == 40 and after.name == "trained" and after.best.scores == stages[1].sweep.best.scores
+    first = Archive(folder / "own" / "archive-1")
+    assert {"own/0", "own/1"} < {task.task_id for task in first.tasks()}, "tasks that nobody passed are sampled first"
+    page = (folder / "report.html").read_text()
+    assert "round 2, not kept" in page and CONTROL in page
+    assert [stage.name for stage in read_run(folder).stages] == [stage.name for stage in stages]
+    again = run_recipe(recipe, folder)
+    assert again[1] == after and load_stages(folder) == stages
+
+
+def test_rounds_need_what_they_read():
+    with pytest.raises(ConfigError, match=r"own\.rounds.*source\.rounds"):
+        load_recipe(None, ["own.rounds=1", "source.rounds=1", "advantage.kind=passed"])
+    with pytest.raises(ConfigError, match=r"own\.rounds.*evaluate\.temperatures"):
+        load_recipe(None, ["own.rounds=1", "evaluate.temperatures=[0]"])
+    with pytest.raises(ConfigError, match=r"own\.tasks has no effect without own\.rounds"):
+        load_recipe(None, ["own.tasks=3"])
