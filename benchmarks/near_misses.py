@@ -230,7 +230,9 @@ def add_samples(archive, name, folder, options):
         None,
         [f"sample.samples={options.each}", "sample.temperature=0.8", "sample.max_tokens=160", f"sample.seed={options.seed}"],
     )
-    tasks = {task.task_id: task for task in archive.tasks() if task.tests}
+    tested = [task for task in archive.tasks() if task.tests]
+    random.Random(options.seed).shuffle(tested)
+    tasks = {task.task_id: task for task in tested[: options.sampled or None]}
     sample_missing(archive, tasks, config.sample, model=config.model.at(folder), author=name, progress=lambda *_: None)
     pairs = [
         (g.task, a)
@@ -263,6 +265,7 @@ def main(arguments=None):
     parser.add_argument("--each", type=int, default=4)
     parser.add_argument("--tasks", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sampled", type=int, default=0, help="tasks that a model samples; 0: all")
     parser.add_argument("--models", nargs="*", default=[], metavar="NAME=FOLDER")
     options = parser.parse_args(arguments)
     archive = opened(options.archive, options.out, options)

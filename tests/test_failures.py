@@ -128,3 +128,25 @@ def test_examples_are_solved_training_tasks(benchmarks):
     assert found == {
         name: f"say {task}\n\nAnswer with one query for SQLite." for name, task in (("short", "a"), ("plain", "c"))
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failures", ["mutations", "model"])
+def test_unsolved_tasks_have_failed_attempts_alone(benchmarks, tmp_path, tiny_model, failures):
+    unsolved = benchmarks("unsolved")
+    given = [f"model.name={tiny_model}", "model.bf16=false", "optim.tokens_per_step=600", "sample.max_tokens=4"]
+    given += ["optim.tokens_per_batch=600", "evaluate.tasks=3", "evaluate.dev_tasks=2"]
+    command = [str(tmp_path), "--results", str(tmp_path / "cells"), "--tasks", "60", "--solved", "5", "--steps", "2", "1"]
+    command += ["--each", "1", "--sampled", "6", "--seeds", "0", "--failures", failures, "--set", *given]
+    unsolved.main([*command, "--arms", *unsolved.ARMS])
+    found = unsolved.cells(tmp_path / "cells")
+    assert {kind.split("-", 2)[2] for kind in found} == {unsolved.slug(arm) for arm in unsolved.ARMS}
+    folder = tmp_path / "unsolved" / failures / "5" / "0"
+    solved, failed, foreign = (
+        {g.task.task_id: {a.code for a in g.attempts} for g in open_archive(folder / f"archive-{kind}").groups()}
+        for kind in ("solved", "unsolved", "foreign")
+    )
+    assert len(solved) == 5 and not solved.keys() & failed.keys() and failed.keys() == foreign.keys()
+    assert all(failed[task] != foreign[task] for task in failed), "each stands behind the prompt of another task"
+    statuses = [v.status for g in open_archive(folder / "archive-unsolved").groups() for v in g.verdicts]
+    assert Status.PASSED not in statuses and len(statuses) == len(failed)
