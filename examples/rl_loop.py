@@ -74,7 +74,7 @@ def batches(groups: Sequence[Group], codec: Codec, *, steps: int, seed: int) -> 
         # judge, then reward; attempts that could not be judged have no reward and are left out
         rewarded = [reward(group, REWARD) for group in judge(chosen)]
         # G attempts of each task, at least one that passed and one that failed; without both there is nothing to compare
-        drawn = draw_groups(rewarded, DATA, imitates=False, epoch=step).groups
+        drawn = draw_groups(rewarded, DATA, needs="contrast", epoch=step).groups
         # tokens and advantages
         encoded = [one for item in drawn if (one := encode(item, codec)) is not None]
         # one packed row: each prompt once, followed by its attempts, which do not see each other

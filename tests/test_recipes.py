@@ -45,7 +45,7 @@ def test_the_documented_recipes_are_there():
     wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot", "robot_sft"}
     wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
     wanted |= {"sql_sft", "sql_rloo", "maxrl", "rft", "nft", "pkpo", "passk", "rspo", "unlikeliness", "gfpo", "strangers"}
-    wanted |= {"ssd", "placebo", "inverted", "format_only", "conditioned", "divergence", "unlikelihood"}
+    wanted |= {"ssd", "placebo", "inverted", "format_only", "conditioned", "divergence", "unlikelihood", "unsolved"}
     assert {path.stem for path in FILES} == wanted
     text = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
     assert all(f"`{name}`" in text for name in wanted)

@@ -27,7 +27,7 @@ def drawn_from(*attempts, data=DATA):
         Verdict(a.attempt_id, Status.PASSED if good else Status.FAILED) for a, (good, _) in zip(made, attempts, strict=True)
     ]
     group = Group(Task("t", "prompt", ()), tuple(made), tuple(verdicts))
-    return draw_groups([reward(group, RewardConfig())], data, imitates=False, epoch=0)
+    return draw_groups([reward(group, RewardConfig())], data, needs="contrast", epoch=0)
 
 
 def test_what_was_sampled_several_times_fills_a_group_as_often():
@@ -90,7 +90,7 @@ def test_imitation_with_findings_of_ruff():
     for at, imitated in enumerate(([[1.0]], [])):
         group = reward(Group(Task("t", "prompt", tests, "f"), (made[at],), (verdicts[at],)), config)
         assert group.rewards_G[0] < 1
-        formed = draw_groups([group], DATA, imitates=True, epoch=0)
+        formed = draw_groups([group], DATA, needs="pass", epoch=0)
         trained = [with_advantages(one, AdvantageConfig(kind="passed"), seed=0).advantages_G.tolist() for one in formed.groups]
         assert trained == imitated
 
@@ -139,3 +139,18 @@ def test_with_select_each_stored_task_is_rewarded_once_in_a_run(monkeypatch):
     assert len(rounds(SelectConfig())) == len({*read}) <= 5
     monkeypatch.setattr("upsolve.train.data.groups.HELD", 3 * 8)
     assert Counter(rounds(SelectConfig(attempts="length > 2")))["0"] == 1 and Counter(read)["4"] == 3
+
+
+@pytest.mark.parametrize(("needs", "sizes"), [("contrast", [2]), ("pass", [2, 2]), ("attempt", [2, 2, 2])])
+def test_an_estimator_takes_groups_with_what_it_needs(needs, sizes):
+    """A task with both outcomes, one that all passed, one that nobody passed."""
+    outcomes = {"both": (True, False), "passed": (True, True), "failed": (False, False)}
+    groups = []
+    for name, passes in outcomes.items():
+        attempts = tuple(Attempt(name, f"program {n}") for n in range(2))
+        statuses = [Status.PASSED if passed else Status.FAILED for passed in passes]
+        verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(attempts, statuses, strict=True))
+        groups.append(reward(Group(Task(name, "prompt"), attempts, verdicts), RewardConfig()))
+    formed = draw_groups(groups, DataConfig(group_size=2), needs=needs, epoch=0, in_order=True)
+    assert [len(one.rewards_G) for one in formed.groups] == sizes
+    assert sum(formed.left_out.values()) == 3 - len(sizes)

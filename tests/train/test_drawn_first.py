@@ -99,7 +99,7 @@ def test_an_epoch_trains_on_what_was_drawn(groups):
     recipe = load_recipe("rloo", ["data.group_size=4", "data.groups_per_task=2"])
     assert decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     source = StoredSource(groups, recipe.data, epochs=2, drawn=True).groups(0)
-    formed = draw_groups([reward(group, recipe.reward) for group in source.stored], recipe.data, imitates=False, epoch=0)
+    formed = draw_groups([reward(group, recipe.reward) for group in source.stored], recipe.data, needs="contrast", epoch=0)
     assert Counter(group.group.task.task_id for group in formed.groups) == {"large": 2, "small": 2}
     assert formed.left_out["tasks: none passed"] == 1
     drawn = {attempt for group in source.stored if group.task.task_id == "large" for attempt in group.attempts}

@@ -191,7 +191,7 @@ def test_a_process_may_have_a_batch_less(recipes):
     recipe = recipes["stored"]
     codec, optim = load_codec(recipe.model.name), recipe.optim
     rewarded = [reward(group, recipe.reward) for group in groups_of(recipe)["train"]]
-    drawn = draw_groups(rewarded, recipe.data, imitates=False, epoch=0).groups
+    drawn = draw_groups(rewarded, recipe.data, needs="contrast", epoch=0).groups
     config = Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
     steps = plan_steps(encode_groups(tokenize_groups(drawn, config), config).groups, optim, processes=2)
     assert {len(step) % 2 for step in steps[:4]} == {0, 1}, "both are tried below"

@@ -5,7 +5,7 @@ Legend: G attempts of a group; rewards_G, advantages_G float64 [G]; passed_G boo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from upsolve.advantage.group import Bools, Floats, check
 from upsolve.config import AdvantageConfig
 from upsolve.plugins import RecordError, only, reraise
 
-__all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
+__all__ = ["ADVANTAGES", "NEEDED", "Advantage", "AdvantageInputs", "Needs", "advantage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,16 @@ class AdvantageInputs:
     """Seed for estimators that use random numbers, in [0, 2^32); computed from ``data.seed``, the task and the group's attempts."""
 
 
+Needs = Literal["contrast", "pass", "attempt"]
+"""What a stored group must have, for an estimator to learn from it."""
+NEEDED: Mapping[Needs, str] = {
+    "contrast": "a passed and a failed attempt",
+    "pass": "a passed attempt",
+    "attempt": "a scored attempt",
+}
+"""The same in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advantage:
     """An estimator of advantages that a recipe can name (``advantage.kind``)."""
@@ -43,6 +53,9 @@ class Advantage:
     """True if no advantage is below 0, so that settings which act on negative advantages have no effect."""
     selects: bool = False
     """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
+    needs: Needs = "contrast"
+    """What a stored group must have: ``contrast``, a passed and a failed attempt; ``pass``, a passed one, which
+    ``selects`` implies; ``attempt``, any scored one."""
     failed: Literal["negative", "zero", "any"] = "any"
     """Advantage of a failed attempt. ``negative``: below 0 in a group with a passed attempt, 0 in a group of one outcome; ``zero``: 0, and
     positive for passed attempts; ``any``: the sign depends on the group's rewards."""
@@ -53,10 +66,13 @@ class Advantage:
         """Raise ValueError if ``reads`` or ``failed`` has an unknown value."""
         only("reads", (self.reads,), ("rewards", "values"))
         only("failed", (self.failed,), ("negative", "zero", "any"))
+        only("needs", (self.needs,), get_args(Needs))
+        if self.selects and self.needs == "contrast":
+            object.__setattr__(self, "needs", "pass")
 
 
 ADVANTAGES: Mapping[str, Advantage] = {
-    "all": Advantage(lambda i, _: np.ones_like(i.rewards_G), nonnegative=True),
+    "all": Advantage(lambda i, _: np.ones_like(i.rewards_G), nonnegative=True, needs="attempt"),
     "asymre": Advantage(lambda i, c: group.asymre(i.rewards_G, delta=c.delta)),
     "awr": Advantage(lambda i, c: group.awr(i.rewards_G, beta=c.beta, max_weight=c.max_weight), nonnegative=True),
     "centred": Advantage(lambda i, _: group.centred(i.rewards_G)),

@@ -216,8 +216,8 @@ class Work:
         elif epoch is None:
             formed = whole_groups(chosen.rewarded)
         else:
-            imitates, ordered = recipe.advantage.record.selects, bool(recipe.select.order)
-            formed = draw_groups(chosen.rewarded, data, imitates=imitates, epoch=epoch, in_order=ordered)
+            needs, ordered = recipe.advantage.record.needs, bool(recipe.select.order)
+            formed = draw_groups(chosen.rewarded, data, needs=needs, epoch=epoch, in_order=ordered)
         left_out.update(formed.left_out + chosen.left_out)
         flagged.update(formed.flagged)
         return [with_advantages(item, recipe.advantage, seed=data.seed, pair=unit == "pair") for item in formed.groups]

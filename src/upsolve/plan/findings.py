@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from upsolve.advantage.table import NEEDED, Needs
 from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = [
@@ -179,6 +180,8 @@ class Plan:
     """True if the recipe samples the policy during training."""
     imitates: bool
     """True if the recipe trains on passed attempts alone."""
+    needs: Needs
+    """What the recipe's estimator needs of a group (``Advantage.needs``)."""
     groups: Groups
     tests: Tests
     noise: Noise
@@ -195,20 +198,30 @@ class Plan:
     @property
     def usable(self) -> int:
         """Training tasks that offline training can use: with ``needed``."""
-        return max(self.groups.passing, self.groups.mixed) if self.imitates else self.groups.mixed
+        groups = self.groups
+        empty = sum(count for reason, count in groups.others.items() if reason in ("no attempt", "no scored attempt"))
+        return {
+            "contrast": groups.mixed,
+            "pass": max(groups.passing, groups.mixed),
+            "attempt": groups.training_tasks - empty,
+        }[self.needs]
 
     @property
     def needed(self) -> str:
         """Requirement for training on a group, in words."""
-        return "a passed attempt" if self.imitates else "a passed and a failed attempt"
+        return NEEDED[self.needs]
 
 
 HELD = 0.95
 """Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
 FEW_GROUPS = 30
 """Smallest number of groups with a passed and a failed attempt (for imitation: with a passed one) for offline training."""
-SUFFICE = ("all passed", "fewer than")
-"""Beginnings of the reasons of tasks that have a passed attempt, all that imitation needs."""
+SUFFICE: Mapping[Needs, tuple[str, ...]] = {
+    "contrast": (),
+    "pass": ("all passed", "fewer than"),
+    "attempt": ("all passed", "fewer than", "all failed", "one attempt"),
+}
+"""Beginnings of the reasons of tasks without both outcomes that have all that an estimator needs."""
 LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
@@ -248,7 +261,7 @@ def scarce(plan: Plan) -> str:
     groups = plan.groups
     if plan.online or plan.usable >= FEW_GROUPS:
         return ""
-    reason = next((name for name in groups.others if not (plan.imitates and name.startswith(SUFFICE))), "")
+    reason = next((name for name in groups.others if not name.startswith(SUFFICE[plan.needs])), "")
     remedy = REMEDIES.get(reason, "add tasks and attempts")
     most_often = f" (most often: {reason})" if reason else ""
     return (

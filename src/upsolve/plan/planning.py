@@ -44,6 +44,7 @@ def plan_archive(
         model="",
         online=recipe.source.rounds > 0,
         imitates=imitates(recipe.advantage, recipe.objective),
+        needs=recipe.advantage.record.needs if recipe.objective.record.unit == "attempt" else "contrast",
         groups=groups_of(split, recipe.data, recipe.reward),
         tests=tests_of(split),
         noise=noise_of(split, recipe.verify, max_attempts=judged, seed=recipe.seed),

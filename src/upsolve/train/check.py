@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
 
+from upsolve.advantage.table import NEEDED
 from upsolve.archive.groups import Lazy
 from upsolve.archive.info import missing_signal
 from upsolve.config import Recipe, check_recipe
@@ -118,18 +119,17 @@ def missing_rewards(start: Start) -> str:
 
 def missing_outcomes(start: Start) -> str:
     """Return why no group can be drawn (``draw_groups``): no task has a passed and a failed attempt, or a passed one; empty if one has."""
-    reasons, imitates = Counter[str](), start.recipe.advantage.record.selects
+    reasons, needs = Counter[str](), start.recipe.advantage.record.needs
     for group in start.selected:
         scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
         passes = sum(map(passed, scored))
         reason = missing_signal(len(group.attempts), len(scored), passes)
-        if not reason or (imitates and passes):
+        if not reason or {"contrast": False, "pass": passes > 0, "attempt": len(scored) > 0}[needs]:
             return ""
         reasons[reason] += 1
     found = ", ".join(f"{reason} at {count:,}" for reason, count in reasons.most_common())
-    needed = "a passed attempt" if imitates else "a passed and a failed attempt"
     archive = start.recipe.data.archive
-    return f"no group to train on: no training task of {archive} has {needed} ({found}); `upsolve plan` says what to do"
+    return f"no group to train on: no training task of {archive} has {NEEDED[needs]} ({found}); `upsolve plan` says what to do"
 
 
 RULES: tuple[Rule, ...] = (

@@ -281,14 +281,13 @@ def form_groups(
     the frozen start.
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
-    imitates = advantage.record.selects
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
     sampled = draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded)
     of_archive = (
         draw_pairs(old.rewarded, data, kind, epoch=number, most=max_stored)
         if pairs
-        else draw_groups(old.rewarded, data, imitates=imitates, epoch=number, in_order=ordered, most=max_stored)
+        else draw_groups(old.rewarded, data, needs=advantage.record.needs, epoch=number, in_order=ordered, most=max_stored)
     )
     sampled, of_archive = (
         replace(chosen_groups, left_out=chosen_groups.left_out + part.left_out)

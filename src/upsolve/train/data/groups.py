@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage.table import advantage
+from upsolve.advantage.table import Needs, advantage
 from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline, outline_of
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
@@ -275,7 +275,7 @@ def draw_groups(
     rewarded: Sequence[Rewarded],
     data: DataConfig,
     *,
-    imitates: bool,
+    needs: Needs,
     epoch: int,
     in_order: bool = False,
     most: int | None = None,
@@ -284,16 +284,17 @@ def draw_groups(
     epoch.
 
     Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a
-    task has fewer distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation,
-    which compares nothing, a task without such a group gives a group of its attempts, if one passed. Groups are in random
-    order, or ``in_order`` of the tasks; ``most``: a random sample of this many.
+    task has fewer distinct attempts than a group takes, one that occurs several times can be drawn as often. An estimator that
+    compares nothing (``Advantage.needs``) takes a group of the attempts of a task without such a group, too, if one passed
+    (``pass``), or whatever their outcome (``attempt``). Groups are in random order, or ``in_order`` of the tasks; ``most``: a
+    random sample of this many.
     """
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
         drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
-        if not drawn and imitates and item.passed.any():
+        if not drawn and len(item.passed) and (needs == "attempt" or (needs == "pass" and item.passed.any())):
             sampler = ListSampler(item.group, item.passed.tolist(), random, repeats=False)
-            drawn = [[sampler.draw(passed=True)]]
+            drawn = [[sampler.draw(passed=True if needs == "pass" else None)]]
             while len(drawn[0]) < data.group_size and sampler.remaining():
                 drawn[0].append(sampler.draw())
         if drawn:
