@@ -10,7 +10,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
 from upsolve.importers.registry import maps
-from upsolve.importers.tables.maps import maps_for
+from upsolve.importers.tables.plans import maps_for
 from upsolve.plugins import find, names
 from upsolve.types import Status
 

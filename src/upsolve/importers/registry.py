@@ -11,7 +11,8 @@ from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
 from upsolve.importers.problems import apps, codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
-from upsolve.importers.tables.maps import MAPS, Map, read_map
+from upsolve.importers.tables.maps import read_map
+from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import FIELDS
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read

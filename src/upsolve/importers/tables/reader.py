@@ -43,7 +43,7 @@ from upsolve.importers.rows import (
     odd_fields,
     without,
 )
-from upsolve.importers.tables.maps import TESTS
+from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import names_of, program_in

@@ -8,7 +8,7 @@ from typing import Any
 from upsolve.importers.outcome import is_given, whole
 from upsolve.importers.problems.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, without
-from upsolve.importers.tables.maps import TESTS, Map, Match
+from upsolve.importers.tables.plans import TESTS, Map, Match
 from upsolve.importers.tables.reader import OF_TASK
 from upsolve.importers.tables.templates import ByCase, Constant, Firsts, Maker, fits, maker_of, names_in, text_of, value_at
 from upsolve.importers.tables.trees import Files

@@ -38,7 +38,8 @@ from upsolve.importers.tables.columns import (
     says_opposite,
     unfit_status,
 )
-from upsolve.importers.tables.maps import MAPS, Map, Parser, read_map
+from upsolve.importers.tables.maps import Parser, read_map
+from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.importers.tables.shaping import Shape, path_columns
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread

@@ -12,7 +12,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Member, is_file, is_hidden, kind_of, members, members_at, names_in, rows_of
 from upsolve.importers.rows import BadRow, Numbered, decoded
-from upsolve.importers.tables.maps import Map
+from upsolve.importers.tables.plans import Map
 
 __all__ = ["FILE", "Files", "in_words", "pattern_of", "reads", "unread"]
 
