@@ -1,4 +1,4 @@
-"""Maps of tables, trees and logs (``docs/tables.md``)."""
+"""Maps of tables, trees and logs (``docs/maps.md``)."""
 
 import json
 import shutil
@@ -183,6 +183,8 @@ def test_tests_of_several_columns(tmp_path):
         ("columns: {status: a}\nstatus: b", "status: is also in `columns`"),
         ("constants: {imports: all}", "constants.imports: must be one of none, contest"),
         ("options: {x: {help: y}}", "options.x: needs one of column"),
+        ("attempts: [{prompt: a}]", "attempts, attempt 1: unknown prompt; keys are explode, columns"),
+        ("extra: {with: a}", "extra: unknown with; keys are task, attempt and without"),
         ("parts: {}", "parts: must be a list of maps"),
         ("[]", "a map has keys"),
     ],
@@ -306,8 +308,8 @@ extra: {task: [level], attempt: [n]}
     assert [json.loads(task.extra) for task in archive.tasks()] == [{"level": "low"}, {"level": "high"}, {"level": "low"}]
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8").partition("## Maps")[2]
-WHOLE, TREE_MAP, LOG_MAP = (part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:4])
+PAGE = (Path(__file__).parents[2] / "docs" / "maps.md").read_text(encoding="utf-8")
+WHOLE, TREE_MAP, LOG_MAP, TASKS_MAP = (part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:5])
 
 
 def test_the_documented_map_with_all_keys(tmp_path):
@@ -345,3 +347,84 @@ def test_the_documented_maps_of_a_tree_and_a_log(tmp_path):
         archive = Archive.create(tmp_path / f"archive{number}")
         ingest(archive, str(tmp_path / f"{number}.yaml"), folder)
         assert outcomes(archive) == expected
+
+
+def tasks_of(folder, **options):
+    """Import a folder by the documented map of tasks with attempts; the archive and the report."""
+    (folder / "my.yaml").write_text(TASKS_MAP)
+    archive = Archive.create(folder / f"archive {options}")
+    return archive, ingest(archive, str(folder / "my.yaml"), folder / "in", max_rejected=1, **options)
+
+
+def test_the_documented_map_of_tasks_with_their_attempts(tmp_path):
+    row = {
+        "id": 7,
+        "question": ADD,
+        "skeleton": "def f(x):",
+        "io": {"fn_name": "f", "inputs": [[1]], "outputs": [2]},
+        "level": 1,
+        "solutions": str([{"source": "int f;", "lang": "C++", "ms": 3}, {"source": CODE, "lang": "python"}]),
+        "response": f"So:\n```\n{CODE}```",
+        "verdict": "wrong",
+        "day": "2020-01-02",
+    }
+    more = {**row, "id": 8, "level": 0, "solutions": {"source": [" ", "x"], "lang": ["c", "c"]}, "verdict": None}
+    files = {"a.jsonl": f"{json.dumps(row)}\n{json.dumps(more)}\n", "b.jsonl": json.dumps({**row, "id": 9, "level": 3})}
+    folder = tree(tmp_path, **{f"in/{name}": text for name, text in files.items()})
+    tree(folder, **{"in/x/statement.txt": "Say x.", "in/x/meta.json": '{"id": "x", "url": "u"}'})
+    archive, report = tasks_of(folder)
+    assert [one.reason for one in report.reasons] == ["level is 3, which `values` of the map lacks"]
+    tasks = {task.task_id: task for task in archive.tasks()}
+    seven, eight, text = tasks["in/7"], tasks["in/8"], tasks["in/x"]
+    assert (seven.reference, seven.language, seven.difficulty, seven.compare) == (CODE, "", "easy", "lines")
+    assert seven.prompt.endswith("give all of it:\n\ndef f(x):") and seven.tests[0].input == "f(1)"
+    assert json.loads(seven.extra) == {"skeleton": "def f(x):", "level": "easy", "verdict": "wrong", "day": "2020-01-02"}
+    assert eight.difficulty == "" and (text.prompt, json.loads(text.extra)) == ("Say x.", {"url": "u"})
+    found = [(one.task_id, one.code.strip(), one.language, one.author, one.extra) for one in archive.attempts()]
+    assert sorted(found) == [
+        ("in/7", CODE.strip(), "python", "", ""),
+        ("in/7", CODE.strip(), "python", "model", ""),
+        ("in/7", "int f;", "cpp", "", '{"ms": 3, "language": "C++"}'),
+        ("in/8", "x", "c", "", ""),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.* rows are passed over", "ignore:.* no row has a value")
+@pytest.mark.parametrize(
+    ("options", "ids", "codes"),
+    [
+        ({"language": "cpp"}, {"7", "8", "x"}, 4),
+        ({"release": "v1", "since": "2021-01-01"}, set(), 0),
+        ({"release": "v1", "most": 1}, {"7", "8"}, 3),
+    ],
+)
+def test_options_of_tasks_with_attempts(tmp_path, options, ids, codes):
+    row = {
+        "id": 7,
+        "question": ADD,
+        "day": "2020-01-02",
+        "response": "1",
+        "verdict": "ok",
+        "solutions": {"source": ["a", "b"], "lang": ["cpp", "cpp"]},
+    }
+    folder = tree(
+        tmp_path, **{"in/a.jsonl": f"{json.dumps(row)}\n{json.dumps({**row, 'id': 8, 'verdict': None})}", "in/b.jsonl": "[]"}
+    )
+    tree(folder, **{"in/x/statement.txt": "Say x.", "in/x/meta.json": '{"id": "x"}'})
+    archive, _ = tasks_of(folder, **options)
+    assert {task.task_id.rpartition("/")[2] for task in archive.tasks()} == ids and len(archive.attempts()) == codes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compare": "lax"}, "compare must be contest or strict, got 'lax'"),
+        ({"since": "May"}, "since: 'May' is not a date such as 2024-08-01"),
+        ({"release": "v2"}, "needs b.jsonl"),
+        ({"language": "klingon"}, "--language klingon: no language has this name"),
+    ],
+)
+def test_options_that_cannot_be(tmp_path, options, message):
+    tree(tmp_path, **{"in/a.jsonl": "{}"})
+    with pytest.raises(SourceError, match=message):
+        tasks_of(tmp_path, **options)

@@ -73,7 +73,7 @@ IMPORTED = [
     ("ldb", "seed_one.jsonl", [LDB, LDB], KEPT, [NOTHING], [()]),
     ("mxeval", "in.jsonl", [{**F, "task_id": "F/0", "language": "python", "test": CHECK}], KEPT, [NOTHING], []),
     ("multipl_e", "in.jsonl", [MULTIPLE], KEPT, [NOTHING], []),
-    ("opencodeinstruct", "in.jsonl", [{**INSTRUCT, "tests_execution_status": ["pass", "fail", "pass"]}], KEPT, [NOTHING] * 2, [("failed",)]),
+    ("opencodeinstruct", "in.jsonl", [{**INSTRUCT, "tests_execution_status": ["pass", "fail", "pass"]}], KEPT, [NO_TEST, NOTHING], [("failed",)]),
     ("kodcode", "in.jsonl", [{"question_id": "1", "question": "p", "solution": "def f(x): pass", "test": CASES, "test_entry_point": "f"}], ["TestF('test_one')"], [NOTHING, NO_USE], []),
     ("bigcodebench", "in.jsonl", [{**F, "task_id": "BigCodeBench/0", "complete_prompt": "p", "instruct_prompt": "p", "test": CASES}], ["TestF('test_one')"], [NOTHING, NO_USE], []),
     ("ds1000", "in.jsonl", [{**context("assert result == expected\n    return 1"), "metadata": {"problem_id": 0}}, {**context("return 1"), "metadata": {"problem_id": 1}}], ["exec_test(solve(test_input), expected_result)"], [NOTHING], []),

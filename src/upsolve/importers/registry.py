@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from upsolve.importers.benchmarks import evalplus, functions, libraries, multilingual, nbgrader, spider, swe_bench
+from upsolve.importers.benchmarks import ds1000, evalplus, functions, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
-from upsolve.importers.problems import apps, codeforces, codenet, polygon, problem_package
+from upsolve.importers.problems import codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
+from upsolve.importers.tables.fields import FIELDS
 from upsolve.importers.tables.maps import read_map
 from upsolve.importers.tables.plans import MAPS, Map
-from upsolve.importers.tables.reader import FIELDS
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read
 
@@ -34,17 +34,13 @@ COMPOSED = Source(
 )
 """Such tasks, composed by a grammar."""
 CODE: Mapping[str, Source] = {
-    "apps": apps.SOURCE,
-    "apps_plus": apps.PLUS,
     "atif": trajectories.ATIF,
-    "bigcodebench": libraries.BIGCODEBENCH,
-    "code_contests": codeforces.CODE_CONTESTS,
     "codeforces": codeforces.SOURCE,
     "codenet": codenet.SOURCE,
     "codet": functions.CODET,
     "composed": COMPOSED,
     "cruxeval": functions.CRUXEVAL,
-    "ds1000": libraries.DS1000,
+    "ds1000": ds1000.SOURCE,
     "evalplus": evalplus.SOURCE,
     "git": git.SOURCE,
     "github_log": ci_reports.GITHUB,
@@ -52,13 +48,10 @@ CODE: Mapping[str, Source] = {
     "inspect": trajectories.INSPECT,
     "jsonl": jsonl.SOURCE,
     "junit": ci_reports.JUNIT,
-    "kodcode": libraries.KODCODE,
     "ldb": functions.LDB,
-    "livecodebench": apps.LIVECODEBENCH,
     "multipl_e": multilingual.MULTIPLE,
     "mxeval": multilingual.SOURCE,
     "nbgrader": nbgrader.SOURCE,
-    "opencodeinstruct": libraries.OPENCODEINSTRUCT,
     "openrlhf": rollouts.OPENRLHF,
     "polygon": polygon.SOURCE,
     "problem_package": problem_package.SOURCE,
@@ -69,7 +62,6 @@ CODE: Mapping[str, Source] = {
     "spider": spider.SOURCE,
     "swe_bench": swe_bench.SOURCE,
     "table": table.SOURCE,
-    "taco": apps.TACO,
     "trl": rollouts.TRL,
     "verifiers": trajectories.VERIFIERS,
     "verl": rollouts.VERL,

@@ -1,9 +1,10 @@
 """Records that a source yields for rows, and values in rows."""
 
+import ast
 import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -90,7 +91,7 @@ SECONDS = 1e8
 LATEST = 2e9
 """Range of numbers that are read as seconds since 1970: 1973 to 2033. Larger numbers are dates without signs, such as 2024010112."""
 CHUNK = 100
-"""Rows whose records are checked together."""
+"""Most rows whose records are checked together."""
 HELD = 10_000
 """Maximum number of tasks of rejected rows that are held for an attempt at them."""
 NOWHERE: tuple[str, int] = ("", 0)
@@ -137,7 +138,7 @@ def build_each(
     """
     numbered, held = iter(rows), dict[str, tuple[int, Task]]()
     try:
-        while chunk := list(islice(numbered, CHUNK)):
+        while chunk := first_rows(numbered, CHUNK):
             built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
             found = [record for _, _, records, _ in built for record in records]
             by_kind = {kind: [record for record in found if isinstance(record, kind)] for kind in KINDS.values()}
@@ -235,11 +236,11 @@ def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
     yield from (record if isinstance(record, Refused) else checked(record) for record in records)
 
 
-def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
-    """Return the first rows: at most ``HEAD``, and at most ``HEAD_SIZE`` characters."""
+def first_rows(numbered: Iterator[Numbered], most: int = HEAD) -> deque[Numbered]:
+    """Return the next rows: at most ``most``, and at most ``HEAD_SIZE`` characters."""
     rows: deque[Numbered] = deque()
     size = 0
-    for number, row in islice(numbered, HEAD):
+    for number, row in islice(numbered, most):
         rows.append((number, row))
         size += length_of(row)
         if size > HEAD_SIZE:
@@ -287,11 +288,11 @@ def nested_value(row: Any, path: Sequence[str]) -> Any:
 
 
 def json_in(text: str) -> Any:
-    """Parse a cell with a JSON object or list; None for other text."""
-    try:
-        return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
-    except (ValueError, RecursionError):
-        return None
+    """Parse a cell with an object or list, as JSON or as a literal of Python; None for other text."""
+    for read in (json.loads, ast.literal_eval) if text.lstrip().startswith(("{", "[")) else ():
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return read(text)
+    return None
 
 
 def without(row: Any, path: Sequence[str]) -> Any:

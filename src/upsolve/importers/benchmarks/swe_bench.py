@@ -10,9 +10,10 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
-from upsolve.importers.problems.problems import as_list, rest_of
+from upsolve.importers.problems.problems import rest_of
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
+from upsolve.importers.tables.templates import loaded
 from upsolve.types import Attempt, Status, Task, Verdict
 
 __all__ = ["SOURCE"]
@@ -78,7 +79,7 @@ class Reports:
         broken, unknown = Outcome(Status.UNSCORED, broken=True), Outcome(Status.UNSCORED)
         passed, failed = Outcome(Status.PASSED), Outcome(Status.FAILED)
         for names, outcome in ((PASSED, passed), (BROKEN, broken), (UNKNOWN, unknown), (FAILED, failed)):
-            ids = {str(name) for key in names for name in as_list(value.get(key))} - known
+            ids = {str(name) for key in names for name in loaded(value.get(key) or [])} - known
             known |= ids
             for name in ids:
                 self.outcomes[name].append((folder, "" if file.stem == "results" else file.name, outcome))
@@ -200,7 +201,7 @@ def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
     extra = rest_of(row, TASK_FIELDS)
     yield Task(task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=difficulty, extra=extra)
     if row.get("patch"):
-        tests = sum(len(as_list(row.get(name))) for name in TESTS)
+        tests = sum(len(loaded(row.get(name) or [])) for name in TESTS)
         yield from judged(Attempt(task_id, str(row["patch"]), LANGUAGE, "human"), Outcome(Status.PASSED, tests, tests))
 
 

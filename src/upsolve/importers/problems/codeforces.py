@@ -1,4 +1,4 @@
-"""Importers for CodeContests (2203.07814), and for the problems and submissions of Codeforces that open-r1 published: Parquet files of the Hub, or JSON lines of the same rows."""
+"""Importer for the problems and submissions of Codeforces that open-r1 published: Parquet files of the Hub, or JSON lines of the same rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,22 +10,17 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, rows_of_file
 from upsolve.importers.problems.problems import (
-    build_alone,
-    recorded,
     rest_of,
     sections,
     split_of,
-    uses_numpy,
 )
 from upsolve.importers.recogniser.calls import by_numbers, stdio_tests
-from upsolve.importers.recogniser.failing import About
-from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import Row, build_each
-from upsolve.importers.source import Option, Source, Unit, split_files
+from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict
 
-__all__ = ["CODE_CONTESTS", "SOURCE"]
+__all__ = ["SOURCE"]
 
 JUDGE = "recorded:codeforces"
 STATUSES = {
@@ -96,7 +91,7 @@ def read(path: Path, *, language: str = "", generated: int = 0) -> Iterator[Row]
         if first and isinstance(first[0][1], Mapping) and "verdict" in first[0][1]:
             yield from build_each(file, chain(first, rows), partial(submission, languages=languages))
         else:
-            yield from build_alone(file, lambda row, file=file: [task_of(row, split_of(file), further(row))])
+            yield from build_each(file, chain(first, rows), lambda row, file=file: [task_of(row, split_of(file), further(row))])
 
 
 def split(path: Path, **_options: Any) -> list[Unit]:
@@ -187,83 +182,4 @@ SOURCE = Source(
     ),
     split=split,
     detect=("contest_id", "official_tests"),
-)
-
-
-LANGUAGES = ("unknown", "python2", "cpp", "python", "java")
-"""Number of a language on the Hub -> name; Python 2 is not judged as Python."""
-SITES = ("unknown", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
-"""Number of a site on the Hub -> name; the protocol buffers number the last two 6 and 7."""
-DIFFICULTIES = ("", "easy", "medium", "hard", "harder", "hardest", "external", *"ABCDEFGHIJKLMNOPQRSTUV")
-"""Number of a difficulty on the Hub -> label."""
-TESTS = ("public_tests", "private_tests", "generated_tests")
-TOLERANCE = "1e-5"
-"""Tolerance of the publisher's own comparison of numbers, which are compared word by word."""
-TAKEN_CONTESTS = {"name", "description", "source", "difficulty", "solutions", "incorrect_solutions", *TESTS}
-
-
-def read_code_contests(path: Path, *, language: str = "", most: int = 0) -> Iterator[Row]:
-    """Yield tasks, and the correct and the incorrect solutions of people with their recorded outcome."""
-    languages = languages_in(language)
-    for file in data_files(path):
-        yield from build_alone(file, partial(code_contests_records, split=split_of(file), languages=languages, most=most))
-
-
-def code_contests_records(row: Mapping[str, Any], *, split: str, languages: frozenset[str], most: int) -> Iterator[Row]:
-    """Yield the task of a row and its solutions."""
-    task = code_contests_task(row, split)
-    yield task
-    for key, status in (("solutions", Status.PASSED), ("incorrect_solutions", Status.FAILED)):
-        by_outcome: dict[str, list[str]] = {}
-        for solution in pairs_of(row.get(key), "language", "solution"):
-            name = LANGUAGES[int(solution[0])]
-            codes = by_outcome.setdefault(name, [])
-            if (not languages or name in languages) and (not most or len(codes) < most):
-                codes.append(str(solution[1]))
-        for name, codes in by_outcome.items():
-            yield from recorded(task, codes, status, author="human", language=name)
-
-
-def code_contests_task(row: Mapping[str, Any], split: str) -> Task:
-    """Return the task of a row; without tests if its programs must read or write a file with a name."""
-    tests = recognise({name: row.get(name) for name in TESTS}, About(language="")).tests
-    site = SITES[int(row.get("source") or 0)]
-    python = [str(code) for number, code in pairs_of(row.get("solutions"), "language", "solution") if int(number) == 3]
-    limit = row.get("time_limit")
-    seconds = limit["seconds"] + limit["nanos"] / 1e9 if isinstance(limit, dict) else limit
-    rest = {name: value for name, value in row.items() if value not in (0, 0.0, False)}
-    return Task(
-        task_id=f"code_contests/{site}/{row['name']}",
-        prompt=str(row["description"]).strip(),
-        tests=() if row.get("input_file") or row.get("output_file") else tests,
-        language="",
-        difficulty=DIFFICULTIES[int(row.get("difficulty") or 0)],
-        source="code_contests",
-        reference=python[0] if python else "",
-        requires=uses_numpy(python),
-        compare=f"floats:{TOLERANCE}",
-        extra=rest_of(rest, TAKEN_CONTESTS, time_limit=seconds, site=site, split=split),
-        limit_seconds=seconds or None,
-        limit_bytes=row.get("memory_limit_bytes") or None,
-    )
-
-
-def pairs_of(value: Any, first: str, second: str) -> list[tuple[Any, Any]]:
-    """Return pairs of two fields from a dict of two lists, as Parquet holds them, or from a list of dicts."""
-    if isinstance(value, dict):
-        return list(zip(value.get(first) or (), value.get(second) or (), strict=True))
-    return [(item[first], item[second]) for item in value or ()]
-
-
-CODE_CONTESTS = Source(
-    read_code_contests,
-    "a folder or file of CodeContests' rows (.parquet, .jsonl)",
-    (
-        Option(
-            "language", str, "languages of solutions to keep: python, python2, cpp, java, separated by commas (default: all)"
-        ),
-        Option("most", int, "solutions kept per problem, outcome and language (default: 0, all)"),
-    ),
-    split=split_files,
-    detect=("public_tests", "private_tests", "solutions", "incorrect_solutions"),
 )

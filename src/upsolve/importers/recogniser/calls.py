@@ -30,9 +30,9 @@ __all__ = [
     "called_in",
     "callee_of",
     "calls_of",
+    "graded",
     "json_value",
     "literal",
-    "of_programs",
     "other_form",
     "stdio_tests",
     "text_of",
@@ -215,6 +215,15 @@ def of_programs(tests: Sequence[TestCase], compare: Compare, publisher: str, tol
         numbers = by_numbers(tests, tolerance)
         return "tokens" if numbers == "lines" else numbers
     return publisher if compare is Compare.PUBLISHER else "exact"
+
+
+def graded(tests: Sequence[TestCase], compare: str, grader: str) -> tuple[Compare, str]:
+    """Return who compares values, and ``Task.compare``, by the name of a grader (``contest:1e-9``, ``apps``); ``compare`` is that of tests that call a function."""
+    way, _, tolerance = grader.partition(":")
+    by = Compare(way) if way in ("contest", "exact") else Compare.PUBLISHER if way else Compare.CONTEST
+    if not compare:
+        return by, of_programs(tests, by, way, tolerance or "1e-6")
+    return by, way if compare == "apps" else compare.replace("1e-6", tolerance or "1e-6")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from itertools import compress
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, names_in, touches
-from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
+from upsolve.importers.recogniser.suites import Function, Suite, calls_of, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["FENCE", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
@@ -54,15 +54,17 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
     module = Module(body, source, about)
     suites = [node for node in body if is_suite(node)]
     found, refused = list[TestCase](), list[tuple[str, str]]()
+    left_out = [name for node in suites for name, call in calls_of(node) if not call]
     if suites:
         kept, refused = without_empty(suites, module)
+        refused = [(why, name) for why, name in refused if name not in left_out]
         head = [node for node in body if not is_suite(node) and not module.is_test(node)]
-        suite = pytest_tests(ast.unparse(ast.Module([*head, *kept], [])), module="")
-        found += suite.tests
-        refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in suite.left_out]
+        found += pytest_tests(ast.unparse(ast.Module([*head, *kept], [])), module="").tests
+        refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in left_out]
     others = module.tests(suites, whole=whole)
     kept = () if refused else (*(True for _ in found), *others.kept)
-    return Found((*found, *others.tests), refused=(*refused, *others.refused), kept=kept)
+    refused += [(why, text) for why, text in others.refused if not suites or why != "asserts nothing"]  # what tests share
+    return Found((*found, *others.tests), refused=tuple(refused), kept=kept, left_out=tuple(left_out))
 
 
 def plain(source: str) -> str:

@@ -221,7 +221,7 @@ class About:
     compare: Compare = Compare.CONTEST
     """Who compares values."""
     hidden: bool = False
-    """Whether a prompt may not show asserts."""
+    """Whether a prompt may not show asserts, as in published sets, whose tasks stay if none of their tests can fail."""
     published: bool = False
     """Whether tests stay as their publisher made them, for programs of the form that they call alone."""
     lenient: bool = False
@@ -265,6 +265,8 @@ class Found:
     """How their values are compared; empty: as usual."""
     by_code: bool = False
     """Whether the form of a program decided what they call."""
+    left_out: tuple[str, ...] = ()
+    """Names of tests that only pytest runs."""
 
 
 SHARED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -17,6 +17,7 @@ __all__ = [
     "Test",
     "absolute",
     "across",
+    "calls_of",
     "inside",
     "is_test_file",
     "module_name",

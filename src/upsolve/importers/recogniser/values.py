@@ -71,7 +71,9 @@ def recognise(value: Any, about: About) -> Found:
         ValueError: no test is found, or one has none of the known forms; says which.
     """
     found = of_value(value, about)
-    if not found.tests and (found.refused or (isinstance(value, str) and value_in(value) is None)):
+    if not found.tests and (
+        (found.refused and not about.hidden) or (isinstance(value, str) and value_in(value) is None and not found.refused)
+    ):
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
         raise ValueError(f"{problem}; rename a column that does not hold tests")
@@ -117,10 +119,15 @@ def of_object(value: Json, about: About) -> Found:
     shared = {name: lower[name] for name in (*FUNCTIONS, "metadata") if lower.get(name)}
     if not lower.keys().isdisjoint((*SHOWN, *KEPT_BACK)):
         return of_items(of_parts(lower, shared), about)
-    keyed = [*value.values()]
-    if not given and keyed and all(isinstance(one, Mapping) and field_of(one, INPUTS)[0] for one in keyed):
+    keyed, inside = [*value.values()], next((name for name in AROUND if lower.get(name)), "")
+    if (
+        not given
+        and keyed
+        and not (inside and len(keyed) == 1)
+        and all(isinstance(one, Mapping) and field_of(one, INPUTS)[0] for one in keyed)
+    ):
         return of_items(keyed, about)
-    if not given and (inside := next((name for name in AROUND if lower.get(name)), "")):
+    if not given and inside:
         return around(lower, lower[inside], replace(about, entry_point=about.entry_point or function_named(shared)))
     return of_items([value], about)
 
@@ -163,7 +170,7 @@ def of_items(items: Sequence[Any], about: About) -> Found:
     """Return the tests of a list."""
     items = [inner if isinstance(item, str) and isinstance(inner := value_in(item), Mapping) else item for item in items]
     texts = [code_of(item) for item in items]
-    if texts and all(texts) and (about.language not in ("", "python") or depend(texts)):
+    if texts and all(texts) and (about.language not in ("", "python") or (depend(texts) and not about.hidden)):
         return of_text("\n".join(texts), about)
     tests, kept = list[tuple[TestCase, ...]](), list[bool]()
     refused: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Maps: YAML that says where the rows of attempts are and which column holds which field (``docs/tables.md``)."""
+"""Maps: YAML that says where the rows of attempts are and which column holds which field (``docs/maps.md``)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -222,8 +222,13 @@ class Parser:
                 raise self.error(key, 'files of tests are `{input: "*.in", expected: "*.out"}`')
             return {"columns": {"tests": TESTS}, "tests": TestFiles(str(value[name]), str(value["expected"]), name)}
         name = "tests of " + ", ".join(map(str, value.values()))
-        made = {str(part): self.maker(f"{key}.{part}", one) for part, one in value.items()}
-        return {"columns": {"tests": name}, "makers": {name: Parts(made)}}
+        return {"columns": {"tests": name}, "makers": {name: self.made(key, value)}}
+
+    def made(self, key: str, value: Any) -> Maker:
+        """Return what makes a value: a column or template, a list of such, or an object of these."""
+        if isinstance(value, dict):
+            return Parts({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
+        return Firsts(tuple(self.maker(key, one) for one in value)) if isinstance(value, list) else self.maker(key, value)
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
@@ -261,41 +266,44 @@ class Parser:
                 found[column] = tuple(one) if isinstance(one, list) else (one,)
         return {key: found}
 
-    def cases(self, key: str, value: Any) -> dict[str, Any]:
-        """Check what rows of several forms have in different places."""
+    def several(self, key: str, value: Any) -> dict[str, Any]:
+        """Check what rows of several forms have in different places, or what the attempts of a row are."""
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise self.error(key, "must be a list of tables: `- {only: ..., columns: ..., constants: ...}`")
-        found: list[Map] = []
+            raise self.error(key, f"must be a list of tables: `- {{{': ..., '.join(SEVERAL[key][:3])}: ...}}`")
         for number, one in enumerate(value, start=1):
-            if unknown := {*one} - {"only", "columns", "constants", "tests"}:
-                raise self.error(
-                    f"{key}, case {number}", f"unknown {', '.join(map(str, unknown))}; keys are only, columns, constants, tests"
-                )
-            found.append(self.map(one))
-        return {key: tuple(found)}
+            if unknown := {*one} - {*SEVERAL[key]}:
+                where = f"{key}, {key.removesuffix('s')} {number}"
+                raise self.error(where, f"unknown {', '.join(map(str, unknown))}; keys are {', '.join(SEVERAL[key])}")
+        return {key: tuple(map(self.map, value))}
+
+    def values(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the values that replace others."""
+        table = {name: self.table(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in self.table(key, value)[key].items()}
+        return {key: {name: {word.lower(): new for word, new in one.items()} for name, one in table.items()}}
 
     def stored(self, key: str, value: Any) -> dict[str, Any]:
         """Check which columns without a field are stored, with the attempt or with the task."""
         if not isinstance(value, dict):
             return {key: self.texts(key, value)[key]}
-        if unknown := {*value} - {"task", "attempt"}:
-            raise self.error(key, f"unknown {', '.join(map(str, unknown))}; keys are task and attempt")
+        if unknown := {*value} - {"task", "attempt", "without"}:
+            raise self.error(key, f"unknown {', '.join(map(str, unknown))}; keys are task, attempt and without")
         found = {name: self.texts(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in value.items()}
-        return {"of_task": found.get("task", ()), "extra": found.get("attempt")}
+        return {"of_task": found.get("task", ()), "extra": found.get("attempt"), "without": found.get("without", ())}
 
     def choices(self, key: str, value: Any) -> dict[str, Any]:
         """Check options of the command line."""
         found: list[Choice] = []
         for name, one in self.table(key, value)[key].items():
             entry = one if isinstance(one, dict) else {"column": one}
-            if {*entry} - {"column", "from", "to", "constant", "default", "help"}:
-                raise self.error(f"{key}.{name}", "keys are column, from, to or constant; default, and help")
-            kinds = [kind for kind in ("column", "from", "to", "constant") if entry.get(kind)]
-            if len(kinds) != 1:
-                raise self.error(f"{key}.{name}", "needs one of column, from, to, constant")
-            target, bound = str(entry[kinds[0]]), {"from": "least", "to": "most"}.get(kinds[0], "")
-            place = {"constant": target} if kinds[0] == "constant" else {"column": target}
-            found.append(Choice(name, str(entry.get("help", "")), bound=bound, default=entry.get("default"), **place))
+            kinds = [kind for kind in CHOSEN if entry.get(kind)]
+            if len(kinds) != 1 or {*entry} - {*CHOSEN, "date", "values", "default", "help"}:
+                raise self.error(
+                    f"{key}.{name}", f"needs one of {', '.join(CHOSEN)}; others are date, values, default and help"
+                )
+            words = entry.get("values" if kinds[0] != "files" else "files") or {}
+            words = {str(word): word for word in words} if isinstance(words, list) else self.table(key, words)[key]
+            about, is_date = str(entry.get("help", "")), bool(entry.get("date"))
+            found.append(Choice(name, about, kinds[0], str(entry[kinds[0]]), entry.get("default"), words, is_date))
         return {key: tuple(found)}
 
     def quotes(self, key: str, value: Any) -> dict[str, Any]:
@@ -308,7 +316,7 @@ class Parser:
 NAMES = {one.name for one in fields(Map)}
 KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     **dict.fromkeys(("about", "name", "rows", "encoding", "query"), Parser.text),
-    **dict.fromkeys(("detect", "files", "explode"), Parser.texts),
+    **dict.fromkeys(("detect", "files", "explode", "marks"), Parser.texts),
     "full_points": Parser.positive,
     "constants": Parser.constants,
     "texts": Parser.paths,
@@ -317,15 +325,24 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     "tests": Parser.tests,
     "status": Parser.status,
     **dict.fromkeys(("statuses", "languages"), Parser.words),
-    "only": Parser.wanted,
+    **dict.fromkeys(("only", "reference"), Parser.wanted),
     "options": Parser.choices,
-    "cases": Parser.cases,
+    **dict.fromkeys(("cases", "attempts"), Parser.several),
+    "values": Parser.values,
+    "versions": lambda self, key, value: {key: self.pattern(key, value)},
     "extra": Parser.stored,
     "quotes": Parser.quotes,
     "parts": Parser.table,
 }
 """Key of a map -> what reads it."""
-TABLES = ("constants", "texts", "match", "columns", "statuses", "languages", "only", "options")
+CHOSEN = ("column", "from", "to", "attempts", "constant", "files", "version", "first")
+"""Keys of an option that say what it sets."""
+SEVERAL = {
+    "cases": ("only", "columns", "constants", "tests"),
+    "attempts": ("explode", "columns", "constants", "values", "status", "only", "cases", "reference"),
+}
+"""Key with a list of tables -> their keys."""
+TABLES = ("constants", "texts", "match", "columns", "statuses", "languages", "only", "options", "values")
 """Keys whose tables may be empty, as where all lines are comments."""
 
 
@@ -354,4 +371,6 @@ def by_cases(whole: Map, cases: Iterable[Map]) -> Map:
         makers[made] = ByCase(tuple(own))
         columns |= {name: made} if is_field else {}
         constants.pop(name, None)
-    return replace(whole, columns=columns, makers={**makers, **whole.makers}, constants=constants)
+    gone = {whole.columns.get(name) for name in names} - {*columns.values()}
+    makers |= {name: make for name, make in whole.makers.items() if name not in gone}
+    return replace(whole, columns=columns, makers=makers, constants=constants)

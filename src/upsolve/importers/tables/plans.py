@@ -1,4 +1,4 @@
-"""What a map says of tables, trees and logs, as records (``docs/tables.md``); ``maps`` reads them from YAML."""
+"""What a map says of tables, trees and logs, as records (``docs/maps.md``); ``maps`` reads them from YAML."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,14 +6,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from upsolve.errors import SourceError
 from upsolve.importers.formats import Quotes
-from upsolve.importers.tables.templates import Bounds, Maker, Wanted
+from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
+from upsolve.languages.names import languages_in
 from upsolve.verify.contest import Imports
 
 __all__ = ["MAPS", "TESTS", "Choice", "Map", "Match", "TestFiles", "maps_for"]
 
 MAPS = Path(__file__).parents[1] / "maps"
 """Folder of the maps that are part of upsolve."""
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TESTS = "tests in files"
 """Column of tests that are files."""
 
@@ -50,14 +53,31 @@ class Choice:
     """Name of the option."""
     help: str
     """Description in one line."""
-    column: str = ""
-    """Column whose rows with this value are read; empty: the option sets a constant."""
-    bound: str = ""
-    """``least`` or ``most`` if the value is a bound of the column."""
-    constant: str = ""
-    """Name of the constant that the option sets."""
+    kind: str
+    """What it sets: ``column``, whose rows with this value are read; ``from`` or ``to``, a bound of a column; ``attempts``, whose value in a column of
+    these is kept; ``constant``; ``files``, that are read; ``version`` of the files; ``first``, how many rows, or attempts of a row by list and language."""
+    target: str = ""
+    """Column or constant; ``rows`` or ``attempts``."""
     default: Any = None
-    """Value of the constant without the option."""
+    """Value without the option."""
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Word -> value, of the words that it may be; empty: any."""
+    is_date: bool = False
+    """Whether the value is a date."""
+
+    def value_in(self, options: Mapping[str, Any]) -> Any:
+        """Return its value among options, None if there is none; SourceError for a word, date or language that it cannot be."""
+        value = options.get(self.name, self.default)
+        if value in (None, ""):
+            return None
+        if self.values and str(value) not in self.values:
+            *words, last = self.values
+            raise SourceError(f"{self.name} must be {', '.join(words)}{' or ' * bool(words)}{last}, got {value!r}")
+        if self.is_date and not DATE.fullmatch(str(value)):
+            raise SourceError(f"{self.name}: {value!r} is not a date such as 2024-08-01")
+        if self.name == "language" and self.kind in ("column", "attempts"):
+            languages_in(str(value))
+        return self.values[str(value)] if self.values else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +91,35 @@ class Map:
     name: str = ""
     """Prefix of task ids; empty: the name of the file or folder that is read."""
     detect: tuple[str, ...] = ()
-    """Columns by which files of this form are recognised; ``!name``: a column that they lack."""
+    """Columns by which files of this form are recognised; ``!name``: a column that they lack, ``?name``: one that some rows lack."""
     files: tuple[str, ...] = ()
     """Patterns of the files that are read."""
     rows: str = ""
     """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
     explode: tuple[str, ...] = ()
     """Columns with lists, of which each item is an attempt; parallel if several. ``grade *`` stands for the columns that it fits."""
+    attempts: tuple["Map", ...] | None = None
+    """Where a row, which is a task, has attempts: lists that are exploded, or columns; other columns are the task's. None: a row is an attempt."""
+    reference: Wanted | None = None
+    """Of attempts: column -> values of those of which the first is the reference of the task."""
+    kept: Wanted = field(default_factory=dict[str, Any])
+    """Column -> values of the attempts that are read."""
+    versions: re.Pattern[str] | None = None
+    """What names of files have that differ by version, such as ``v1.2``: the files of one version are read."""
+    version: str = ""
+    """That version; empty: the newest."""
+    marks: tuple[str, ...] = ()
+    """Patterns of files by which a folder of this form is recognised, each alone."""
+    is_listed: bool = False
+    """Whether each of ``files`` must be there."""
+    first: int = 0
+    """How many rows are read, over all files; 0: all."""
+    most: int = 0
+    """How many attempts of a row are read by list and language; 0: all."""
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Column or field -> value in every row."""
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Column -> value as text, in small letters -> value that replaces it."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column -> template of the path of the file whose text it holds."""
     match: tuple[Match, ...] = ()
@@ -110,6 +150,8 @@ class Map:
     """Columns without a field that are stored; None: all."""
     of_task: tuple[str, ...] = ()
     """Columns without a field that are stored with the task, although the row has an attempt."""
+    without: tuple[str, ...] = ()
+    """Columns without a field that are not stored."""
     encoding: str = ""
     """Encoding of texts that are not UTF-8."""
     quotes: Quotes = Quotes.DOUBLE
@@ -127,25 +169,46 @@ class Map:
         return "prompt" in self.unset
 
     @property
+    def is_numbered(self) -> bool:
+        """Whether a column is the number of a row over all files."""
+        return any("position" in names_in(make) for make in self.makers.values())
+
+    @property
     def is_ours(self) -> bool:
         """Whether the map is part of upsolve."""
         return self.file.startswith(f"{MAPS}/")
 
     def given(self, options: Mapping[str, Any]) -> "Map":
         """Return the map with the values of its options; the others are not looked at."""
-        constants, only = {**self.constants}, {**self.only}
+        constants, only, changes = {**self.constants}, {**self.only}, dict[str, Any]()
         for choice in self.options:
-            value = options.get(choice.name, choice.default)
-            if choice.constant and value not in (None, ""):
-                constants[choice.constant] = value
-            elif choice.bound and value not in (None, ""):
-                before = only.get(choice.column)
-                bounds = before if isinstance(before, Bounds) else Bounds()
-                only[choice.column] = replace(bounds, **{choice.bound: value})
-            elif choice.column and value not in (None, ""):
-                only[choice.column] = tuple(part.strip() for part in str(value).split(","))
+            value = choice.value_in(options)
+            if value is None:
+                continue
+            match choice.kind:
+                case "files":
+                    changes |= {"files": tuple(value), "is_listed": True}
+                case "first":
+                    changes["first" if choice.target == "rows" else "most"] = int(value)
+                case "version":
+                    changes["version"] = str(value)
+                case "constant":
+                    constants[choice.target] = value
+                case "from" | "to":
+                    before = only.get(choice.target)
+                    bounds = before if isinstance(before, Bounds) else Bounds()
+                    only[choice.target] = replace(bounds, **{"least" if choice.kind == "from" else "most": value})
+                case "attempts":
+                    changes["kept"] = {**changes.get("kept", self.kept), choice.target: words_in(value)}
+                case _:
+                    only[choice.target] = words_in(value)
         parts = tuple(part.given(options) for part in self.parts)
-        return replace(self, constants=constants, only=only, parts=parts)
+        return replace(self, constants=constants, only=only, parts=parts, **changes)
+
+
+def words_in(value: Any) -> tuple[str, ...]:
+    """Return the words between commas."""
+    return tuple(part.strip() for part in str(value).split(","))
 
 
 def maps_for(columns: Iterable[str], maps: Mapping[str, Map]) -> list[str]:
@@ -153,6 +216,6 @@ def maps_for(columns: Iterable[str], maps: Mapping[str, Map]) -> list[str]:
     found = {*columns}
 
     def fits(one: Map) -> bool:
-        return bool(one.detect) and all((name.removeprefix("!") in found) != name.startswith("!") for name in one.detect)
+        return bool(one.detect) and all((name.lstrip("!?") in found) != name.startswith("!") for name in one.detect)
 
     return [name for name, one in maps.items() if fits(one)]

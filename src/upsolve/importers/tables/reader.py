@@ -6,7 +6,7 @@ No ids are needed: ``task_id`` or the prompt identifies a task.
 import json
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,12 @@ from upsolve.importers.outcome import (
     without_left_out,
     without_odd,
 )
-from upsolve.importers.recogniser.asserts import called_first, names_bound, names_read
+from upsolve.importers.problems.problems import prompt_of
+from upsolve.importers.recogniser.asserts import called_first, imports_of, names_bound, names_read, packages_in
+from upsolve.importers.recogniser.calls import graded
+from upsolve.importers.recogniser.code import sound_suite
 from upsolve.importers.recogniser.failing import About, Found
+from upsolve.importers.recogniser.suites import unittest_tests
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import (
     BadRow,
@@ -43,43 +47,26 @@ from upsolve.importers.rows import (
     odd_fields,
     without,
 )
+from upsolve.importers.tables.fields import (
+    ATTEMPT_FIELDS,
+    ATTEMPTS,
+    FILE_FIELDS,
+    NAMES,
+    OF_TASK,
+    PROGRAMS,
+    TASK_FIELDS,
+)
 from upsolve.importers.tables.plans import TESTS
+from upsolve.importers.tables.templates import loaded
 from upsolve.importers.tables.trees import Files
 from upsolve.languages.names import language_in, language_looked_like
-from upsolve.policy.answers import names_of, program_in
+from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
+from upsolve.verify.contest import with_imports
 
-__all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "OF_TASK", "PROGRAMS", "Reader"]
+__all__ = ["Reader"]
 
-TASK_FIELDS: Mapping[str, str] = {
-    "task_id": "name of the task; without it, rows with the same prompt have the same task",
-    "prompt": "statement",
-    "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
-    "entry_point": "function that the tests call",
-    "difficulty": "difficulty",
-    "reference": "correct program",
-    "setup": "code that runs before the attempt",
-    "compare": "how outputs are compared",
-    "checker": "code of check(input, expected, output)",
-    "limit_seconds": "processor time of one test, seconds",
-    "limit_bytes": "memory, bytes",
-    "official": "whether the recorded outcomes come from these tests",
-    "requires": "packages that the program needs",
-}
-ATTEMPT_FIELDS: Mapping[str, str] = {
-    "code": "program",
-    "answer": "whole response of a model, with its program in a fence",
-    "language": "language of program and task; without a column of that name, such as `cpp`, the language of all",
-    "author": "user or model",
-    "created": "time, ISO 8601",
-    "id": "name of the attempt in this table",
-    "parent": "id, in another row, of the attempt that this one repairs",
-}
-FILE_FIELDS: Mapping[str, str] = {
-    "prompt_file": "file with the statement, relative to the table",
-    "code_file": "file with the program, relative to the table",
-}
 ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS, *POINTS)
 """Fields that say something about an attempt, beside its program."""
 CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
@@ -88,23 +75,12 @@ SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONT
 """Place of each in ``hashes_of``."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
-FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS, **POINTS}
-"""What a column can hold -> what that is."""
-NAMED_ONLY = ("answer", "official", "requires", *FILE_FIELDS, *POINTS)
-"""Fields whose column must be named: a column ``answer`` often holds the expected answer, and ``points`` those of a contest."""
-NAMES = ("task_id", "prompt", "prompt_file")
-"""Fields that identify a task."""
-PROGRAMS = ("code", "answer", "code_file")
-OF_TASK = "of the task"
-"""Column with the columns of a row of which several attempts come, and that no field has."""
 AS_JSON = json.JSONEncoder(default=str).encode
 """``json.dumps`` of the columns that no field has, without a new encoder for every row."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
 KNOWN = 1000
 """Most words of outcomes whose verdicts are held."""
-KEYS = (*NAMES, *PROGRAMS, "status", "passed")
-"""Fields whose columns, if named, the first rows of JSON must have."""
 
 
 @dataclass
@@ -153,6 +129,8 @@ class Reader:
     """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Reasons and texts of the tests of the last row that cannot fail."""
+    lost: tuple[str, ...] = ()
+    """Names of its tests that only pytest runs."""
     kept: dict[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
@@ -175,6 +153,9 @@ class Reader:
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
+        if ATTEMPTS in row:
+            yield from self.several(row, *row.pop(ATTEMPTS))
+            return
         cells, rest = self.cells(row)
         cells, odd = without_odd(cells)
         rest |= {self.columns[name]: value for name, value in odd.items()}
@@ -216,6 +197,37 @@ class Reader:
         if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
         self.built = {about: task} if described else {}
+
+    def several(
+        self, row: dict[str, Any], attempts: Sequence[tuple[dict[str, Any], dict[str, Any]]], kept: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept``: columns that are stored unless a field has them.
+
+        Empty lists and objects are not stored.
+        """
+        cells, rest = self.cells(row)
+        cells, odd = without_odd(cells)
+        yield from odd_fields(odd, "is no such number")
+        if lacking := [name for name in ("task_id", "prompt") if name not in cells]:
+            raise ValueError(f"no field {self.columns[lacking[0]]!r}")
+        self.refused, self.lost = [], tuple[str, ...]()
+        first = next(({name: one[name] for name in ("code", "answer") if name in one} for one, _ in attempts), {})
+        task = self.task({**first, **cells})
+        task = with_imports(task) if cells.get("provided") and not task.setup else task
+        if "\r" in (reference := str(cells.get("reference", ""))) and "```" not in reference:
+            task = replace(task, reference=reference)
+        shown = {"starter": cells["starter"]} if "starter" in cells else {}
+        rest = {name: value for name, value in rest.items() if name in kept} | kept.get(OF_TASK, {})
+        rest |= {self.columns[name]: value for name, value in {**odd, **shown}.items()} | {"tests_left_out": [*self.lost]}
+        rest = {name: value for name, value in rest.items() if value not in ([], {})}
+        yield from left_out(self.refused)
+        yield replace(task, official=task.official and not self.lost, extra=AS_JSON(rest) if rest else "")
+        for one, others in attempts:
+            if "code" in one:
+                one["code"] = str(one["code"]).replace("\r\n", "\n")
+            for record in self.attempt(one, others, task):
+                is_bare = isinstance(record, Attempt) and is_only_code(record.answer, record.code)
+                yield replace(record, answer="") if is_bare else record
 
     def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values of a row by field, and the values of other columns; null, empty text and NaN are missing."""
@@ -306,29 +318,48 @@ class Reader:
         language = ""
         if not self.any_language:
             language = self.language(cells) or self.language_of(full) or (self.default if attempted else "")
+        if "```" in (answer := str(fields.get("reference", ""))):
+            cells = {**cells, "reference": program_in(answer, language or "python")}
+            fields["reference"] = cells["reference"]
         about = {"task_id": full, "source": self.name, "language": language}
-        return from_row(Task, {**fields, **self.fields_of_tests(full, cells, language), **about})
+        fields |= self.fields_of_tests(full, cells, language)
+        if "starter" in cells:
+            fields["prompt"] = prompt_of(str(fields["prompt"]), str(cells["starter"]))
+        if isinstance(needs := cells.get("requires"), str):
+            fields["requires"] = loaded(needs) if needs.startswith("[") else [needs]
+        if cells.get("imported"):
+            sources = [*(test.input for test in fields.get("tests", ())), str(fields.get("reference", ""))]
+            fields["requires"] = packages_in([*map(str, fields.get("requires", ())), *imports_of(sources)])
+        return from_row(Task, {**fields, **about})
 
     def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
         """Return the fields of a task that follow from its tests: these, and the function, setup and comparison; ValueError if none can fail."""
         if "tests" not in cells:
-            return {}
+            return {"compare": graded((), "", str(cells["grader"]))[1]} if "grader" in cells else {}
         entry, setup, tests = str(cells.get("entry_point", "")), text_in(cells.get("setup", "")), cells["tests"]
         answer = program_in(str(cells["answer"]), language or "python") if "answer" in cells and "code" not in cells else ""
         program = str(cells.get("code", answer))
-        shown = prompt if "class Solution" in (prompt := str(cells.get("prompt", ""))) or f"def {entry}(" in prompt else ""
+        shown = str(cells.get("starter", "")) or (
+            prompt if "class Solution" in (prompt := str(cells.get("prompt", ""))) or f"def {entry}(" in prompt else ""
+        )
         codes = (str(cells.get("reference", "")), shown, self.forms.get(full, program))
         fields: dict[str, Any] = {}
-        if codes[0] and isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests):
-            defined = names_bound(codes[0])
+        grader, hidden, published = str(cells.get("grader", "")), bool(cells.get("hidden")), bool(cells.get("official"))
+        code = codes[0] or (program if hidden else "")
+        if code and isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests):
+            defined = names_bound(code)
             entry = entry or called_first(tests, defined)
             if names_read(setup) & defined:  # objects of a class that the attempt defines: they are made after the attempt
                 tests, setup = [f"{setup.strip()}\n{test}" for test in tests], ""
                 fields["setup"] = ""
-        found: Found = recognise(tests, About(entry, setup, language, codes, published=bool(cells.get("official"))))
+        about = About(
+            entry, setup, language, codes, graded((), "", grader)[0], hidden=hidden, published=published and not grader
+        )
+        whole = grader == "unittest"
+        found: Found = sound_suite(str(tests), unittest_tests(str(tests)), about) if whole else recognise(tests, about)
         if found.by_code and not codes[0] and not shown:
             self.forms.setdefault(full, program)
-        self.refused = [*found.refused]
+        self.refused, self.lost = [*found.refused], found.left_out
         if found.refused:
             self.kept.setdefault(full, found.kept)
         in_files = self.columns.get("tests") == TESTS
@@ -337,8 +368,8 @@ class Reader:
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
         if found.setup:
             fields["setup"] = f"{found.setup}\n{setup}" if setup else found.setup
-        if found.compare and "compare" not in cells:
-            fields["compare"] = found.compare
+        if (grader and not whole) or (found.compare and "compare" not in cells):
+            fields["compare"] = graded(found.tests, found.compare, grader)[1] if grader else found.compare
         return fields
 
     def language(self, cells: Mapping[str, Any]) -> str:
@@ -397,18 +428,21 @@ class Reader:
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
         fields["language"] = self.language(cells) or task.language or self.default
         if str(cells.get("language", "")).lower() not in ("", fields["language"]):
-            rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
+            rest = {**rest, self.columns.get("language", "language"): cells["language"]}  # with the version
         if "answer" in fields:
             fields.setdefault("code", program_in(str(fields["answer"]), fields["language"], names_of(task)))
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
+        if "share" in cells and not is_given(cells.get("outcomes")):
+            total, share = len(self.kept.get(task.task_id, task.tests)), float(cells["share"])
+            cells = {**cells, "status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
         if "points" in cells:
             shares, overall = points_in(cells["points"], self.full_points)
             cells = {**cells, "points": shares or overall}
         if self.passed_at is not None or "total" in cells:
             cells, points = scored(cells, self.passed_at)
-            rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
+            rest = {**rest, **{self.columns.get(name, name): value for name, value in points.items()}}
         if "id" in cells:
-            rest = {**rest, self.columns["id"]: cells["id"]}
+            rest = {**rest, self.columns.get("id", "id"): cells["id"]}
         extra = AS_JSON(rest) if rest else ""
         if "official" in cells:
             fields["code"] = str(fields["code"]).replace("\r\n", "\n")

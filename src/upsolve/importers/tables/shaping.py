@@ -1,30 +1,47 @@
 """Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.outcome import is_given, whole
+from upsolve.importers.outcome import is_given, number_in, whole
 from upsolve.importers.problems.problems import split_of
-from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, without
+from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, reason_of, without
+from upsolve.importers.tables.fields import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE
 from upsolve.importers.tables.plans import TESTS, Map, Match
-from upsolve.importers.tables.reader import OF_TASK
-from upsolve.importers.tables.templates import ByCase, Constant, Firsts, Maker, fits, maker_of, names_in, text_of, value_at
-from upsolve.importers.tables.trees import Files
+from upsolve.importers.tables.templates import (
+    ByCase,
+    Constant,
+    Firsts,
+    Maker,
+    Template,
+    fits,
+    loaded,
+    maker_of,
+    names_in,
+    text_of,
+    value_at,
+)
+from upsolve.importers.tables.trees import ROWS, Files
 
 __all__ = ["Shape", "path_columns"]
 
-PATH = ("file", "folder", "stem", "ending", "split")
-"""Columns of every row, from the path of its file."""
+PATH = ("file", "folder", "stem", "ending", "split", "line", "position")
+"""Columns of every row, from the path of its file, and its numbers: in the file, from 1, and in the split, from 0."""
 
 
-def path_columns(name: str) -> dict[str, str]:
-    """Return what the path of a file, relative to what is read, says: file, folder, stem, ending and split (train, dev or test)."""
+def path_columns(name: str, above: Path) -> dict[str, Any]:
+    """Return what the path of a file, relative to the folder ``above``, says: file, folder, stem, ending and split (train, dev or test).
+
+    The folder of a text says its split, too: ``train`` for ``train/0000/question.txt``.
+    """
     path = Path(name)
     folder = "" if str(path.parent) == "." else str(path.parent)
     stem, _, ending = path.name.partition(".")
-    return {"file": name, "folder": folder, "stem": stem, "ending": ending.rpartition(".")[2], "split": split_of(path)}
+    split = split_of(above / path) or ("" if ROWS.search(name) else split_of((above / path).parent))
+    return {"file": name, "folder": folder, "stem": stem, "ending": ending.rpartition(".")[2], "split": split}
 
 
 @dataclass
@@ -48,10 +65,19 @@ class Shape:
     """Columns of the parts of the path that patterns name."""
     first: tuple[str, ...] = ()
     """Columns of the first row."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """Rows read so far, also of other files, by split; all of them under the empty name."""
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self.needed = [name for name in plan.detect if not name.startswith("!")]
+        several = plan.attempts or ()
+        self.needed = [name for name in plan.detect if not name.startswith(("!", "?"))]
+        self.several = [
+            Shape(one, {**{name: name for name in (*one.constants, *one.makers) if name in FIELDS}, **one.columns})
+            for one in several
+        ]
+        lists = [name.partition(".")[0] for one in several for name in one.explode]
+        self.lists = {*lists, *(one.columns[name] for one in several for name in PROGRAMS if name in one.columns)}
         self.missing = {*plan.explode, *(one.column for one in plan.match)}
         made = {name for make in plan.makers.values() for name in names_in(make)}
         self.plain = {column for column in self.columns.values() if column not in plan.makers}
@@ -60,13 +86,14 @@ class Shape:
         self.used = used | {name.partition(".")[0] for name in used if "." in name}
         self.fields = self.plain | {*plan.makers} | {name.partition(".")[0] for name in self.plain if "." in name}
         self.prompt = self.columns.get("prompt")
-        self.spent = made - self.plain - {*plan.constants, *plan.makers}
+        self.spent = (made | self.lists) - self.plain - {*plan.constants, *plan.makers, *plan.of_task}
+        self.spent |= {*plan.without}
         texts = [*plan.texts.values(), *((plan.tests.input, plan.tests.expected) if plan.tests else ())]
         named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
         named |= {name for text in texts for name in names_in(path_of(text))} | (self.plain if plan.files else set())
         self.path = [name for name in PATH if name in named]
         self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
-        self.spent |= {"text"} - self.plain if plan.files else set()
+        self.spent |= {"text", *(("file",) if plan.attempts is not None else ())} - self.plain if plan.files else set()
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
         self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
@@ -74,7 +101,7 @@ class Shape:
 
     def start(self, where: str, name: str, parts: Mapping[str, str]) -> None:
         """Begin with another file; ``parts`` of its path are columns."""
-        self.file, self.place, self.parts = where, path_columns(name), {**parts}
+        self.file, self.place, self.parts = where, path_columns(name, self.files.root if self.files else Path()), {**parts}
 
     @property
     def is_plain(self) -> bool:
@@ -91,6 +118,9 @@ class Shape:
             plan.only,
             self.path,
             self.joins,
+            plan.attempts is not None,
+            plan.values,
+            plan.first,
         )
         return not any((*changes, plan.of_task, self.needed)) and plan.extra is None
 
@@ -110,14 +140,18 @@ class Shape:
             yield from numbered
             return
         for number, row in numbered:
+            if self.plan.first and self.counts[""] >= self.plan.first:
+                return
+            self.place |= {"line": number, "position": self.counts[f"split {self.place.get('split')}"]}
+            self.counts.update(("", f"split {self.place.get('split')}"))
             if isinstance(row, BadRow):
                 yield number, row
                 continue
             self.first = self.first or (*row,)
             try:
                 found = [one for many in self.exploded(row) for one in self.finished(many)]
-            except (ValueError, RecursionError) as error:
-                yield number, BadRow(self.file, number, str(error), head_of(row))
+            except (ValueError, SyntaxError, RecursionError) as error:
+                yield number, BadRow(self.file, number, reason_of(error), head_of(row))
                 continue
             for one in found:
                 yield number, one
@@ -127,37 +161,79 @@ class Shape:
         if not self.plan.explode:
             yield row
             return
+        items, outer = self.items(row)
+        rest = {name: value for name, value in outer.items() if name not in self.used and is_given(value)}
+        shared = {name: value for name, value in outer.items() if name not in rest} | ({OF_TASK: rest} if rest else {})
+        if not items:
+            yield shared
+        for index, item in enumerate(items):
+            yield {**shared, **({"index": index} if "index" in self.used else {}), **item}
+
+    def items(self, row: dict[str, Any], *, whole: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the columns of each item of the lists of a row, and the row without the lists.
+
+        ``whole``: an object of lists holds parallel lists, and a text that is no list is its only item.
+        """
         outer = row = gathered(row, [name for name in self.plan.explode if "*" in name])
-        lists = list[tuple[str, list[Any]]]()
+        lists = list[list[dict[str, Any]]]()
         for name in self.plan.explode:
             value = value_at(row, name)
             self.missing -= {name} if value is not None else set()
+            if isinstance(value, str) and whole:
+                value = loaded(value) if value.lstrip().startswith(("[", "{")) else [value] if value else None
             value = json_in(value) if isinstance(value, str) else value
+            if whole and isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
+                value = [dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)]
             items = [{"key": key, **as_row(name, item)} for key, item in value.items()] if isinstance(value, dict) else value
-            if items is not None and not isinstance(items, list):
+            if items is not None and not isinstance(items, list | tuple):
                 raise ValueError(f"{name} is no list, and the map explodes it: {str(value)[:60]!r}")
-            lists.append((name, items or []))
+            lists.append([as_row(name, item) for item in items or ()])
             outer = without(outer, name.split(".")) if "." in name else {key: one for key, one in outer.items() if key != name}
-        if len({len(items) for _, items in lists}) > 1:
-            sizes = ", ".join(f"{name} has {len(items)}" for name, items in lists)
+        if len({*map(len, lists)}) > 1:
+            sizes = ", ".join(f"{name} has {len(items)}" for name, items in zip(self.plan.explode, lists, strict=True))
             raise ValueError(f"lists that the map explodes differ in length: {sizes}")
-        rest = {name: value for name, value in outer.items() if name not in self.used and is_given(value)}
-        shared = {name: value for name, value in outer.items() if name not in rest} | ({OF_TASK: rest} if rest else {})
-        if not lists[0][1]:
-            yield shared
-        for index, items in enumerate(zip(*(items for _, items in lists), strict=True)):
-            found = {**shared, **({"index": index} if "index" in self.used else {})}
-            for (name, _), item in zip(lists, items, strict=True):
-                found |= as_row(name, item)
-            yield found
+        return [{name: one for part in parts for name, one in part.items()} for parts in zip(*lists, strict=True)], outer
+
+    def attempts_in(self, row: dict[str, Any]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, Any]]:
+        """Return the values of fields, and the other ones, of each attempt of a row that has a program; and the reference among them, if any."""
+        found, reference = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, Any]()
+        for shape in self.several:
+            counts, plan = Counter[str](), shape.plan
+            for item in shape.items(row, whole=True)[0] if plan.explode else [{}]:
+                for one in shape.made({**row, **item}):
+                    values = {name: value_at(one, column) for name, column in shape.columns.items()}
+                    cells = {name: value for name, value in values.items() if is_given(value)}
+                    if plan.reference is not None and fits(one, plan.reference):
+                        reference.setdefault(REFERENCE, cells.get("code"))
+                    if fits(one, self.plan.kept, shape.languages):
+                        counts[language := str(cells.get("language", ""))] += 1
+                        if (
+                            any(str(cells.get(name, "")).strip() for name in PROGRAMS)
+                            and not 0 < self.plan.most < counts[language]
+                        ):
+                            found.append(
+                                (cells, {name: item[name] for name in item if name not in shape.used and is_given(item[name])})
+                            )
+        return found, reference
 
     def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the wanted rows of a row, with the columns that the map makes, and their attempts."""
+        for one in self.made(row):
+            kept = self.stored(one if self.plan.attempts is None else {**one})
+            if self.plan.attempts is None:
+                yield kept
+            else:
+                attempts, reference = self.attempts_in(one)
+                yield {**one, **reference, ATTEMPTS: (attempts, kept)}
+
+    def made(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the wanted rows of a row, with the columns that the map makes."""
         plan = self.plan
         if lost := [name for name in self.needed if name.partition(".")[0] not in row]:
             raise ValueError(f"no field {lost[0]!r}")
         row |= {name: self.place[name] for name in self.path if name not in row and name in self.place}
         row |= {name: part for name, part in self.parts.items() if name not in row}
+        row |= {name: replaced(name, row[name], values) for name, values in plan.values.items() if is_given(row.get(name))}
         row |= plan.constants
         self.add_texts(row)
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
@@ -170,17 +246,19 @@ class Shape:
             for name, make in plan.makers.items():
                 if (value := make(one)) is not None:
                     one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
-            if not fits(one, self.only, self.languages):
+                elif isinstance(make, Template):
+                    one.pop(name, None)
+            if fits(one, self.only, self.languages):
+                yield one
+            else:
                 self.passed_over += 1
-                continue
-            yield self.stored(one)
 
     def add_texts(self, row: dict[str, Any]) -> None:
         """Add the texts of files beside that of a row."""
         for name, make in self.beside.items():
             path = make(row) if self.files else None
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
-                row[name] = text
+                row |= dict(loaded(text)) if name == "*" else {name: text}
 
     def add_tests(self, row: dict[str, Any]) -> None:
         """Add the tests in files."""
@@ -200,9 +278,18 @@ class Shape:
             row = {name: value for name, value in row.items() if name in kept}
         elif self.spent:
             row = {name: value for name, value in row.items() if name not in self.spent}
-        if of_task := {name: row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
+        own = {*self.columns.values()}
+        if of_task := {name: row[name] if name in own else row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
             row[OF_TASK] = {**row.get(OF_TASK, {}), **of_task}
         return row
+
+
+def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
+    """Return what a map has in place of a value, the value itself if it has nothing; ValueError for an unknown number among labels of numbers."""
+    word = text_of(value).lower()
+    if word not in values and number_in(word) and any(values.values()) and all(map(number_in, values)):
+        raise ValueError(f"{name} is {word}, which `values` of the map lacks")
+    return values.get(word, value)
 
 
 def gathered(row: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:

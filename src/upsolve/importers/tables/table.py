@@ -4,6 +4,7 @@ A map names the column of each field (``FIELDS``); without a map, columns have t
 in ``extra`` of the attempt. No ids are needed: ``task_id`` or the prompt identifies a task.
 """
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -38,9 +39,10 @@ from upsolve.importers.tables.columns import (
     says_opposite,
     unfit_status,
 )
+from upsolve.importers.tables.fields import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
-from upsolve.importers.tables.reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
+from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.shaping import Shape, path_columns
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
@@ -63,14 +65,14 @@ def read(path: Path, *, plan: Map | None = None, names: Sequence[str] = (), **op
     ``names`` are the files that are read, empty: as ``split`` says; ``options`` (``planned``) override the map.
     """
     plan = planned(plan, options)
-    scores = str(options.get("score", ""))
+    scores, counts = str(options.get("score", "")), Counter[str]()
     if names:
-        yield from read_file(path, plan, scores, names)
+        yield from read_file(path, plan, scores, names, counts)
         return
     for part in plan.parts or (plan,):
-        for unit in split(path, plan=part):
+        for unit in units_of(path, part):
             name, names = unit.options.get("name", part.name), unit.options.get("names", ())
-            yield from read_file(unit.path, replace(part, name=name), scores, names)
+            yield from read_file(unit.path, replace(part, name=name), scores, names, counts)
 
 
 def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
@@ -97,10 +99,10 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
     return replace(plan, unset=plan.unset - columns.keys(), **changes)
 
 
-def read_file(path: Path, plan: Map, score: str, names: Sequence[str]) -> Iterator[Row]:
+def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a tree; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``.
 
-    ``names``: the files of the tree, empty: all; or the table, in an archive.
+    ``names``: the files of the tree, empty: all; or the table, in an archive; ``counts``: the rows of earlier files.
     """
     named = {**plan.columns}
     mapped = columns_of(plan)
@@ -109,13 +111,14 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str]) -> Iterat
     files, wheres = Files(path if plan.files or names else path.parent, plan.encoding, str(inside)), list[str]()
     if member and names:
         path = Path(member.where)
-    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name), files=files)
+    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name, path.parent), files=files, counts=counts)
     numbered = shape.rows(rows_in(member, plan)) if member else files.rows(plan, shape, wheres, names)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
     constant = language_of_all(first, named, mapped)
     may_lack = member is None or kind_of(member) in JSON
-    check_columns(path, first, named, mapped, shape, KEYS if may_lack else FIELDS)
+    if plan.attempts is None:
+        check_columns(path, first, named, mapped, shape, KEYS if may_lack else FIELDS)
     scores = score_columns(path, first, score, may_lack=may_lack)
     words = words_in(plan, named)
     languages = {word.lower(): language for word, language in plan.languages.items()}
@@ -131,8 +134,9 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str]) -> Iterat
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
     reader.files = files if plan.files or names else None
     reader.has_prompts = not plan.no_prompt
-    advise(reader, first)
-    reader.any_language, first = not constant and reader.mixed(first), []
+    if plan.attempts is None:
+        advise(reader, first)
+    reader.any_language, first = plan.constants.get("language") == "any" or (not constant and reader.mixed(first)), []
     rows = reader.parents_first(chain(emptied(head), numbered))
     groups = groupby(rows, key=lambda row: row[0] >> FILE)
     built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
@@ -267,8 +271,11 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     What a map says about several files, or where they are, is read as a whole.
     """
     plan = planned(plan, options)
-    if plan.parts:
-        return [Unit(path)]
+    return [Unit(path)] if plan.parts or plan.first or plan.is_numbered else units_of(path, plan)
+
+
+def units_of(path: Path, plan: Map) -> list[Unit]:
+    """Return the files of tables, or of a tree, as units."""
     found = [*members(path, encoding=plan.encoding)]
     if plan.files:
         return units_of_tree(path, plan, found)
@@ -284,9 +291,20 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     left = in_words([file.name for file, _ in kinds if file not in files])
     units = [
         Unit(where, named) if (where := Path(file.where)).is_file() else Unit(path, {**named, "names": (file.name,)}, file.size)
-        for file in files
+        for file in of_version(files, plan)
     ]
     return [replace(units[0], unread=f"{path}: {left}" if left else ""), *units[1:]]
+
+
+def of_version(files: Sequence[Member], plan: Map) -> Sequence[Member]:
+    """Return the files of one version; those without a version in their name belong to every one."""
+    names = {file.name: plan.versions.search(file.name.rpartition("/")[2]) for file in files if plan.versions}
+    found = {name: match[0] for name, match in names.items() if match}
+    known = sorted({*found.values()}, key=lambda name: [*map(int, re.findall(r"\d+", name))])
+    wanted = plan.version or (known[-1] if known else "")
+    if wanted not in [*known, ""]:
+        raise SourceError(f"no file of version {wanted!r}; there are {', '.join(known) or 'none'}")
+    return [file for file in files if found.get(file.name, wanted) == wanted]
 
 
 def units_of_tree(path: Path, plan: Map, found: Sequence[Member]) -> list[Unit]:
@@ -372,11 +390,13 @@ def source_of(file: Path) -> Source:
 
     def split_mapped(path: Path, **options: Any) -> list[Unit]:
         """Return the units of a path."""
-        return split(path, plan=plan, **{name: value for name, value in options.items() if name not in chosen})
+        return split(path, plan=plan.given(options), **{name: value for name, value in options.items() if name not in chosen})
 
-    offered = tuple(Option(choice.name, str, choice.help) for choice in plan.options) or OPTIONS[1:]
+    kinds = {"first": int}
+    offered = tuple(Option(one.name, kinds.get(one.kind, str), one.help) for one in plan.options) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
-    return Source(read_mapped, about, offered, split=split_mapped, version=version, detect=plan.detect)
+    detect = tuple(name.removeprefix("?") for name in plan.detect)
+    return Source(read_mapped, about, offered, split=split_mapped, version=version, detect=detect, marks=plan.marks)
 
 
 @cache
@@ -399,12 +419,15 @@ def records_of(name: str, row: Mapping[str, Any]) -> list[Row]:
 def columns_of(plan: Map) -> dict[str, str]:
     """Return the column of each field: that of the map, or the one that has the field's name."""
     named = plan.columns
-    own = {field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
-    return {**own, **named, **{name: name for name in plan.constants if name in FIELDS}}
+    free = FIELDS if plan.attempts is None else ()
+    own = {field: field for field in free if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
+    if any(one.reference is not None for one in plan.attempts or ()):
+        named = {"reference": REFERENCE, **named}
+    return {**own, **named, **{name: name for name in (*plan.constants, *plan.makers) if name in FIELDS}}
 
 
 OPTIONS = (
-    Option("map", str, "YAML file that says which columns hold which fields (docs/tables.md)"),
+    Option("map", str, "YAML file that says which columns hold which fields (docs/maps.md)"),
     Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
     Option("encoding", str, "encoding of CSV files and of files that rows name, such as latin-1 (default: UTF-8)"),
     Option("quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"),

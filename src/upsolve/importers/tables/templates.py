@@ -1,8 +1,10 @@
 """Values that a map makes of the columns of a row: templates, the first of several columns, outcomes in words."""
 
+import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
@@ -24,6 +26,7 @@ __all__ = [
     "TestsIn",
     "Wanted",
     "fits",
+    "loaded",
     "maker_of",
     "names_in",
     "text_of",
@@ -33,7 +36,31 @@ __all__ = [
 Maker = Callable[[Mapping[str, Any]], Any]
 """Returns a value of a row; None if the row has none."""
 PLACE = re.compile(r"(\{\{|\}\})|\{([^{}?]+)(\?[^{}]*)?\}")
-"""A doubled brace, ``{column}``, or ``{column?text before it}``, which may be missing."""
+"""A doubled brace, ``{column}``, or ``{column?text before it}``, which may be missing; ``{column|filter}`` changes the value."""
+
+
+def loaded(value: Any) -> Any:
+    """Return the value that a text of JSON or a literal of Python is; ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return read(value)
+    raise ValueError(f"neither JSON nor a literal: {value[:60]!r}")
+
+
+def seconds(value: Any) -> Any:
+    """Return a duration in seconds, which may be an object of ``seconds`` and ``nanos``; None for 0."""
+    number = value["seconds"] + value["nanos"] / 1e9 if isinstance(value, dict) else value
+    return number or None
+
+
+FILTERS: Mapping[str, Callable[[Any], Any]] = {
+    "strip": lambda value: text_of(value).strip(),
+    "load": loaded,
+    "seconds": seconds,
+}
+"""Name -> what a filter makes of a value."""
 
 
 def value_at(row: Mapping[str, Any], name: str) -> Any:
@@ -49,6 +76,13 @@ class Place:
     """Name of the column."""
     before: str | None = None
     """Text before the value, if there is one; None if the value may not be missing."""
+    change: str = ""
+    """Name of a filter; empty: none."""
+
+    def value(self, row: Mapping[str, Any]) -> Any:
+        """Return the value in a row, filtered."""
+        value = value_at(row, self.name)
+        return FILTERS[self.change](value) if self.change and is_given(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +95,12 @@ class Template:
     def __call__(self, row: Mapping[str, Any]) -> Any:
         """Return the text; the value as it is if the template is one column; None if a column has no value."""
         if len(self.parts) == 1 and isinstance(place := self.parts[0], Place):
-            return value_at(row, place.name)
+            return place.value(row)
         texts: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(part)
-            elif is_given(value := value_at(row, part.name)):
+            elif is_given(value := part.value(row)):
                 texts += [part.before or "", text_of(value)]
             elif part.before is None:
                 return None
@@ -253,8 +287,14 @@ def maker_of(text: str) -> Maker:
         parts += [plain] if plain else []
         if found:
             at = found.end()
-            parts.append(found[1][0] if found[1] else Place(found[2].strip(), None if found[3] is None else found[3][1:]))
+            parts.append(found[1][0] if found[1] else place_of(found[2].strip(), None if found[3] is None else found[3][1:]))
     return Template(tuple(parts))
+
+
+def place_of(name: str, before: str | None) -> Place:
+    """Return a column in a template; what stands behind a bar is a filter if it has the name of one."""
+    column, _, change = name.rpartition("|")
+    return Place(column.strip(), before, change) if change in FILTERS and column else Place(name, before)
 
 
 def names_in(make: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ from upsolve.importers.formats import Kind, Member, is_file, is_hidden, kind_of,
 from upsolve.importers.rows import BadRow, Numbered, decoded
 from upsolve.importers.tables.plans import Map
 
-__all__ = ["FILE", "Files", "in_words", "pattern_of", "reads", "unread"]
+__all__ = ["FILE", "ROWS", "Files", "in_words", "pattern_of", "reads", "unread"]
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed files, which the names of ``members`` lack."""
@@ -129,6 +129,10 @@ class Files:
         Raises:
             SourceError: no file has such a name.
         """
+        if plan.is_listed and (missing := [name for name in plan.files if self.member(name) is None]):
+            raise SourceError(
+                f"{self.root}: needs {', '.join(missing)}: `files` of {plan.file} or an option asks for these files"
+            )
         read = reads(plan, alone=not names and [*self.members] == [self.root.name])
         for name in names or self.members:
             member = self.member(name) if names else self.members[name]
