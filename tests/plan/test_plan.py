@@ -216,6 +216,8 @@ GOOD = Plan(
         ({"likelihood": None, "base": (), "cost": None, "model": ""}, "The archive passes all checks: 60 groups"),
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 65}, {}, 65), "imitates": True, "needs": "pass"}, "Train: 65 groups with a passed attempt,"),
         ({"groups": Groups(100, 400, 65, 0, {"all passed": 60, "all failed": 5}, {}, 29), "imitates": True, "needs": "pass"}, "29 of 65 training tasks have a passed attempt .most often: all failed"),
+        ({"groups": Groups(900, 1400, 900, 0, {"all failed": 860, "all passed": 40}, {}, 40), "imitates": True, "needs": "pass", "base": (BasePass("all", 12, share(0, 12), share(0, 48)),)}, "Imitate the failed attempts first .*860 training tasks have failed attempts alone, 40 a passed one"),
+        ({"groups": Groups(900, 1400, 900, 0, {"all failed": 860, "all passed": 40}, {}, 40), "imitates": True, "needs": "pass"}, "Train:"),
         ({"groups": Groups(100, 400, 65, 0, {"all failed": 65}, {}, 0), "needs": "attempt"}, "Train: 65 groups with a scored attempt,"),
         ({"groups": Groups(100, 400, 65, 0, {"no tests": 65}, {})}, "attempts cannot be judged without tests"),
         ({"tests": Tests(0, 0, 0, share(90, 100), share(0, 0))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),

@@ -226,6 +226,8 @@ LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
 """Greedy pass rate above which there is little left to learn."""
+UNSOLVED = 10
+"""Imitating failed attempts first is advised if this many times more tasks have failed attempts alone than a passed one (docs/failures.md)."""
 UNLIKE = 0.5
 """Attempts are unlike the model's samples if the mean log-probability per token of passed attempts is this far below the samples', nats."""
 GAP = 0.1
@@ -236,7 +238,7 @@ REMEDIES = {
     "no tests": "attempts cannot be judged without tests, so add some, or ingest the attempts with recorded outcomes",
     "one attempt": "sample more attempts per task (`upsolve sample`)",
     "all passed": "add harder tasks or stricter tests",
-    "all failed": "add easier tasks, or attempts by a stronger author",
+    "all failed": "add easier tasks, or attempts by a stronger author, or imitate these first (`upsolve train unsolved`)",
 }
 
 
@@ -301,13 +303,17 @@ def solved(plan: Plan) -> str:
     return f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily ({SOLVED:.0%} or more), so there is little left to learn."
 
 
+def passes_none(plan: Plan) -> bool:
+    """Return whether tasks were sampled, and the model passed none of them."""
+    shares = (plan.base[-1].greedy, plan.base[-1].sampled) if plan.base else ()
+    return bool(shares) and all(share.of and not share.count for share in shares)
+
+
 def unable(plan: Plan) -> str:
     """Return the advice if the model passes nothing and the recipe does not imitate."""
-    if plan.imitates or not plan.base:
+    if plan.imitates or not passes_none(plan):
         return ""
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
-    if greedy.count or sampled.count or not (greedy.of and sampled.of):
-        return ""
     return (
         f"Imitate first (`--recipe sft`): the model passes none of {greedy.of} tasks, greedily or in {sampled.of} samples, and has to see "
         "programs that pass before it can gain from the difference between passed and failed ones."
@@ -318,6 +324,17 @@ def gap(plan: Plan) -> float:
     """Return how much less likely passed attempts are than the model's own samples, nats per token; nan if unknown."""
     found = plan.likelihood
     return found.own.mean - found.passed.mean if found and found.passed and found.own else math.nan
+
+
+def failed_alone(plan: Plan) -> str:
+    """Return the advice if a model that passes nothing would imitate few tasks, and many more have failed attempts alone."""
+    failed = plan.groups.others.get("all failed", 0)
+    if not (plan.imitates and passes_none(plan) and failed >= UNSOLVED * plan.usable):
+        return ""
+    return (
+        f"Imitate the failed attempts first (`upsolve train unsolved --archive {plan.archive}`), then the passed ones from its model: "
+        f"{failed:,} training tasks have failed attempts alone, {plan.usable:,} a passed one, and the model passes none."
+    )
 
 
 def sharper(plan: Plan) -> str:
@@ -356,5 +373,5 @@ def worth_it(plan: Plan) -> str:
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
-RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, sharper, unlike)
+RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, failed_alone, sharper, unlike)
 """The rules in their order; if none applies, ``worth_it``."""
