@@ -27,6 +27,8 @@ KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": 
 
 NESTED = frozenset({"tests", "findings"})
 """Fields that hold a list of records."""
+LARGEST = 2**63 - 1
+"""Largest whole number that an archive stores."""
 MOST_FIELDS = 64
 """Largest number of fields of an item of theirs: each unknown one is a problem that takes memory."""
 LOWEST: Mapping[type, Mapping[str, int]] = {
@@ -120,6 +122,8 @@ def refuse_impossible(record: R) -> R:
         value = getattr(record, name)
         if value is not None and not value >= lowest:
             raise ValueError(f"{name} is {value}, it must be at least {lowest}")
+        if isinstance(value, int) and value > LARGEST:
+            raise ValueError(f"{name} is larger than {LARGEST}")
     if isinstance(record, Verdict) and 0 < record.total < record.passed:
         raise ValueError(f"passed is {record.passed}, more than total, {record.total}")
     if isinstance(record, Attempt) and record.behavior_logp is not None and not record.behavior_logp <= 0:

@@ -6,6 +6,9 @@ import yaml
 
 __all__ = ["read_yaml"]
 
+MOST = 100_000
+"""Most values of a text, each counted as often as aliases repeat it."""
+
 
 class Unique:
     """Refuses a key that a mapping has twice, of which PyYAML would let the second replace the first."""
@@ -21,6 +24,12 @@ class Unique:
                 lines[name] = line
         return super().construct_mapping(node, deep)  # type: ignore[misc]
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what a mapping merges into it; YAMLError for more than ``MOST`` keys."""
+        super().flatten_mapping(node)  # type: ignore[misc]
+        if len(node.value) > MOST:
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: merges more than {MOST:,} keys")
+
 
 class Loader(Unique, yaml.SafeLoader):
     """PyYAML's safe loader."""
@@ -30,13 +39,45 @@ class FastLoader(Unique, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.Saf
     """The same in C, ten times as fast, whose errors name wrong lines."""
 
 
-def read_yaml(text: str) -> Any:
-    """Return what a YAML text says.
+RESOLVERS: dict[str, Any] = Loader.yaml_implicit_resolvers
+PLAIN = {first: [one for one in forms if first in "tTfF" or not one[0].endswith(":bool")] for first, forms in RESOLVERS.items()}
+"""What makes values of words, without ``yes``, ``no``, ``on`` and ``off``."""
+
+
+class Words(Loader):
+    """Reads ``yes``, ``no``, ``on`` and ``off`` as text."""
+
+    yaml_implicit_resolvers = PLAIN
+
+
+class FastWords(FastLoader):
+    """The same in C."""
+
+    yaml_implicit_resolvers = PLAIN
+
+
+def read_yaml(text: str, *, words: bool = False) -> Any:
+    """Return what a YAML text says; ``words``: ``yes``, ``no``, ``on`` and ``off`` are text.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or a mapping has a key twice; names the line.
+        yaml.YAMLError: it is not YAML, a mapping has a key twice, or aliases repeat too much; names the line.
     """
     try:
-        return yaml.load(text, FastLoader)  # noqa: S506  a safe loader
-    except yaml.YAMLError:
-        return yaml.load(text, Loader)  # noqa: S506  a safe loader
+        try:
+            found = yaml.load(text, FastWords if words else FastLoader)  # noqa: S506  a safe loader
+        except yaml.YAMLError:
+            found = yaml.load(text, Words if words else Loader)  # noqa: S506  a safe loader
+        if size_of(found, {}) > MOST:
+            raise yaml.YAMLError(f"aliases make more than {MOST:,} values of it")
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply, or an alias repeats itself") from None
+    return found
+
+
+def size_of(value: Any, known: dict[int, int]) -> int:
+    """Return the number of values in a value; ``known`` are those of lists and mappings, by their ids."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1 + sum(size_of(one, known) for one in (value.values() if isinstance(value, dict) else value))
+    return known[id(value)]

@@ -184,7 +184,7 @@ def test_tests_of_several_columns(tmp_path):
         ("constants: {imports: all}", "constants.imports: must be one of none, contest"),
         ("options: {x: {help: y}}", "options.x: needs one of column"),
         ("attempts: [{prompt: a}]", "attempts, attempt 1: unknown prompt; keys are explode, columns"),
-        ("extra: {with: a}", "extra: unknown with; keys are task, attempt and without"),
+        ("extra: {with: a}", "extra: unknown with; keys are task, attempt, without"),
         ("parts: {}", "parts: must be a list of maps"),
         ("[]", "a map has keys"),
     ],

@@ -302,7 +302,7 @@ def test_programs_and_statements_in_files_beside_the_table(tmp_path, homework):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("add.md,bob/1.py,failed,bob", "file bob/1.py: No such file"),
+        ("add.md,bob/1.py,failed,bob", "file bob/1.py: no such file"),
         ("add.md,../secret.py,failed,bob", "file ../secret.py: outside of"),
         ("add.md,,failed,bob", "file is empty, but the row has author, status"),
     ],

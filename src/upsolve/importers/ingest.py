@@ -22,7 +22,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
 from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
-from upsolve.importers.formats import Kind, copy_of_query, files_of, is_database
+from upsolve.importers.formats import Kind, copy_of_query, files_of, is_database, size_of
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
@@ -133,9 +133,9 @@ def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
                 digest.update(block)
     elif path.is_dir():
         for name, stat in files_of(str(path), ""):
-            digest.update(f"{name}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+            digest.update(f"{name}|{stat.st_size}|{stat.st_mtime_ns}".encode("utf-8", "surrogateescape"))
     else:
-        raise SourceError(f"{path}: no such file or folder")
+        size_of(path)  # raises
     return f"{source}:{digest.hexdigest()[:20]}"
 
 

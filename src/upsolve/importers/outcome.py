@@ -100,7 +100,7 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
 def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mapping[str, int]]:
     """Return ``status_of`` a value, and the numbers ``passed`` and ``total`` if the value states that only some tests passed."""
     word = str(value).strip().lower()
-    number, plain = number_in(word), word.replace("_", " ").replace("-", " ")
+    number, plain = number_in(word), " ".join(word.replace("_", " ").replace("-", " ").split())
     for form in (word, number, plain):
         if form in words:
             return words[form], {}

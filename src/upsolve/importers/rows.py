@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "Numbered",
     "Odd",
     "Row",
+    "as_json",
     "build_each",
     "columns_in",
     "counted",
@@ -213,6 +215,26 @@ def odd_fields(fields: Mapping[str, Any], reason: str) -> Iterator[Odd]:
     """Yield optional fields of another form, by their names."""
     for name, value in fields.items():
         yield Odd("", 0, f"({name}) {reason}", str(value)[:500])
+
+
+ENCODE = json.JSONEncoder(default=str, allow_nan=False).encode
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON that every reader understands: infinite and no numbers as text, and so what JSON has not."""
+    try:
+        return ENCODE(value)
+    except ValueError:
+        return ENCODE(finite(value))
+
+
+def finite(value: Any) -> Any:
+    """Return a value with infinite and no numbers as text."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def refuse_surrogates(code: Any) -> None:

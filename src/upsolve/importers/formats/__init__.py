@@ -23,6 +23,7 @@ from upsolve.importers.formats.files import (
     members,
     members_at,
     names_in,
+    size_of,
     unreadable,
 )
 from upsolve.importers.formats.tabular import (
@@ -68,6 +69,7 @@ __all__ = [
     "objects_in",
     "rows_of",
     "rows_of_file",
+    "size_of",
 ]
 
 SAMPLE, LONGEST = 1 << 16, 1 << 22

@@ -6,6 +6,7 @@ import lzma
 import os
 import struct
 import tarfile
+import warnings
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from shutil import copyfileobj
+from stat import S_ISDIR, S_ISREG
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
 from weakref import finalize
@@ -32,6 +34,7 @@ __all__ = [
     "members_at",
     "names_in",
     "on_disk",
+    "size_of",
     "unreadable",
 ]
 
@@ -194,13 +197,24 @@ def members_at(folder: Path, name: str, *, encoding: str = "") -> Iterator[Membe
 
 
 def names_in(folder: Path) -> Iterator[str]:
-    """Yield the relative names of the files below a folder, in sorted order, without hidden ones; SourceError if one may not be read."""
+    """Yield the relative names of the files below a folder, in sorted order, without hidden ones; warns of pipes and links that are not read.
+
+    SourceError if one may not be read.
+    """
+    other = ""
     try:
-        for name, _ in files_of(str(folder), ""):
-            if not is_hidden(name) and (folder / name).is_file():
+        for name, found in files_of(str(folder), ""):
+            if is_hidden(name):
+                continue
+            if S_ISREG(found.st_mode):
                 yield name
+            elif not S_ISDIR(found.st_mode):
+                other = other or name
     except OSError as error:
         raise unreadable(str(error.filename or folder), error) from error
+    if other:
+        what = "pipes, devices, and links to folders or to nothing are not read"
+        warnings.warn(f"{folder}: {what}, such as {other}", stacklevel=2)
 
 
 def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -228,11 +242,14 @@ def is_hidden(name: str) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file; SourceError if there is none."""
+    """Return the size of a file; SourceError if there is none, or if it can be read once only."""
     try:
-        return path.stat().st_size
+        found = path.stat()
     except OSError as error:
         raise unreadable(str(path), error) from error
+    if not S_ISREG(found.st_mode):
+        raise SourceError(f"{path}: is a pipe, a device or a folder, and no file: name a file")
+    return found.st_size
 
 
 def plain(path: Path, name: str) -> Member:
@@ -260,7 +277,8 @@ def zipped(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
     """Yield the files of a zip; the zip itself if it is a document."""
     try:
         archive = opened(member, partial(ZipFile, metadata_encoding=outer.encoding or None))
-        entries = sorted(archive.infolist(), key=lambda entry: entry.filename)
+        last = {entry.filename: entry for entry in archive.infolist()}  # which unpacking keeps
+        entries = sorted(last.values(), key=lambda entry: entry.filename)
     except DAMAGED as error:
         raise unreadable(member.where, error) from error
     if any(entry.filename in DOCUMENT for entry in entries):
@@ -279,11 +297,12 @@ def tarred(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
     """Yield the files of a tar."""
     try:
         archive = opened(member, lambda file: tarfile.TarFile(fileobj=file))
-        entries = sorted(archive.getmembers(), key=lambda entry: entry.name)
+        last = {entry.name: entry for entry in archive.getmembers()}
+        entries = sorted(last.values(), key=lambda entry: entry.name)
     except DAMAGED as error:
         raise unreadable(member.where, error) from error
     for entry in entries:
-        if entry.isreg():
+        if entry.isreg() or entry.islnk():
             yield from entry_of(
                 Member(entry.name, entry.size, partial(archive.extractfile, entry), None, member.where), prefix, outer
             )

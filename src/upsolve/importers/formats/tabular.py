@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from upsolve.errors import MissingExtraError, SourceError, one_line
 from upsolve.extras import needs_extras
 from upsolve.files import cache_folder, commit_file
 from upsolve.importers.formats.files import Member, on_disk, unreadable
-from upsolve.importers.formats.texts import names_of
-from upsolve.importers.rows import Numbered
+from upsolve.importers.formats.texts import WRONG, is_text, names_of
+from upsolve.importers.rows import BadRow, Numbered
 from upsolve.types import content_id
 
 __all__ = ["arrow_rows", "copy_of_query", "duckdb_rows", "excel_rows", "is_database", "parquet_rows", "sqlite_rows"]
@@ -38,7 +39,7 @@ def parquet_rows(member: Member) -> Iterator[Numbered]:
             size = sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
             row_bytes = max(1, size // max(1, about.num_rows))
             batches = file.iter_batches(batch_size=max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)))
-            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+            yield from enumerate((row for batch in batches for row in rows_of_batch(batch)), start=1)
     except (OSError, pa.ArrowException) as error:
         raise unreadable(member.where, error) from error
 
@@ -53,9 +54,15 @@ def arrow_rows(member: Member) -> Iterator[Numbered]:
             source.seek(0)
             opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-            yield from enumerate((row for batch in batches for part in parts_of(batch) for row in part.to_pylist()), start=1)
+            yield from enumerate((row for batch in batches for part in parts_of(batch) for row in rows_of_batch(part)), start=1)
     except (OSError, pa.ArrowException) as error:
         raise unreadable(member.where, error) from error
+
+
+def rows_of_batch(batch: Any) -> list[dict[str, Any]]:
+    """Return the rows of a batch of Arrow, with a column for each of those with the same name."""
+    names = batch.schema.names
+    return (batch if len({*names}) == len(names) else batch.rename_columns(names_of(names))).to_pylist()
 
 
 def parts_of(batch: Any) -> Iterator[Any]:
@@ -101,8 +108,11 @@ def sqlite_rows(member: Member, query: str = "") -> Iterator[Numbered]:
     """Yield the rows of a query or table of a SQLite file, by default its only table; it is opened for reading alone."""
     try:
         with on_disk(member) as path, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.text_factory = partial(str, encoding="utf-8", errors=WRONG)
             listed = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
-            yield from rows_of_query(member, connection.execute, listed, query)
+            for number, row in rows_of_query(member, connection.execute, listed, query):
+                sound = isinstance(row, BadRow) or is_text("".join(map(str, row.values())))
+                yield number, row if sound else BadRow(member.where, number, "a text is not UTF-8", ascii(row)[:500])
     except sqlite3.Error as error:
         raise SourceError(f"{member.where}: {one_line(error)}") from error
 

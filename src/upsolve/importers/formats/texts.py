@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from io import StringIO, TextIOWrapper
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 from upsolve.errors import SourceError
@@ -29,14 +29,39 @@ __all__ = [
     "objects_in",
 ]
 
+WRONG = "surrogateescape"
+"""What bytes become that are no text, so that their row alone is rejected."""
 NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
 """Remedy."""
 SAMPLE = 1 << 20
 """Characters of a CSV file that show its format."""
 CHUNK, NEAR_END = 1 << 20, 16
 """Characters of JSON that are read at a time, and length of the longest word of JSON, which may be cut off at their end."""
-DECODER = json.JSONDecoder()
+MARK = "\ufeff"
+"""Byte order mark, which may be there twice."""
 SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class Decoder:
+    """Parses JSON, and notes the keys that an object has twice, with different values."""
+
+    def __init__(self) -> None:
+        """Begin without such keys."""
+        self.twins: list[str] = []
+        decoder = json.JSONDecoder(object_pairs_hook=self.object_of)
+        self.decode, self.raw_decode = decoder.decode, decoder.raw_decode
+
+    def object_of(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return an object; of a key that is there twice, the last value."""
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            self.twins += [name for name, value in pairs if found[name] != value]
+        return found
+
+    def reason(self) -> str:
+        """Return why what was parsed since the last call cannot be used; empty if it can."""
+        twins, self.twins[:] = self.twins[:1], ()
+        return f"the key {twins[0]!r} is there twice, with different values" if twins else ""
 
 
 def encoding_of(head: bytes) -> str:
@@ -60,20 +85,23 @@ def opened(member: Member, encoding: str = "", errors: str = "strict") -> TextIO
 def line_rows(member: Member) -> Iterator[Numbered]:
     """Yield the objects of JSON lines; a line that is none is a ``BadRow``."""
     with member.open() as file:
-        wide = "utf-8" not in encoding_of(file.peek(4)[:4])  # type: ignore[attr-defined]
-        lines: Any = (line.encode() for line in opened(member, errors="replace")) if wide else file
+        head = file.peek(SAMPLE)  # type: ignore[attr-defined]
+        plain = "utf-8" in encoding_of(head[:4]) and (b"\n" in head or b"\r" not in head)
+        lines: Any = file if plain else (line.encode("utf-8", WRONG) for line in opened(member, errors=WRONG))
+        decoder = Decoder()
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, json_line(member.where, number, line)
+                yield number, json_line(member.where, number, line, decoder)
 
 
-def json_line(where: str, number: int, line: bytes) -> dict[str, Any] | BadRow:
+def json_line(where: str, number: int, line: bytes, decoder: Decoder) -> dict[str, Any] | BadRow:
     """Return the JSON object of a line, or a ``BadRow`` with the reason."""
     try:
-        row = json.loads(line)
-        if isinstance(row, dict):
+        row = decoder.decode(line.decode("utf-8").removeprefix(MARK))
+        reason = decoder.reason()
+        if isinstance(row, dict) and not reason:
             return row
-        reason = "the line is not a JSON object"
+        reason = reason or "the line is not a JSON object"
     except UnicodeDecodeError:
         reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
     except json.JSONDecodeError as error:
@@ -89,6 +117,7 @@ class Values:
     def __init__(self, text: TextIOWrapper) -> None:
         """Begin at the start of a text."""
         self.text, self.held, self.at, self.ended, self.before = text, "", 0, False, 0
+        self.decoder = Decoder()
 
     def more(self) -> None:
         """Read on, at least as much as is held."""
@@ -117,7 +146,7 @@ class Values:
         self.peek()
         while True:
             try:
-                value, end = DECODER.raw_decode(self.held, self.at)
+                value, end = self.decoder.raw_decode(self.held, self.at)
                 if end < len(self.held) or self.ended:
                     self.at = end
                     return value
@@ -224,7 +253,8 @@ def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
                     raise LookupError
                 rows = "."
         with opened(member) as text:
-            yield from objects_in(member.where, found_in(Values(text), rows))
+            values = Values(text)
+            yield from objects_in(member.where, found_in(values, rows), values.decoder.reason)
     except LookupError as error:
         what = f"{rows} is no list of rows" if rows else NO_ARRAY
         raise SourceError(f"{member.where}: {what}{advice_of(member)}") from error
@@ -267,10 +297,11 @@ def damaged(member: Member, error: Exception) -> SourceError:
     return unreadable(member.where, ValueError(f"{getattr(error, 'msg', error)}{where}"))
 
 
-def objects_in(where: Any, rows: Any) -> Iterator[Numbered]:
-    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object."""
+def objects_in(where: Any, rows: Any, reason_of: Callable[[], str] = str) -> Iterator[Numbered]:
+    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object, or for which there is a reason."""
     for number, row in enumerate(rows, start=1):
-        yield number, row if isinstance(row, dict) else BadRow(str(where), number, "not a JSON object", head_of(row))
+        reason = reason_of() or ("" if isinstance(row, dict) else "not a JSON object")
+        yield number, BadRow(str(where), number, reason, head_of(row)) if reason else row
 
 
 QUOTING = """a cell that begins with a quote must end with one, and quotes in it are doubled: "say ""hi\"""; if no cell is quoted, --quotes none"""
@@ -293,15 +324,15 @@ def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE)
     csv.field_size_limit(2**27)
     empty, end = 0, 0
     try:
-        with opened(member, encoding, "surrogateescape") as text:
+        with opened(member, encoding, WRONG) as text:
             sample = text.read(SAMPLE)
         form, first = form_of(sample, quotes)
-        with opened(member, encoding, "surrogateescape") as text:
+        with opened(member, encoding, WRONG) as text:
             for _ in range(first):
                 text.readline()
             table = csv.DictReader(text, strict=True, **form)
             end = first
-            table.fieldnames = names_of([name.strip() for name in table.fieldnames or ()])
+            table.fieldnames = names_of([name.strip(f"{MARK} \t\r\n") for name in table.fieldnames or ()])
             end = first + table.line_num
             for row in table:
                 end = first + table.line_num
@@ -330,22 +361,32 @@ def checked_row(where: str, number: int, row: dict[Any, Any], encoding: str, del
     if "\0" in text:
         reason = "has a NUL; is the file damaged, or in another encoding, such as --encoding utf-16-le?"
         return BadRow(where, number, reason, ascii(row)[:500])
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not is_text(text):
         reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
         return BadRow(where, number, reason, ascii(row)[:500])
     return row
 
 
+def is_text(text: str) -> bool:
+    """Return whether a text has no halves of characters, which bytes in another encoding become (``WRONG``)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def names_of(names: Sequence[str]) -> list[str]:
-    """Return the names of columns; several of the same name, or without one, get numbers: ``code 1``, ``code 2``, ``column 3``."""
-    times, seen = Counter(names), Counter[str]()
+    """Return the names of columns; several of the same name, or without one, get free numbers: ``code 1``, ``code 2``, ``column 3``."""
+    times, taken = Counter(names), {*names}
     found: list[str] = []
     for place, name in enumerate(names, start=1):
-        seen[name] += 1
-        unique = name if times[name] == 1 else f"{name} {seen[name]}" if name else f"column {place}"
-        found.append(unique)
+        if name and times[name] == 1:
+            found.append(name)
+            continue
+        numbers = (f"{name} {number}" if name else f"column {number}" for number in count(1 if name else place))
+        found.append(next(one for one in numbers if one not in taken))
+        taken.add(found[-1])
     return found
 
 

@@ -30,7 +30,7 @@ from upsolve.importers.outcome import (
 )
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
-from upsolve.importers.rows import Row, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
+from upsolve.importers.rows import Row, as_json, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
 from upsolve.importers.source import IMPORTS, Source, Unit
 from upsolve.importers.tables.columns import likely_fields
 from upsolve.languages.names import language_in
@@ -176,7 +176,7 @@ def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict
     given = known.get("extra", "")
     if not others and isinstance(given, str):
         return known
-    return {**known, "extra": json.dumps({**object_in(given), **others})}
+    return {**known, "extra": as_json({**object_in(given), **others})}
 
 
 def object_in(extra: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError, one_line
-from upsolve.importers.formats import Quotes
+from upsolve.importers.formats import Quotes, size_of
 from upsolve.importers.tables.plans import TESTS, Choice, Map, Match, TestFiles
 from upsolve.importers.tables.templates import (
     Bounds,
@@ -40,7 +40,8 @@ def read_map(file: Path, known: Iterable[str]) -> Map:
     from upsolve.yaml_text import read_yaml
 
     try:
-        plan = read_yaml(file.read_text(encoding="utf-8"))
+        size_of(file)
+        plan = read_yaml(file.read_text(encoding="utf-8"), words=True)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(plan, dict):
@@ -58,6 +59,11 @@ class Parser:
     def error(self, key: str, needs: str) -> SourceError:
         """Return an error about a key."""
         return SourceError(f"{self.file}: {key}: {needs}")
+
+    def refuse_others(self, key: str, given: Iterable[Any], *keys: str) -> None:
+        """Raise SourceError if there are other keys than some."""
+        if unknown := [str(one) for one in given if one not in keys]:
+            raise self.error(key, f"unknown {', '.join(unknown)}; keys are {', '.join(keys)}")
 
     def map(self, plan: Mapping[Any, Any]) -> Map:
         """Return the map of a table of YAML; keys of a part that it lacks are those of the whole."""
@@ -190,8 +196,7 @@ class Parser:
         for column, one in self.table(key, value)[key].items():
             entry = one if isinstance(one, dict) else {"regex": one}
             where = f"{key}.{column}"
-            if unknown := {*entry} - {"regex", "every"}:
-                raise self.error(where, f"unknown {', '.join(map(str, unknown))}; keys are regex and every")
+            self.refuse_others(where, entry, "regex", "every")
             given = entry.get("regex")
             patterns = tuple(self.pattern(where, text) for text in (given if isinstance(given, list) else [given]))
             if any(not pattern.groupindex for pattern in patterns):
@@ -233,8 +238,7 @@ class Parser:
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
         table = {"column": value} if not isinstance(value, dict) else self.table(key, value)[key]
-        if unknown := {*table} - {"column", "words", "match", "negate", "passed_at"}:
-            raise self.error(key, f"unknown {', '.join(unknown)}; keys are column, words, match, negate, passed_at")
+        self.refuse_others(key, table, "column", "words", "match", "negate", "passed_at")
         table["words"] = self.words("status.words", table.get("words") or {})["status.words"]
         if "match" in table:
             table["match"] = self.pattern("status.match", table["match"])
@@ -271,9 +275,7 @@ class Parser:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise self.error(key, f"must be a list of tables: `- {{{': ..., '.join(SEVERAL[key][:3])}: ...}}`")
         for number, one in enumerate(value, start=1):
-            if unknown := {*one} - {*SEVERAL[key]}:
-                where = f"{key}, {key.removesuffix('s')} {number}"
-                raise self.error(where, f"unknown {', '.join(map(str, unknown))}; keys are {', '.join(SEVERAL[key])}")
+            self.refuse_others(f"{key}, {key.removesuffix('s')} {number}", one, *SEVERAL[key])
         return {key: tuple(map(self.map, value))}
 
     def values(self, key: str, value: Any) -> dict[str, Any]:
@@ -285,8 +287,7 @@ class Parser:
         """Check which columns without a field are stored, with the attempt or with the task."""
         if not isinstance(value, dict):
             return {key: self.texts(key, value)[key]}
-        if unknown := {*value} - {"task", "attempt", "without"}:
-            raise self.error(key, f"unknown {', '.join(map(str, unknown))}; keys are task, attempt and without")
+        self.refuse_others(key, value, "task", "attempt", "without")
         found = {name: self.texts(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in value.items()}
         return {"of_task": found.get("task", ()), "extra": found.get("attempt"), "without": found.get("without", ())}
 

@@ -3,7 +3,7 @@
 No ids are needed: ``task_id`` or the prompt identifies a task.
 """
 
-import json
+import os
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.preference import score_verdicts
+from upsolve.importers.formats import is_file
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     POINTS,
@@ -39,6 +40,7 @@ from upsolve.importers.rows import (
     BadRow,
     Numbered,
     Row,
+    as_json,
     decoded,
     language_of_task,
     left_out,
@@ -55,6 +57,7 @@ from upsolve.importers.tables.fields import (
     OF_TASK,
     PROGRAMS,
     TASK_FIELDS,
+    TEST_FIELDS,
 )
 from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.templates import loaded
@@ -75,8 +78,8 @@ SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONT
 """Place of each in ``hashes_of``."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
-AS_JSON = json.JSONEncoder(default=str).encode
-"""``json.dumps`` of the columns that no field has, without a new encoder for every row."""
+BUILT = 1 << 24
+"""Most characters of the cells of tasks that are held, about."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
 KNOWN = 1000
@@ -120,7 +123,9 @@ class Reader:
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
     """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
     built: dict[str, Task] = field(default_factory=dict[str, Task])
-    """The task of the last row by its cells: rows of a task often follow one another."""
+    """Tasks of earlier rows by their cells: those of the last ``BUILT`` characters."""
+    size: int = 0
+    """Characters of these cells."""
     contested: set[str] = field(default_factory=set[str])
     """Ids of tasks of which rows have different prompts."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
@@ -166,15 +171,14 @@ class Reader:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
         scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
-        rest = (
-            {column: value for column, value in rest.items() if not attempted or column not in self.scores} if scores else rest
-        )
+        if scores:
+            rest = {column: value for column, value in rest.items() if column not in self.scores}
         of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         rest |= rest.pop(OF_TASK, {})
-        extra = AS_JSON(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
-        about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
+        extra = as_json(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
+        about = repr([attempted, *map(cells.get, (*TASK_FIELDS, *TEST_FIELDS, "language"))])
         self.refused = []
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
@@ -196,7 +200,9 @@ class Reader:
                     yield from score_verdicts(record.attempt_id, scores_in(scores))
         if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
-        self.built = {about: task} if described else {}
+        if described and about not in self.built:
+            self.built, self.size = (self.built, self.size) if self.size < BUILT else ({}, 0)
+            self.built[about], self.size = task, self.size + len(about)
 
     def several(
         self, row: dict[str, Any], attempts: Sequence[tuple[dict[str, Any], dict[str, Any]]], kept: Mapping[str, Any]
@@ -221,7 +227,7 @@ class Reader:
         rest |= {self.columns[name]: value for name, value in {**odd, **shown}.items()} | {"tests_left_out": [*self.lost]}
         rest = {name: value for name, value in rest.items() if value not in ([], {})}
         yield from left_out(self.refused)
-        yield replace(task, official=task.official and not self.lost, extra=AS_JSON(rest) if rest else "")
+        yield replace(task, official=task.official and not self.lost, extra=as_json(rest) if rest else "")
         for one, others in attempts:
             if "code" in one:
                 one["code"] = str(one["code"]).replace("\r\n", "\n")
@@ -281,11 +287,12 @@ class Reader:
             return found
         if self.root is None:
             raise ValueError(f"file {name}: the table has no folder")
-        file = (self.root / str(name)).resolve()
+        file = Path(os.path.realpath(self.root / str(name)))
         if not file.is_relative_to(self.root):
             raise ValueError(f"file {name}: outside of {self.root}")
-        if file.exists() and not file.is_file():
-            raise ValueError(f"file {name}: is a folder, a pipe or a device, and not a file")
+        if not is_file(file):
+            there = os.path.lexists(file)
+            raise ValueError(f"file {name}: {'is a folder, a pipe or a device, and not a' if there else 'no such'} file")
         try:
             return decoded(file.read_bytes(), self.encoding)
         except OSError as error:
@@ -443,7 +450,7 @@ class Reader:
             rest = {**rest, **{self.columns.get(name, name): value for name, value in points.items()}}
         if "id" in cells:
             rest = {**rest, self.columns.get("id", "id"): cells["id"]}
-        extra = AS_JSON(rest) if rest else ""
+        extra = as_json(rest) if rest else ""
         if "official" in cells:
             fields["code"] = str(fields["code"]).replace("\r\n", "\n")
         columns: dict[str, Any] = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}

@@ -181,7 +181,8 @@ class Shape:
             self.missing -= {name} if value is not None else set()
             if isinstance(value, str) and whole:
                 value = loaded(value) if value.lstrip().startswith(("[", "{")) else [value] if value else None
-            value = json_in(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                value = (value or None) if (found := json_in(value)) is None else found
             if whole and isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
                 value = [dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)]
             items = [{"key": key, **as_row(name, item)} for key, item in value.items()] if isinstance(value, dict) else value
