@@ -8,7 +8,7 @@ import pytest
 from upsolve.adapters.scoring import Scorer, scorer_from_environment, task_of, text_of_answer
 from upsolve.archive.store import Archive
 from upsolve.errors import ConfigError, JudgeError, SourceError
-from upsolve.importers.logs.rollouts import known_tasks
+from upsolve.importers.tables.rollouts import known_tasks
 from upsolve.records import to_row
 from upsolve.types import Status, Task, TestCase, TestKind
 from upsolve.verify.pool.pool import dismiss, idle

@@ -9,8 +9,6 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
-from upsolve.importers.registry import maps
-from upsolve.importers.tables.plans import maps_for
 from upsolve.plugins import find, names
 from upsolve.types import Status
 
@@ -203,7 +201,7 @@ def test_a_map_of_the_user_is_a_source_with_a_name(tmp_path, monkeypatch):
     assert "our_judge" in names("source") and find("source", "our_judge").path == "our judge"
     archive, _ = read_in(tmp_path, "{}", [{"frage": ADD, "code": CODE}], source="our_judge")
     assert outcomes(archive) == [(CODE, "", None)]
-    assert "our_judge" in maps_for(["frage", "code"], maps()) and "our_judge" not in maps_for(["frage", "antwort"], maps())
+    assert find("source", "our_judge").detect == ("frage", "!antwort")
 
 
 def test_a_path_is_a_map_of_a_plug_in(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +11,9 @@ from imports import imported, write_lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.logs.rollouts import Rollout, Rollouts, as_json, number_of, text_of
+from upsolve.importers.door import reading_of
 from upsolve.importers.registry import SOURCES
+from upsolve.importers.tables.rollouts import filled, number_of, rollout, rollouts_of, text_of
 from upsolve.policy.prompt import messages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -29,30 +31,33 @@ def outcomes(archive):
     return [statuses[attempt.attempt_id] for attempt in archive.attempts()]
 
 
-def records(rollout, **options):
+def row_of(prompt, answer, score, *, extra=None, **fields):
+    """A row of a rollout."""
+    return rollout(extra or {}, {}, prompt=prompt, answer=answer, status=score, **fields)
+
+
+def records(row, **options):
     """Task, attempt and verdict of a rollout."""
-    return tuple(Rollouts("trl", **options).records(rollout))
+    return tuple(rollouts_of("trl", **options).records(row))
 
 
 def test_a_rollout_becomes_a_task_an_attempt_and_a_verdict():
-    rollout = Rollout(
-        "Double x.", ANSWER, 0.75, author="m", created="2026-11-23T00:00:00+00:00", extra={"step": 3, "none": None}
-    )
-    task, attempt, verdict = records(rollout)
+    row = row_of("Double x.", ANSWER, 0.75, author="m", created="2026-11-23T00:00:00+00:00", extra={"step": 3, "none": None})
+    task, attempt, verdict = records(row)
     assert (task.prompt, task.source, task.language) == ("Double x.", "trl", "python") and task.task_id.startswith("trl/")
     assert (attempt.code, attempt.author, attempt.created) == (CODE, "m", "2026-11-23T00:00:00+00:00")
     assert json.loads(attempt.extra) == {"score": 0.75, "step": 3} and attempt.answer == ANSWER
     assert (verdict.status, verdict.judge) == (Status.FAILED, "recorded:trl")
-    assert records(rollout, passed_at=0.75)[2].status is Status.PASSED
-    assert records(rollout, author="other")[1].author == "other"
+    assert records(row, passed_at=0.75)[2].status is Status.PASSED
+    assert records(row, author="other")[1].author == "other"
 
 
 @pytest.mark.parametrize("score", [None, math.nan])
 def test_a_missing_score_is_unscored_and_never_zero(score):
-    verdict = records(Rollout("p", "x", score), passed_at=-1)[2]
+    verdict = records(row_of("p", "x", score), passed_at=-1)[2]
     assert (verdict.status, verdict.error_message) == (Status.UNSCORED, "no score is recorded")
-    assert records(Rollout("p", "x", score, reason="the sandbox died"))[2].error_message == "the sandbox died"
-    assert records(Rollout("p", "x", 0.0))[2].status is Status.FAILED
+    assert records(row_of("p", "x", score, error="the sandbox died"))[2].error_message == "the sandbox died"
+    assert records(row_of("p", "x", 0.0))[2].status is Status.FAILED
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"passed_at": 100}, 0), ({"passed_at": 1}, 0)])
@@ -64,21 +69,21 @@ def test_scores_above_1_without_a_threshold_warn_once(tmp_path, recwarn, options
 
 
 def test_tokens_are_stored_but_no_log_probability_of_answers_with_text():
-    plain = records(Rollout("p", CODE, 1.0, token_ids=[5, 6], logps=[-0.5, -1.0]))[1]
+    plain = records(row_of("p", CODE, 1.0, token_ids=[5, 6], token_logps=[-0.5, -1.0]))[1]
     assert (plain.token_ids, plain.token_logps, plain.behavior_logp, plain.tokens) == ((5, 6), (-0.5, -1.0), -1.5, 2)
-    fenced = records(Rollout("p", ANSWER, 1.0, token_ids=[5, 6], logps=[-0.5, -1.0], tokens=9))[1]
+    fenced = records(row_of("p", ANSWER, 1.0, token_ids=[5, 6], token_logps=[-0.5, -1.0], tokens=9))[1]
     assert (fenced.token_ids, fenced.token_logps, fenced.behavior_logp, fenced.tokens) == ((5, 6), (-0.5, -1.0), None, 9)
-    uneven = records(Rollout("p", CODE, 1.0, token_ids=[5, 6], logps=[-0.5]))[1]
+    uneven = records(row_of("p", CODE, 1.0, token_ids=[5, 6], token_logps=[-0.5]))[1]
     assert (uneven.token_ids, uneven.token_logps) == ((5, 6), None) and json.loads(uneven.extra)["logps"] == [-0.5]
 
 
 def test_an_answer_may_continue_the_fence_that_its_prompt_opens():
     task = Task("a/1", "Double x.", (TestCase(TestKind.CALL, "f(1)", "2"),))
     _, attempt, _ = records(
-        Rollout(messages(task)[0]["content"] + "\n\n```python\n", CODE + "\n```", 1.0, token_ids=[1], logps=[-1.0])
+        row_of(messages(task)[0]["content"] + "\n\n```python\n", CODE + "\n```", 1.0, token_ids=[1], token_logps=[-1.0])
     )
     assert attempt.code == CODE and attempt.behavior_logp == -1.0
-    assert records(Rollout("Like this:\n```\nx\n```", CODE, 1.0))[1].code == CODE
+    assert records(row_of("Like this:\n```\nx\n```", CODE, 1.0))[1].code == CODE
 
 
 def test_rollouts_join_known_tasks_by_name_or_prompt(tmp_path):
@@ -86,27 +91,27 @@ def test_rollouts_join_known_tasks_by_name_or_prompt(tmp_path):
     Archive.create(tmp_path / "known").append(tasks=[task])
     options = {"tasks": str(tmp_path / "known")}
     chat = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
-    assert records(Rollout("?", "x", 1.0, name="Mbpp/2"), **options)[0] == task
-    assert records(Rollout(" Double x.\n", "x", 1.0), **options)[0] == task
+    assert records(row_of("?", "x", 1.0, task_id="Mbpp/2"), **options)[0] == task
+    assert records(row_of(" Double x.\n", "x", 1.0), **options)[0] == task
     for shown in (task.prompt, messages(task)[0]["content"]):
         prompt = chat.format(shown)
-        assert records(Rollout(prompt, "x", 1.0), statement=r"user\n(.*?)<\|im_end\|>", **options)[0] == task
-    assert records(Rollout("Halve x.", "x", 1.0), **options)[0].source == "trl"
-    known, other = (records(Rollout(prompt, "x", 1.0), **options)[1] for prompt in (task.prompt, f"{task.prompt}\n"))
+        assert records(row_of(prompt, "x", 1.0), statement=r"user\n(.*?)<\|im_end\|>", **options)[0] == task
+    assert records(row_of("Halve x.", "x", 1.0), **options)[0].source == "trl"
+    known, other = (records(row_of(prompt, "x", 1.0), **options)[1] for prompt in (task.prompt, f"{task.prompt}\n"))
     assert (json.loads(known.extra), json.loads(other.extra)) == ({"score": 1.0}, {"score": 1.0, "prompt": "Double x.\n"})
     with pytest.raises(ValueError, match="is not found in the prompt"):
-        records(Rollout("Double x.", "x", 1.0), statement="user(.*)")
+        records(row_of("Double x.", "x", 1.0), statement="user(.*)")
     with pytest.raises(SourceError, match="needs a group"):
-        Rollouts("trl", statement="user")
+        rollouts_of("trl", statement="user")
     with pytest.raises(SourceError, match="is not a regular expression"):
-        Rollouts("trl", statement="(")
+        rollouts_of("trl", statement="(")
+    with pytest.raises(SourceError, match="pyton"):
+        rollouts_of("trl", language="pyton")
 
 
 def test_columns_are_stored_as_json_that_sql_can_read():
-    assert as_json({"a": math.nan, "b": [math.inf, 1], "c": None, "d": "", "e": 0, "f": {1: {2}}}) == (
-        '{"a": null, "b": ["inf", 1], "e": 0, "f": {"1": "{2}"}}'
-    )
-    assert as_json({"a": None}) == ""
+    row = {"a": math.nan, "b": [math.inf, 1], "c": None, "d": "", "e": 0, "f": {1: math.nan}, "g": []}
+    assert filled(row) == {"a": None, "b": ["inf", 1], "e": 0, "f": {"1": None}}
     assert [number_of(value) for value in (None, math.nan, True, 2)] == [None, None, 1.0, 2.0]
     with pytest.raises(ValueError, match="'good' is not a number"):
         number_of("good")
@@ -213,7 +218,7 @@ def test_pairs_keep_which_answer_was_chosen_and_the_score_of_each(tmp_path):
         messages,
     ]
     archive, report = imported(tmp_path, "openrlhf", lines_of(tmp_path / "pairs.jsonl", *rows))
-    assert [row.reason for row in report.reasons] == ["neither a prompt nor messages that begin with one"]
+    assert [row.reason for row in report.reasons] == ["neither a prompt ('input or prompt') nor messages that begin with one"]
     assert {(task.prompt, task.source) for task in archive.tasks()} == {("p", "openrlhf")}
     stored = [(attempt.code, json.loads(attempt.extra), attempt.count) for attempt in archive.attempts()]
     assert stored == [
@@ -240,3 +245,38 @@ def test_the_same_program_with_other_scores_keeps_each_score(tmp_path):
     assert [json.loads(attempt.extra)["score"] for attempt in archive.attempts()] == [0.0, 1.0]
     assert {verdict.status for verdict in archive.verdicts()} == {Status.PASSED}
     assert isinstance(archive.attempts()[0], Attempt) and isinstance(archive.verdicts()[0], Verdict)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "maps.md").read_text(encoding="utf-8")
+DOCUMENTED = PAGE.partition("## Rollouts")[2].split("```yaml\n")[1].partition("```")[0]
+
+
+def test_the_documented_map_of_rollouts(tmp_path):
+    (tmp_path / "my.yaml").write_text(f"name: mine\n{DOCUMENTED}")
+    row = {"question": [{"role": "user", "content": "Double x."}], "chosen": ANSWER, "rejected": "", "model": "m", "week": 2}
+    scored = {**row, "chosen_reward": 0.5, "score_chosen": 7, "rejected_reward": 0}
+    pairs = [lines_of(tmp_path / "in" / name, {**scored, "step": at}) for at, name in enumerate(("1.jsonl", "2.jsonl"))]
+    archive, _ = imported(tmp_path, str(tmp_path / "my.yaml"), pairs[0], passed_at=0.5)
+    assert [task.prompt for task in archive.tasks()] == ["Double x."] and outcomes(archive) == ["passed", "failed"]
+    assert [(one.code, one.author, json.loads(one.extra)) for one in archive.attempts()] == [
+        (CODE, "m", {"score": 0.5, "chosen": True, "week": 2, "score_chosen": 7, "step": 0}),
+        ("", "m", {"score": 0.0, "chosen": False, "week": 2, "step": 0}),
+    ]
+    named, _ = imported(tmp_path, str(tmp_path / "my.yaml"), pairs[1], reward="week,step", passed_at=3, author="x")
+    assert outcomes(named) == ["passed", "passed"] and {one.author for one in named.attempts()} == {"x"}
+
+
+def test_a_run_of_trl_is_recognised(tmp_path):
+    completions(tmp_path / "out" / "completions", 1, {"prompt": "p", "completion": "x", "tests": 1.0})
+    assert reading_of(tmp_path / "out", {}).source == "trl"
+
+
+def test_a_table_has_tokens_and_log_probabilities(tmp_path):
+    sampled = {"ids": [5, 6], "logps": [-0.5, -1.0], "why": "length"}
+    rows = [{"prompt": "p", "code": CODE, **sampled}, {"prompt": "p", "code": "x", **sampled, "ids": [5]}]
+    options = {"token_ids": "ids", "token_logps": "logps", "truncated": "why"}
+    archive, _ = imported(tmp_path, "table", lines_of(tmp_path / "log.jsonl", *rows), **options)
+    first, second = archive.attempts()
+    assert (first.token_ids, first.token_logps, first.behavior_logp, first.tokens) == ((5, 6), (-0.5, -1.0), -1.5, 2)
+    assert first.truncated and first.extra == ""
+    assert (second.token_ids, second.token_logps, second.extra) == ((5,), None, '{"logps": [-0.5, -1.0]}')

@@ -11,8 +11,8 @@ from upsolve import verify_attempts
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
-from upsolve.importers.logs.rollouts import known_tasks, read_known
 from upsolve.importers.logs.samples import ENDING, Samples, continued
+from upsolve.importers.tables.rollouts import known_tasks, read_known
 from upsolve.types import Status, Task, TestCase, TestKind
 
 DOC = {

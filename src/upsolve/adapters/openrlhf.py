@@ -7,7 +7,7 @@ from typing import Any
 from upsolve.adapters.scoring import Scored, attempt_of, rewards_of, scorer_from_environment, task_of
 from upsolve.config import RewardConfig
 from upsolve.errors import JudgeError, SourceError
-from upsolve.importers.logs.rollouts import KnownTasks, known_tasks
+from upsolve.importers.tables.rollouts import KnownTasks, known_tasks
 from upsolve.types import Task
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.scheduler import Service

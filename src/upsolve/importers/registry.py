@@ -7,17 +7,15 @@ from pathlib import Path
 
 from upsolve.importers.benchmarks import ds1000, evalplus, functions, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
-from upsolve.importers.logs import ci_reports, rollouts, samples, trajectories
+from upsolve.importers.logs import ci_reports, samples, trajectories
 from upsolve.importers.problems import codeforces, codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
-from upsolve.importers.tables.fields import FIELDS
-from upsolve.importers.tables.maps import read_map
-from upsolve.importers.tables.plans import MAPS, Map
+from upsolve.importers.tables.plans import MAPS
 from upsolve.worlds.composed.source import read as read_composed
 from upsolve.worlds.tasks import domain_folder, read
 
-__all__ = ["SOURCES", "maps"]
+__all__ = ["SOURCES"]
 
 SIMULATOR = Source(read, "`robot`, or the folder of a domain", locate=domain_folder)
 """Tasks with simulated worlds as tests (``docs/simulators.md``)."""
@@ -52,7 +50,6 @@ CODE: Mapping[str, Source] = {
     "multipl_e": multilingual.MULTIPLE,
     "mxeval": multilingual.SOURCE,
     "nbgrader": nbgrader.SOURCE,
-    "openrlhf": rollouts.OPENRLHF,
     "polygon": polygon.SOURCE,
     "problem_package": problem_package.SOURCE,
     "pytest_json": ci_reports.PYTEST_JSON,
@@ -62,9 +59,7 @@ CODE: Mapping[str, Source] = {
     "spider": spider.SOURCE,
     "swe_bench": swe_bench.SOURCE,
     "table": table.SOURCE,
-    "trl": rollouts.TRL,
     "verifiers": trajectories.VERIFIERS,
-    "verl": rollouts.VERL,
 }
 """Source name -> record, of sources with code of their own."""
 
@@ -105,8 +100,3 @@ def map_files() -> dict[str, Path]:
 def source_in(file: Path) -> Source:
     """Return the source that a map is."""
     return table.source_of(file)
-
-
-def maps() -> dict[str, Map]:
-    """Return the maps by name, without the sources with code."""
-    return {name: read_map(file, FIELDS) for name, file in map_files().items() if name not in CODE}

@@ -19,12 +19,12 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import json_lines, json_value
-from upsolve.importers.logs.rollouts import TASKS_HELP, KnownTasks, read_known
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
 from upsolve.importers.problems.problems import extra_of, prompt_of
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
+from upsolve.importers.tables.rollouts import TASKS_HELP, KnownTasks, read_known
 from upsolve.importers.tables.table import records_of
 from upsolve.policy.answers import names_of, program_in
 from upsolve.types import Attempt, Status, Task

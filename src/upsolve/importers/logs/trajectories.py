@@ -9,7 +9,7 @@ import re
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_value
-from upsolve.importers.logs.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of, time_of
 from upsolve.importers.rows import ODD, BadRow, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
+from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, names_of_rewards, number_of, rollout, rollouts_of, text_of
 
 __all__ = ["ATIF", "INSPECT", "VERIFIERS"]
 
@@ -39,9 +39,11 @@ def read_atif(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
     files = [path] if path.is_file() else sorted(path.rglob("trajectory.json"))
     if not files:
         raise SourceError(f"{path}: contains no trajectory.json")
-    rollouts = Rollouts("atif", **options)
+    records = rollouts_of("atif", **options).records
     for file in files:
-        yield from build_each(file, [(1, content_of(file))], partial(atif_records, file=file, reward=reward, rollouts=rollouts))
+        yield from build_each(
+            file, [(1, content_of(file))], lambda row, file=file: records(atif_row(row, trial_of(file), reward))
+        )
 
 
 def content_of(file: Path) -> Json | BadRow:
@@ -69,9 +71,9 @@ def trial_of(file: Path) -> Json:
     return {}
 
 
-def atif_records(trajectory: Json, *, file: Path, reward: str, rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a trajectory; the answer is the last message of the agent."""
-    trial, steps = trial_of(file), trajectory["steps"]
+def atif_row(trajectory: Json, trial: Json, reward: str) -> Json:
+    """Return the rollout of a trajectory; the answer is the last message of the agent."""
+    steps = trajectory["steps"]
     score, reason = atif_score(trajectory, trial, reward)
     agent_steps = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
     answers = [step for step in agent_steps if text_of(step["message"]).strip()]
@@ -82,20 +84,20 @@ def atif_records(trajectory: Json, *, file: Path, reward: str, rollouts: Rollout
     metrics = last.get("metrics") or {}
     names = [str(trial[key]) for key in ("task_name", "step_name") if trial.get(key)]
     rest = {name: value for name, value in trajectory.items() if name != "steps" or len(agent_steps) > 1}
-    rollout = Rollout(
+    return rollout(
+        {**rest, "trial": trial},
+        {},
         prompt=questions[0],
         answer=text_of(last["message"]),
-        score=score,
-        reason=reason,
-        name="/".join(names),
+        status=score,
+        error=reason,
+        task_id="/".join(["atif", *names]) if names else "",
         author=last.get("model_name") or agent.get("model_name") or agent["name"],
-        created=last.get("timestamp") or "",
-        tokens=metrics.get("completion_tokens") or None,
-        token_ids=metrics.get("completion_token_ids") or [],
-        logps=metrics.get("logprobs") or [],
-        extra={**rest, "trial": trial},
+        created=last.get("timestamp"),
+        tokens=metrics.get("completion_tokens"),
+        token_ids=metrics.get("completion_token_ids"),
+        token_logps=metrics.get("logprobs"),
     )
-    yield from rollouts.records(rollout)
 
 
 def atif_score(trajectory: Json, trial: Json, name: str) -> tuple[float | None, str]:
@@ -127,11 +129,10 @@ def read_verifiers(path: Path, *, reward: str = "", **options: Any) -> Iterator[
     files = [file for file in found if file.parent.name != "effective" or file.parent.with_name("all") / file.name not in found]
     if not files:
         raise SourceError(f"{path}: contains no traces.jsonl")
-    rollouts = Rollouts("verifiers", **options)
-    wanted = [name.strip() for name in reward.split(",") if name.strip()]
+    records, wanted = rollouts_of("verifiers", **options).records, names_of_rewards(reward)
     for file in files:
-        build = partial(verifiers_records, config=config_of(file.parent), wanted=wanted, rollouts=rollouts)
-        yield from build_each(file, traces_of(file), build)
+        as_row = partial(verifiers_row, config=config_of(file.parent), wanted=wanted)
+        yield from build_each(file, traces_of(file), lambda trace, as_row=as_row: records(as_row(trace)))
 
 
 def config_of(folder: Path) -> Json:
@@ -159,8 +160,8 @@ def traces_of(file: Path) -> Iterator[tuple[int, Json | BadRow]]:
             yield number, {**trace, "episode": episode}
 
 
-def verifiers_records(trace: Json, *, config: Json, wanted: Sequence[str], rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a trace; the answer is its last sampled message with text.
+def verifiers_row(trace: Json, *, config: Json, wanted: Sequence[str]) -> Json:
+    """Return the rollout of a trace; the answer is its last sampled message with text.
 
     A trace without an answer has no program, and an empty one would be judged as a failure: it is rejected with its error.
     """
@@ -176,23 +177,22 @@ def verifiers_records(trace: Json, *, config: Json, wanted: Sequence[str], rollo
     agent, step = trace.get("agent") or {}, ((episode.get("run") or {}).get("work") or {}).get("step")
     rest = {name: value for name, value in trace.items() if name not in ("nodes", "task", "episode")}
     messages = [node["message"] for node in trace["nodes"]] if len(sampled) > 1 else None
-    rollout = Rollout(
+    return rollout(
+        {"step": step, **rest, "episode": episode, "messages": messages},
+        {name: value for name, value in task["data"].items() if name != "prompt"},
         prompt=statement_of(trace),
         answer=text_of(answer["message"]["content"]),
-        score=score,
-        reason=reason,
-        name=task_name(task, episode, config),
+        status=score,
+        error=reason,
+        task_id=task_name(task, episode, config),
         known_as=str(task["data"].get("name") or task.get("key") or ""),
         author=call.get("model") or (agent.get("config") or {}).get("model") or agent.get("model") or config.get("model") or "",
-        created=time_of(answer.get("timestamp")),
-        truncated=call.get("finish_reason") == "length",
-        tokens=(call.get("usage") or {}).get("completion_tokens") or None,
+        created=answer.get("timestamp"),
+        truncated=call.get("finish_reason"),
+        tokens=(call.get("usage") or {}).get("completion_tokens"),
         token_ids=chosen,
-        logps=answer.get("logprobs") or [],
-        extra={"step": step, **rest, "episode": episode, "messages": messages},
-        about={name: value for name, value in task["data"].items() if name != "prompt"},
+        token_logps=answer.get("logprobs"),
     )
-    yield from rollouts.records(rollout)
 
 
 def verifiers_score(trace: Json, wanted: Sequence[str]) -> tuple[float | None, str]:
@@ -219,13 +219,13 @@ def last_error(record: Json) -> str:
 
 
 def task_name(task: Json, episode: Json, config: Json) -> str:
-    """Return the environment and the key of a task; empty if it has no key, so that its prompt names it."""
+    """Return the id of a task, by its environment and key; empty if it has no key, so that its prompt names it."""
     key = str(task.get("key") or task.get("hash") or "")
     if not key:
         return ""
     taskset = (config.get("env") or config).get("taskset") or {}
     where = (episode.get("env") or {}).get("id") or taskset.get("id") or task["type"]
-    return f"{where}/{key[:12] if key == task.get('hash') else key}"  # by default the key is the hash of the content
+    return f"verifiers/{where}/{key[:12] if key == task.get('hash') else key}"  # by default the key is the hash of the content
 
 
 def statement_of(trace: Json) -> str:
@@ -259,23 +259,26 @@ LEFT_OUT = frozenset(
 
 def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Row]:
     """Yield the tasks, attempts and verdicts of a log or of all logs in a folder."""
-    rollouts = Rollouts("inspect", **options)
+    records = rollouts_of("inspect", **options).records
+
+    def build(sample: Json, header: Json) -> Iterator[Row]:
+        return records(inspect_row(sample, header, scorer))
+
     for file in data_files(path, suffixes=(".eval", ".json")):
         if file.name in NOT_LOGS:
             continue
         reader = read_zip if file.suffix == ".eval" else read_json
-        yield from reader(file, scorer, rollouts)
+        yield from reader(file, build)
 
 
-def read_json(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a log that is one JSON object."""
+def read_json(file: Path, build: Callable[..., Iterator[Row]]) -> Iterator[Row]:
+    """Yield the records of a log that is one JSON object; ``build`` makes them of a sample and the header."""
     log = json_value(file)
     header = checked_header(file, log)
-    build = partial(inspect_records, header=header, scorer=scorer, rollouts=rollouts)
-    yield from build_each(file, enumerate(log.get("samples") or [], start=1), build)
+    yield from build_each(file, enumerate(log.get("samples") or [], start=1), partial(build, header=header))
 
 
-def read_zip(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
+def read_zip(file: Path, build: Callable[..., Iterator[Row]]) -> Iterator[Row]:
     """Yield the records of a log that is a zip archive, sample by sample."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -283,8 +286,7 @@ def read_zip(file: Path, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
             # an evaluation that was killed has no header
             start = "header.json" if "header.json" in names else "_journal/start.json"
             header = checked_header(file, json.loads(entry_of(archive, start)))
-            build = partial(inspect_records, header=header, scorer=scorer, rollouts=rollouts)
-            yield from build_each(file, samples_of(file, archive), build)
+            yield from build_each(file, samples_of(file, archive), partial(build, header=header))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise SourceError(f"{file}: cannot be read: {error}") from error
 
@@ -325,8 +327,8 @@ def checked_header(file: Path, log: Any) -> Json:
     return {key: value for key, value in log.items() if key != "samples"}
 
 
-def inspect_records(sample: Json, *, header: Json, scorer: str, rollouts: Rollouts) -> Iterator[Row]:
-    """Yield the records of a sample.
+def inspect_row(sample: Json, header: Json, scorer: str) -> Json:
+    """Return the rollout of a sample.
 
     A sample that failed before the model answered has no program; it is rejected with its error. One that failed later is unscored.
     """
@@ -340,22 +342,21 @@ def inspect_records(sample: Json, *, header: Json, scorer: str, rollouts: Rollou
     turns = sum(message.get("role") == "assistant" for message in sample.get("messages") or [])
     given = attached(sample["input"], sample)
     users = [one for one in given if one.get("role") == "user"] if isinstance(given, list) else []
-    rollout = Rollout(
+    return rollout(
+        {**extra, **({"messages": attached(sample["messages"], sample)} if turns > 1 else {})},
+        {name: sample.get(name) for name in TASK_FIELDS},
         prompt=text_of(users or given),
         answer=answer,
-        score=score,
-        reason=reason,
-        name=f"{about['task'].rpartition('/')[2]}/{sample['id']}",
-        known_as=str(sample["id"]),
+        status=score,
+        error=reason,
+        task_id=f"inspect/{about['task'].rpartition('/')[2]}/{sample['id']}",
+        known_as=sample["id"],
         author=str(about.get("model") or output.get("model") or ""),
         created=sample.get("completed_at") or about.get("created") or "",
-        truncated=choice.get("stop_reason") == "max_tokens",
-        tokens=(output.get("usage") or {}).get("output_tokens") or None,
-        logps=[token["logprob"] for token in (choice.get("logprobs") or {}).get("content") or []],
-        extra={**extra, **({"messages": attached(sample["messages"], sample)} if turns > 1 else {})},
-        about={name: sample.get(name) for name in TASK_FIELDS},
+        truncated=choice.get("stop_reason"),
+        tokens=(output.get("usage") or {}).get("output_tokens"),
+        token_logps=[token["logprob"] for token in (choice.get("logprobs") or {}).get("content") or []],
     )
-    yield from rollouts.records(rollout)
 
 
 def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None, str]:

@@ -144,6 +144,18 @@ class Parser:
             raise self.error(key, f"must be a name, or a list of names: `{key}: [a, b]`")
         return {key: tuple(items)}
 
+    def exploded(self, key: str, value: Any) -> dict[str, Any]:
+        """Check lists of attempts, or the columns of which each holds an attempt: ``{answer: [chosen, rejected]}``."""
+        if not isinstance(value, dict):
+            return self.texts(key, value)
+        return {"sides": {str(name): self.texts(key, one)[key] for name, one in value.items()}}
+
+    def rollouts(self, key: str, value: Any) -> dict[str, Any]:
+        """Check whether rows are rollouts."""
+        if not isinstance(value, bool):
+            raise self.error(key, "must be true or false")
+        return {key: {} if value else None}
+
     def table(self, key: str, value: Any) -> dict[str, Any]:
         """Check a table."""
         if not isinstance(value, dict):
@@ -317,7 +329,9 @@ class Parser:
 NAMES = {one.name for one in fields(Map)}
 KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     **dict.fromkeys(("about", "name", "rows", "encoding", "query"), Parser.text),
-    **dict.fromkeys(("detect", "files", "explode", "marks"), Parser.texts),
+    **dict.fromkeys(("detect", "files", "marks", "repeats"), Parser.texts),
+    "explode": Parser.exploded,
+    "rollouts": Parser.rollouts,
     "full_points": Parser.positive,
     "constants": Parser.constants,
     "texts": Parser.paths,

@@ -1,7 +1,7 @@
 """What a map says of tables, trees and logs, as records (``docs/maps.md``); ``maps`` reads them from YAML."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
 from upsolve.languages.names import languages_in
 from upsolve.verify.contest import Imports
 
-__all__ = ["MAPS", "TESTS", "Choice", "Map", "Match", "TestFiles", "maps_for"]
+__all__ = ["MAPS", "TESTS", "Choice", "Map", "Match", "TestFiles"]
 
+ROLLOUTS = ("reward", "passed_at", "tasks", "statement", "language", "author")
+"""Options that every map of rollouts has."""
 MAPS = Path(__file__).parents[1] / "maps"
 """Folder of the maps that are part of upsolve."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -94,10 +96,16 @@ class Map:
     """Columns by which files of this form are recognised; ``!name``: a column that they lack, ``?name``: one that some rows lack."""
     files: tuple[str, ...] = ()
     """Patterns of the files that are read."""
+    repeats: tuple[str, ...] = ()
+    """Columns in which alone a file may differ from the one before, whose rows it repeats; it is passed over then."""
     rows: str = ""
     """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
     explode: tuple[str, ...] = ()
     """Columns with lists, of which each item is an attempt; parallel if several. ``grade *`` stands for the columns that it fits."""
+    sides: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Column -> columns of which each holds the program or answer of an attempt, that column's value there."""
+    rollouts: Mapping[str, Any] | None = None
+    """Options of rollouts (``rollouts_of``); None: rows are none."""
     attempts: tuple["Map", ...] | None = None
     """Where a row, which is a task, has attempts: lists that are exploded, or columns; other columns are the task's. None: a row is an attempt."""
     reference: Wanted | None = None
@@ -181,6 +189,8 @@ class Map:
     def given(self, options: Mapping[str, Any]) -> "Map":
         """Return the map with the values of its options; the others are not looked at."""
         constants, only, changes = {**self.constants}, {**self.only}, dict[str, Any]()
+        if self.rollouts is not None:
+            changes["rollouts"] = {name: options[name] for name in ROLLOUTS if name in options}
         for choice in self.options:
             value = choice.value_in(options)
             if value is None:
@@ -209,13 +219,3 @@ class Map:
 def words_in(value: Any) -> tuple[str, ...]:
     """Return the words between commas."""
     return tuple(part.strip() for part in str(value).split(","))
-
-
-def maps_for(columns: Iterable[str], maps: Mapping[str, Map]) -> list[str]:
-    """Return the names of the maps whose ``detect`` fits the columns of a file."""
-    found = {*columns}
-
-    def fits(one: Map) -> bool:
-        return bool(one.detect) and all((name.lstrip("!?") in found) != name.startswith("!") for name in one.detect)
-
-    return [name for name, one in maps.items() if fits(one)]

@@ -1,7 +1,4 @@
-"""Rows of a table -> tasks, attempts and recorded outcomes.
-
-No ids are needed: ``task_id`` or the prompt identifies a task.
-"""
+"""Rows of a table -> tasks, attempts and recorded outcomes. ``task_id`` or the prompt identifies a task."""
 
 import os
 import re
@@ -56,8 +53,12 @@ from upsolve.importers.tables.fields import (
     NAMES,
     OF_TASK,
     PROGRAMS,
+    SAMPLE_FIELDS,
+    SPANS,
     TASK_FIELDS,
     TEST_FIELDS,
+    hashes_of,
+    sampled,
 )
 from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.templates import loaded
@@ -70,12 +71,9 @@ from upsolve.verify.contest import with_imports
 
 __all__ = ["Reader"]
 
-ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS, *POINTS)
+FIELDS = (*ATTEMPT_FIELDS, *SAMPLE_FIELDS, *OUTCOME_FIELDS, *POINTS)
+ABOUT_ATTEMPT = tuple(name for name in FIELDS if name not in ("code", "answer", "language"))
 """Fields that say something about an attempt, beside its program."""
-CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
-"""Fields in which rows of one task must not differ."""
-SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONTENT)}
-"""Place of each in ``hashes_of``."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
 BUILT = 1 << 24
@@ -171,8 +169,7 @@ class Reader:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
         scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
-        if scores:
-            rest = {column: value for column, value in rest.items() if column not in self.scores}
+        rest = {column: value for column, value in rest.items() if column not in self.scores} if scores else rest
         of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
@@ -184,7 +181,7 @@ class Reader:
         is_new = described and task.task_id not in self.tasks
         if is_new:
             yield from left_out(self.refused)
-            yield replace(task, extra=extra)
+            yield replace(task, extra=extra) if extra else task
         elif described:
             span = SPANS["reference"]
             if attempted and "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]:
@@ -256,7 +253,7 @@ class Reader:
             rest = without(rest, path)
         return cells, rest
 
-    def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
+    def refuse_other(self, task: Task, given: Container[str], extra: str, rest: dict[str, Any]) -> None:
         """Raise ValueError for a row that would lose something, because an earlier row has its task with other values.
 
         ``given`` are the fields that the row has; those that it lacks are as in the earlier row. ``extra``: other columns of a
@@ -436,8 +433,7 @@ class Reader:
         fields["language"] = self.language(cells) or task.language or self.default
         if str(cells.get("language", "")).lower() not in ("", fields["language"]):
             rest = {**rest, self.columns.get("language", "language"): cells["language"]}  # with the version
-        if "answer" in fields:
-            fields.setdefault("code", program_in(str(fields["answer"]), fields["language"], names_of(task)))
+        fields = self.with_program(fields, cells, task)
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
         if "share" in cells and not is_given(cells.get("outcomes")):
             total, share = len(self.kept.get(task.task_id, task.tests)), float(cells["share"])
@@ -450,12 +446,13 @@ class Reader:
             rest = {**rest, **{self.columns.get(name, name): value for name, value in points.items()}}
         if "id" in cells:
             rest = {**rest, self.columns.get("id", "id"): cells["id"]}
+        if "token_logps" in cells and fields["token_logps"] is None:
+            rest = {**rest, "logps": cells["token_logps"]}
         extra = as_json(rest) if rest else ""
         if "official" in cells:
             fields["code"] = str(fields["code"]).replace("\r\n", "\n")
         columns: dict[str, Any] = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
-        plain = all(type(value) is str for value in columns.values())
-        attempt = Attempt(**columns) if plain else from_row(Attempt, columns)
+        attempt = Attempt(**columns) if {*map(type, columns.values())} == {str} else from_row(Attempt, columns)
         judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
         if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
             name_attempt(self.attempts, name, attempt.attempt_id)
@@ -464,6 +461,12 @@ class Reader:
         if "id" in cells and verdict and self.attempts[name]:
             refuse_outcome(self.outcomes, name, verdict, judge=judge)
         yield from filter(None, (attempt, verdict))
+
+    def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
+        """Return the fields of an attempt, with the program of its answer and what is known of its tokens."""
+        if "answer" in fields:
+            fields = {"code": program_in(str(fields["answer"]), fields["language"], names_of(task)), **fields}
+        return {**fields, **sampled(cells, str(fields.get("answer", fields["code"])), str(fields["code"]))}
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
         """Return the verdict that a row records; that of an earlier row with the same words is copied."""
@@ -493,8 +496,3 @@ class Reader:
 def text_in(value: Any) -> Any:
     """Return code that is given as a list of lines as text; other values as they are."""
     return "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value
-
-
-def hashes_of(task: Task) -> bytes:
-    """Return a hash of each field of a task in ``CONTENT``."""
-    return b"".join(hash(getattr(task, name)).to_bytes(8, signed=True) for name in CONTENT)

@@ -78,6 +78,8 @@ class Shape:
         ]
         lists = [name.partition(".")[0] for one in several for name in one.explode]
         self.lists = {*lists, *(one.columns[name] for one in several for name in PROGRAMS if name in one.columns)}
+        self.optional = {name for name, make in plan.makers.items() if isinstance(make, ByCase | Firsts)}
+        """Columns that rows of some cases have, or of which some rows have another."""
         self.missing = {*plan.explode, *(one.column for one in plan.match)}
         made = {name for make in plan.makers.values() for name in names_in(make)}
         self.plain = {column for column in self.columns.values() if column not in plan.makers}
@@ -94,6 +96,9 @@ class Shape:
         self.path = [name for name in PATH if name in named]
         self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
         self.spent |= {"text", *(("file",) if plan.attempts is not None else ())} - self.plain if plan.files else set()
+        some = {name for column in self.optional for name in names_in(plan.makers[column])}
+        self.always = (self.spent - some) | {*plan.without} | self.lists
+        """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
         self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
@@ -110,6 +115,7 @@ class Shape:
         changes = (
             self.parts,
             plan.explode,
+            plan.sides,
             plan.constants,
             plan.match,
             plan.makers,
@@ -123,11 +129,6 @@ class Shape:
             plan.first,
         )
         return not any((*changes, plan.of_task, self.needed)) and plan.extra is None
-
-    @property
-    def optional(self) -> set[str]:
-        """Columns that rows of some cases have, or of which some rows have another."""
-        return {name for name, make in self.plan.makers.items() if isinstance(make, ByCase | Firsts)}
 
     @property
     def lacking(self) -> str:
@@ -157,9 +158,9 @@ class Shape:
                 yield number, one
 
     def exploded(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each item of its lists; the row itself if they are empty."""
+        """Yield a row for each item of its lists, or for each of its sides; the row itself if there is none."""
         if not self.plan.explode:
-            yield row
+            yield from sides_of(row, self.plan.sides) or [row]
             return
         items, outer = self.items(row)
         rest = {name: value for name, value in outer.items() if name not in self.used and is_given(value)}
@@ -278,7 +279,10 @@ class Shape:
             kept = {*plan.extra, *plan.of_task, OF_TASK} | self.fields
             row = {name: value for name, value in row.items() if name in kept}
         elif self.spent:
-            row = {name: value for name, value in row.items() if name not in self.spent}
+            spent = self.spent
+            if plan.rollouts is not None:  # of alternatives those that a row does not use are stored
+                spent = spent & ({name for make in plan.makers.values() for name in names_in(make, row)} | self.always)
+            row = {name: value for name, value in row.items() if name not in spent}
         own = {*self.columns.values()}
         if of_task := {name: row[name] if name in own else row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
             row[OF_TASK] = {**row.get(OF_TASK, {}), **of_task}
@@ -316,6 +320,19 @@ def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
     size = len(before) + len(after)
     fits = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
     return {name[len(before) : len(name) - len(after)]: name for name in fits}
+
+
+def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Return a row for each column that a row has of those that hold an attempt each; ``key`` is the column's name.
+
+    Columns with the name of another side, such as ``rejected_score`` and ``score_rejected``, are not its own.
+    """
+
+    def own(side: str, others: set[str]) -> dict[str, Any]:
+        return {name: value for name, value in row.items() if name != side and others.isdisjoint(name.split("_"))}
+
+    found = [(name, side, {*columns} - {side}) for name, columns in sides.items() for side in columns if side in row]
+    return [{**own(side, others), name: row[side], "key": side} for name, side, others in found]
 
 
 def path_of(text: str) -> Maker:

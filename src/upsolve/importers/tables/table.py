@@ -43,6 +43,7 @@ from upsolve.importers.tables.fields import FIELDS, KEYS, NAMED_ONLY, NAMES, PRO
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
+from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, names_of_rewards, reward_columns, rollouts_of
 from upsolve.importers.tables.shaping import Shape, path_columns
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
@@ -118,32 +119,68 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     constant = language_of_all(first, named, mapped)
     may_lack = member is None or kind_of(member) in JSON
     if plan.attempts is None:
-        check_columns(path, first, named, mapped, shape, KEYS if may_lack else FIELDS)
+        needed = [name for name in (KEYS if may_lack else FIELDS) if name != "status" or plan.rollouts is None]  # unscored
+        check_columns(path, first, named, mapped, shape, needed)
     scores = score_columns(path, first, score, may_lack=may_lack)
-    words = words_in(plan, named)
-    languages = {word.lower(): language for word, language in plan.languages.items()}
     refuse_opposite(path, first, named, plan.statuses)
     if word := unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
-    refuse_codes(path, first, mapped, scores=plan.passed_at is not None, words=words, languages=languages)
-    reader = Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
     if not plan.full_points > 0:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
+    reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
     reader.full_points = plan.full_points
-    reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant
+    reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
     reader.files = files if plan.files or names else None
     reader.has_prompts = not plan.no_prompt
-    if plan.attempts is None:
+    if plan.attempts is None and plan.rollouts is None:
         advise(reader, first)
-    reader.any_language, first = plan.constants.get("language") == "any" or (not constant and reader.mixed(first)), []
+    reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
     rows = reader.parents_first(chain(emptied(head), numbered))
     groups = groupby(rows, key=lambda row: row[0] >> FILE)
     built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
-    yield from prepared(chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records), plan.imports)
+    records = chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records)
+    yield from prepared(once(records) if plan.sides else records, plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
     if shape.passed_over and not plan.is_ours:
         warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
+
+
+def reader_in(
+    path: Path,
+    plan: Map,
+    mapped: Mapping[str, str],
+    named: Mapping[str, str],
+    rows: Sequence[Mapping[str, Any]],
+    scores: Mapping[str, str],
+) -> Reader:
+    """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
+    words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
+    refuse_codes(path, rows, mapped, scores=plan.passed_at is not None, words=words, languages=languages)
+    return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
+
+
+def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Reader | None:
+    """Return what makes records of rollouts; None for other rows. SourceError if no column, or none of that name, is the score."""
+    if plan.rollouts is None:
+        return None
+    options: dict[str, Any] = {"passed_at": plan.passed_at, **plan.rollouts}
+    rewards = names_of_rewards(options.pop("reward", ""))
+    if rewards or "status" not in mapped:
+        rewards = reward_columns(path, rows, rewards, mapped.values())
+    return rollouts_of(plan.name or path.name.partition(".")[0], mapped, **options, reward=rewards)
+
+
+def once(records: Iterable[Row]) -> Iterator[Row]:
+    """Yield records; of rows of a line that are rejected for the same reason, as both sides of a pair, one."""
+    seen = set[tuple[str, int, str]]()
+    for record in records:
+        if isinstance(record, BadRow):
+            place = (record.file, record.line, record.reason)
+            if place in seen:
+                continue
+            seen = {place}
+        yield record
 
 
 def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Member:
@@ -382,7 +419,8 @@ def check_columns(
 def source_of(file: Path) -> Source:
     """Return the source that a map is; its options are those of the map or, without any, those of a table."""
     plan = read_map(file, FIELDS)
-    chosen = {choice.name for choice in plan.options}
+    sampled = (REWARD, *ROLLOUT_OPTIONS) if plan.rollouts is not None else ()
+    chosen = {choice.name for choice in (*plan.options, *sampled)}
 
     def read_mapped(path: Path, **options: Any) -> Iterator[Row]:
         """Yield the records of a path, as the map says."""
@@ -393,7 +431,7 @@ def source_of(file: Path) -> Source:
         return split(path, plan=plan.given(options), **{name: value for name, value in options.items() if name not in chosen})
 
     kinds = {"first": int}
-    offered = tuple(Option(one.name, kinds.get(one.kind, str), one.help) for one in plan.options) or OPTIONS[1:]
+    offered = (*(Option(one.name, kinds.get(one.kind, str), one.help) for one in plan.options), *sampled) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
     detect = tuple(name.removeprefix("?") for name in plan.detect)
     return Source(read_mapped, about, offered, split=split_mapped, version=version, detect=detect, marks=plan.marks)
@@ -419,7 +457,7 @@ def records_of(name: str, row: Mapping[str, Any]) -> list[Row]:
 def columns_of(plan: Map) -> dict[str, str]:
     """Return the column of each field: that of the map, or the one that has the field's name."""
     named = plan.columns
-    free = FIELDS if plan.attempts is None else ()
+    free = FIELDS if plan.attempts is None and plan.rollouts is None else ()
     own = {field: field for field in free if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
     if any(one.reference is not None for one in plan.attempts or ()):
         named = {"reference": REFERENCE, **named}

@@ -297,20 +297,25 @@ def place_of(name: str, before: str | None) -> Place:
     return Place(column.strip(), before, change) if change in FILTERS and column else Place(name, before)
 
 
-def names_in(make: Any) -> Iterator[str]:
-    """Yield the columns of which a value is made."""
+def names_in(make: Any, row: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Yield the columns of which a value is made, in a row if it is given; of a case also those that tell it."""
     match make:
         case Template(parts=parts):
             yield from (part.name for part in parts if isinstance(part, Place))
         case Column(name=name):
             yield name
         case Firsts(makers=makers):
-            yield from (name for one in makers for name in names_in(one))
+            for one in makers:
+                yield from names_in(one, row)
+                if row is not None and is_given(one(row)):
+                    return
         case Parts(makers=makers):
-            yield from (name for one in makers.values() for name in names_in(one))
+            yield from (name for one in makers.values() for name in names_in(one, row))
         case StatusOf(make=inner) | TestsIn(make=inner):
-            yield from names_in(inner)
+            yield from names_in(inner, row)
         case ByCase(cases=cases):
-            yield from (name for wanted, one in cases for name in (*wanted, *names_in(one)))
+            yield from (name for wanted, _ in cases for name in wanted)
+            fitting = [one for wanted, one in cases if row is None or fits(row, wanted)]
+            yield from (name for one in (fitting if row is None else fitting[-1:]) for name in names_in(one, row))
         case _:
             return

@@ -134,26 +134,34 @@ class Files:
                 f"{self.root}: needs {', '.join(missing)}: `files` of {plan.file} or an option asks for these files"
             )
         read = reads(plan, alone=not names and [*self.members] == [self.root.name])
-        for name in names or self.members:
+        before = ""
+        for name in names or sorted(self.members, key=in_order):  # 9.jsonl before 10.jsonl
             member = self.member(name) if names else self.members[name]
             if member is None or (parts := read(name)) is None:
                 continue
+            rows = guarded(member, plan, as_text="text" in shape.used)
+            if plan.repeats:
+                rows, last = [*rows], before
+                before = repr([{**row, **dict.fromkeys(plan.repeats)} if isinstance(row, dict) else row for _, row in rows])
+                if before == last:
+                    continue
             shape.start(member.where, name, parts)
             at = len(wheres) << FILE
             wheres.append(member.where)
-            for number, row in shape.rows(guarded(member, plan, as_text="text" in shape.used)):
+            for number, row in shape.rows(rows):
                 yield at + number, row
         if not wheres:
             some = ", ".join([*self.members][:3])
             raise SourceError(
                 f"{self.root}: no file matches `files` of {plan.file}, {', '.join(plan.files)}; there are {len(self.members)}, such as {some}"
+                + (f"; it reads {plan.about}" if plan.about else "")
             )
 
 
 def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
     """Return what returns the parts of a file's path that a map names; None for a file that the map does not read.
 
-    ``alone``: there is one file, of whose path a pattern needs to have the last part only.
+    ``alone``: there is one file, of whose path a pattern needs to have the last part only; of rollouts it may have any name.
     """
     texts = [*plan.files, *(text.rpartition("/")[2] for text in plan.files if alone)]
     wanted = [pattern_of(text) for text in texts if not text.startswith("!")]
@@ -162,7 +170,9 @@ def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
     def parts_of(name: str) -> dict[str, str] | None:
         """Return the parts."""
         match = next(filter(None, (pattern.fullmatch(name) for pattern in wanted)), None)
-        return None if match is None or any(pattern.fullmatch(name) for pattern in unwanted) else match.groupdict()
+        if match is None or any(pattern.fullmatch(name) for pattern in unwanted):
+            return {} if alone and plan.rollouts is not None else None
+        return match.groupdict()
 
     return parts_of
 
