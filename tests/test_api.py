@@ -12,10 +12,10 @@ import upsolve
 ROOT = Path(__file__).parents[1]
 NAMES = """
     Advantage Answer Archive Attempt Capability Check Comparison Component Credit Derivation Detector Engine Evaluation Evidence Export Finding Group
-    HeldOut JudgeSettings Language Limits Objective Parents Recipe ReportContent SolveSettings Source Split Status Sweep Task TaskScore
+    HeldOut JudgeSettings Language Limits Objective Parents Recipe ReportContent Run SolveSettings Source Split Status Sweep Task TaskScore
     TestCase TestKind Trained UpsolveError Verdict
     __version__ capability compare create_archive evaluate_model export_archive held_out ingest load_evaluation load_recipe
-    load_sweep open_archive run_recipe sample_attempts save_evaluation save_sweep solve_tasks split_archive sweep_model
+    load_sweep open_archive open_run run_recipe sample_attempts save_evaluation save_sweep solve_tasks split_archive sweep_model
     train_policy verify_attempts write_report
 """
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from upsolve.policy.engines import Engine
     from upsolve.report.content import ReportContent
     from upsolve.report.html import write_report
+    from upsolve.report.opened import Run, open_run
     from upsolve.reward.components import Component
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
@@ -72,6 +73,7 @@ __all__ = [
     "Parents",
     "Recipe",
     "ReportContent",
+    "Run",
     "SolveSettings",
     "Source",
     "Split",
@@ -96,6 +98,7 @@ __all__ = [
     "load_recipe",
     "load_sweep",
     "open_archive",
+    "open_run",
     "run_recipe",
     "sample_attempts",
     "save_evaluation",
@@ -134,6 +137,7 @@ SOURCES = {
     "upsolve.policy.engines": ("Engine",),
     "upsolve.report.content": ("ReportContent",),
     "upsolve.report.html": ("write_report",),
+    "upsolve.report.opened": ("Run", "open_run"),
     "upsolve.reward.components": ("Component",),
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),

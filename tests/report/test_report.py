@@ -7,11 +7,14 @@ from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
-from upsolve.report.content import Example, ReportContent, diff_lines, pick_examples
+from upsolve.report.blocks import curve, html_of
+from upsolve.report.content import Example, ReportContent, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
-from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature, stopped_at, training_curves
-from upsolve.report.run import chosen_attempts, rewarded_of
+from upsolve.report.overview import curves_of, stopped_at
+from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
+from upsolve.report.programs import Reason, diff_lines, program_pair, reason_of
+from upsolve.report.run import chosen_attempts, finder, rewarded_of
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -25,7 +28,7 @@ from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import DrawnGroups, recorded_keys
 from upsolve.train.data.groups import TrainGroup, rewards_of
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 
 def evaluation(name, passed, temperature=0.8, samples=8):
@@ -99,7 +102,7 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
     assert "<script" not in page and page.count("&lt;script&gt;") == 3
-    assert page.count("<svg") == 4 and "Rewards of the attempts trained on" in page
+    assert page.count("<svg") == 3 + 1 + 2 and "Rewards of the attempts trained on" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page
 
@@ -145,16 +148,16 @@ def test_examples_show_what_changed(tmp_path):
     before.rename(tmp_path / "base.samples.jsonl")
     after.rename(tmp_path / "trained.samples.jsonl")
     sweeps = (single(BASE), single(BETTER))
-    found = pick_examples(tmp_path, sweeps, [Task(f"t{i}", "") for i in range(4)])
+    found = pick_examples(tmp_path, sweeps, finder([Task(f"t{i}", "") for i in range(4)]))
     assert [(one.task_id, one.before, one.after) for one in found] == [("t0", "good", "worse"), ("t1", "no", "yes")]
-    assert pick_examples(tmp_path / "none", sweeps, [Task("t0", "")]) == ()
+    assert pick_examples(tmp_path / "none", sweeps, finder([Task("t0", "")])) == ()
     rows = [
         {"task_id": "t0", "code": f"{t}", "status": status, "task_set": "x:test", "temperature": t}
         for t, status in ((1.0, "passed"), (0.8, "failed"))
     ]
     (tmp_path / "base.samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "trained.samples.jsonl").write_text(json.dumps({**rows[1], "status": "passed"}))
-    (one,) = pick_examples(tmp_path, sweeps, [Task("t0", "")])
+    (one,) = pick_examples(tmp_path, sweeps, finder([Task("t0", "")]))
     assert (one.before, one.before_status, one.after_status) == ("0.8", "failed", "passed"), (
         "samples of the best temperature alone"
     )
@@ -195,7 +198,7 @@ def test_the_picture_by_temperature_has_a_line_a_model(tmp_path):
     content = ReportContent("t", (chosen("base", FEW, COLD), chosen("trained", FEW, WARM)))
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
-    assert page.index("<h2>pass@1 by temperature</h2>") < page.index("<h2>pass@1 by difficulty")
+    assert page.index("<h3>pass@1 by temperature</h3>") < page.index("<h3>pass@1 by difficulty")
     picture = pass_by_temperature(content.sweeps)
     assert all(
         f"<!-- {text} -->" in picture for text in ("base (1 dev tasks)", "trained (1 dev tasks)", "temperature (0: greedy)")
@@ -213,8 +216,6 @@ def test_pictures_of_a_model_that_passes_nothing_have_the_size_of_others():
     assert height(pass_by_difficulty([none, none])) == approx(height(pass_by_difficulty([BASE, BETTER])), abs=20)
     assert height(change_by_task(none, none)) == approx(height(change_by_task(BASE, BETTER)), abs=20)
     assert height(pass_by_temperature([sweep])) == approx(200, abs=40)
-    flat = [{"step": step, "entropy": 5.571 + step * 1e-7} for step in range(3)]
-    assert "1e" not in re.sub(r"<(?!!--)[^>]*>", "", training_curves(flat))
 
 
 def test_capability_stands_beside_temperature():
@@ -254,10 +255,9 @@ def test_a_fall_of_pass_at_8_on_hard_tasks_is_called_out(tmp_path):
     assert "falls" not in page_of(tmp_path, after, before, ks=(1, 8))
 
 
-def test_pictures_take_the_colour_of_the_page_and_count_whole_steps():
-    picture = training_curves([{"step": 1.0, "loss": 2.0}, {"step": 2.0, "loss": 1.0}])
+def test_pictures_take_the_colour_of_the_page():
+    picture = pass_by_difficulty([BASE, BETTER])
     assert "currentColor" in picture and "#010203" not in picture and "prefers-color-scheme: dark" in picture
-    assert "<!-- 1 -->" in picture and "<!-- 1.5" not in picture and "<!-- 1.25" not in picture
 
 
 def test_the_diff_of_two_programs_by_hand():
@@ -277,12 +277,46 @@ def test_the_cost_of_a_run_by_hand():
 
 
 def test_curves_mark_where_a_run_was_stopped_and_the_limit():
-    rows = [{"step": float(n), "loss": 1.0, "entropy": 0.1 / n} for n in (1, 2, 3)]
-    assert stopped_at("step 3: entropy 0.0100 nats is below monitor.min_entropy 0.02") == 3 and stopped_at("") is None
-    marked = training_curves(rows, limits={"entropy": 0.02}, stopped=3, kept=2)
-    assert "<!-- stopped 3 -->" in marked and "<!-- kept 2 -->" in marked and "<!-- entropy, nats (n = 3) -->" in marked
-    assert marked.count("stroke-dasharray") > training_curves(rows).count("stroke-dasharray")
-    assert "kept" not in training_curves(rows, kept=3), "the last step is what is expected"
+    collapsed = "step 3: entropy 0.0100 nats is below monitor.min_entropy 0.02"
+    assert stopped_at(collapsed) == 3 and stopped_at("") is None
+    rows = tuple({"step": float(n), "loss": 1.0, "entropy": 0.1 / n} for n in (1, 2, 3))
+    content = ReportContent("t", (), training=rows, limits={"entropy": 0.02}, collapsed=collapsed, kept_step=2)
+    loss, entropy = map(html_of, curves_of(content, ["loss", "entropy", "ess"]))
+    assert "0.1 to 0.03333; limit 0.02; kept at step 2; stopped at step 3, steps 1 to 3" in entropy
+    assert entropy.count('class="mark"') == 2 and entropy.count('class="limit"') == 1 and 'class="limit"' not in loss
+    assert "kept" not in html_of(curves_of(ReportContent("t", (), training=rows, kept_step=3), ["loss"])[0])
+
+
+def test_a_curve_by_hand():
+    """Steps 1 to 3 are 0 to 300, values 2 to 4 are 98 to 2; what is not finite is left out."""
+    drawn = html_of(curve("<x>", {"": [(1, 2.0), (2, float("nan")), (2, 3.0), (3, 4.0)]}))
+    assert '<polyline class="curve s0" points="0.0,98.0 150.0,50.0 300.0,2.0"/>' in drawn and "<b>&lt;x&gt;</b>" in drawn
+    spike = [(step, 9.0 if step == 777 else 0.0) for step in range(5000)]
+    points = re.search('points="([^"]*)"', html_of(curve("x", {"": spike})))[1].split()
+    assert len(points) <= 1000 and sum(point.endswith(",2.0") for point in points) == 1, "a spike is not lost"
+
+
+def test_the_words_that_differ_are_marked():
+    before, after = program_pair("def f(x):\n    return x + 1\n", "def f(x):\n    return x - 1\n\n# end")
+    old, new = html_of(before), html_of(after)
+    assert "<span>def f(x):\n</span>" in old and '<span class="removed">    return x <del>+</del> 1\n</span>' in old
+    assert (
+        '<span class="added">    return x <ins>-</ins> 1\n</span>' in new
+        and '<span class="added"><ins># end</ins>\n</span>' in new
+    )
+    assert re.sub("<[^>]*>", "", new) == "def f(x):\n    return x - 1\n\n# end\n"
+    assert "empty" in html_of(program_pair("", "x")[0])
+
+
+def test_the_reason_of_a_failure_is_test_got_and_expected():
+    hidden = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(TestKind.CALL, "f(2)", "4", hidden=True)))
+    said = "test 1: f(1) gave 3, expected 2"
+    assert reason_of("", said, hidden) == Reason(said, 1, "f(1)", "3", "2")
+    assert reason_of("", said, None) == Reason(said, 1, "f(1)", "3", "2")
+    assert reason_of("", "hidden test 2: wrong value", hidden) == Reason("hidden test 2: wrong value", 2, "f(2)", "", "4")
+    assert reason_of("SyntaxError", "bad", None) == Reason("SyntaxError: bad")
+    said = "test 1: line 2: 'a, expected', expected 'b'"
+    assert reason_of("", said, None) == Reason(said, 1, "", "line 2: 'a, expected'", "'b'")
 
 
 def test_the_markdown_begins_with_the_sentence_and_escapes_what_models_write():

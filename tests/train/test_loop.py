@@ -1,6 +1,7 @@
 """The real loop on a tiny model."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -200,7 +201,10 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     page = (tmp_path / "run" / "report.html").read_text()
     assert "pass@1" in page and "<svg" in page
     held_out = sum("heldout_margin" in row for row in load_trained(tmp_path / "run" / "training").metrics)
-    assert f"<!-- held-out passed minus failed, nats per token (n = {held_out + 1}) -->" in page, "and before the first step"
+    first, second = re.findall(r"held-out passed minus failed, nats per token</b>.*?points=\"([^\"]*)\"", page)
+    assert first == second and len(first.split()) == held_out + 1, "in the overview and below, and before the first step"
+    facts = dict(re.findall("<dt>(\\w+)</dt><dd>(.*?)</dd>", page))
+    assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts} and "trained on" in facts["data"]
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after

@@ -14,7 +14,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
 from upsolve.languages.names import asking_for, language_in, same_language
-from upsolve.types import Group, Task, content_id
+from upsolve.types import Group, Task, content_id, html_facts
 
 __all__ = [
     "DERIVED_FROM",
@@ -43,6 +43,15 @@ class Split:
     """Tasks of ``train``, ``dev`` and ``test``."""
     groups: dict[str, Sequence[Group]]
     """The same tasks with all their attempts; tasks without attempts only if requested. The groups of a large archive are read when accessed."""
+
+    def __repr__(self) -> str:
+        counts = (f"{name}: {len(tasks)} tasks, {len(self.groups.get(name, ()))} groups" for name, tasks in self.tasks.items())
+        return f"Split({'; '.join(counts)})"
+
+    def _repr_html_(self) -> str:
+        """Return the numbers of tasks and groups, for a notebook."""
+        groups = {name: len(self.groups.get(name, ())) for name in self.tasks}
+        return html_facts("Split", {name: f"{len(tasks)} tasks, {groups[name]} groups" for name, tasks in self.tasks.items()})
 
 
 def split_tasks(

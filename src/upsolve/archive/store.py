@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from upsolve.archive.database import connect, name_damaged
 from upsolve.archive.groups import open_groups
@@ -32,7 +33,7 @@ from upsolve.errors import ArchiveError, SchemaError, SourceError, one_line
 from upsolve.files import is_remote, write_text
 from upsolve.plugins import find
 from upsolve.records import from_row
-from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id, full_repr, html_facts
 
 __all__ = [
     "Appended",
@@ -69,6 +70,14 @@ class Archive:
     def __init__(self, path: str | Path) -> None:
         self.path = place_of(path)
         self.meta()
+
+    def __repr__(self) -> str:
+        return f"Archive({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the folder and the numbers of stored records, for a notebook."""
+        rows = {name: sum(pq.read_metadata(fresh(part)).num_rows for part in self.parts(name)) for name in TABLES}
+        return html_facts("Archive", {"folder": str(self.path), **{name: f"{count:,} rows" for name, count in rows.items()}})
 
     @classmethod
     def create(cls, path: str | Path) -> "Archive":
@@ -295,7 +304,7 @@ class Archive:
     @staticmethod
     def content_of(task: Task) -> str:
         """Return a content id of a task: of all fields but ``source``, ``official`` and ``extra``."""
-        return content_id(repr(replace(task, source="", official=False, extra="")))
+        return content_id(full_repr(replace(task, source="", official=False, extra="")))
 
 
 def create_archive(path: str | Path) -> Archive:

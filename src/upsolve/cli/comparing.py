@@ -94,6 +94,8 @@ def compare(
 
     Runs that differ in seeds alone are also shown as one, with the mean over seeds.
     """
+    from upsolve.report.several import run_result
+
     results = [run_result(folder) for folder in runs]
     file, markdown = destination(out, "compare", markdown=markdown, as_json=as_json)
     publish(
@@ -124,11 +126,14 @@ def markdown_of_runs(results: Sequence["RunResult"]) -> str:
 
 def write_runs(results: Sequence["RunResult"], file: Path) -> None:
     """Write the comparison of several runs as a page."""
+    from upsolve.report.blocks import el
     from upsolve.report.html import write_page
+    from upsolve.report.overview import verdict_block
     from upsolve.report.several import parts_of_runs, pictures_of_runs
 
     content, changes, tables = parts_of_runs(results)
-    write_page(file, content, changes, tables=tables, pictures=pictures_of_runs(results))
+    head = el("div", *map(verdict_block, changes))
+    write_page(file, content, head, tables=tables, pictures=pictures_of_runs(results), unfolded=len(tables))
 
 
 def compared(results: Sequence["RunResult"]) -> dict[str, Any]:
@@ -153,18 +158,6 @@ def compared(results: Sequence["RunResult"]) -> dict[str, Any]:
 def gain_figures(paired: "Paired", name: str = "gain") -> dict[str, Any]:
     """Return a gain with its interval, and its p-value, as plain data."""
     return {name: asdict(paired.difference), "p_value": paired.p_value}
-
-
-def run_result(folder: Path) -> "RunResult":
-    """Read the results of `upsolve run`, with or without `--folds`; ConfigError if the run is not finished."""
-    from upsolve.evaluate.runs import load_run
-    from upsolve.report.several import RunResult, seeds_of, without_seeds
-
-    recipe, before, after = load_run(folder)
-    name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
-    settings, imitates = recipe.model_dump(mode="json"), recipe.advantage.record.selects
-    about = without_seeds(settings), seeds_of(settings)
-    return RunResult(name, recipe.reward.verdicts, before, after, imitates, *about)
 
 
 @app.command()
@@ -206,7 +199,7 @@ def observed_deviation(folder: Path) -> float:
     """Return the standard deviation over tasks of the change in pass@1 of a run; ConfigError if no task differs."""
     import numpy as np
 
-    from upsolve.report.several import gains
+    from upsolve.report.several import gains, run_result
 
     changes = [*gains(run_result(folder)).values()]
     deviation = float(np.std(changes, ddof=1)) if len(changes) > 1 else 0.0

@@ -47,6 +47,9 @@ class HeldOut:
     others: tuple[TaskSet, ...] = ()
     """Task sets of ``evaluate.archives``."""
 
+    def __repr__(self) -> str:
+        return f"HeldOut({self.archive!r}, {self.split!r}, {len(self.dev)} dev tasks, {len(self.test)} tasks to measure on)"
+
 
 def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | None = None) -> HeldOut:
     """Return the tasks with tests that an evaluation samples: of a split, and of each archive in ``evaluate.archives``.

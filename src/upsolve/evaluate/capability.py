@@ -12,6 +12,7 @@ from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_line, chos
 from upsolve.evaluate.intervals import mcnemar
 from upsolve.evaluate.scores import Evaluation, TaskScore, pass_at_k, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.types import html_facts
 
 __all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]
 
@@ -62,6 +63,11 @@ class Capability:
 
     def __repr__(self) -> str:
         return f"Capability({self.before.name!r}, {self.after.name!r}, {self.sentence!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the conclusion and what limits it, for a notebook."""
+        facts = {"details": self.best.details, "warnings": "\n".join(self.warnings)}
+        return html_facts(self.sentence, {name: text for name, text in facts.items() if text})
 
     @property
     def conclusion(self) -> Conclusion:

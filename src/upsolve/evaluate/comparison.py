@@ -7,6 +7,7 @@ from typing import Literal
 from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
 from upsolve.evaluate.scores import Choices, Evaluation, task_pass_at_k
 from upsolve.evaluate.sweep import temperature_name
+from upsolve.types import html_facts
 
 __all__ = [
     "DECIDABLE",
@@ -51,6 +52,13 @@ class Comparison:
     """Sampling temperatures of the two evaluations, >= 0; None for pooled folds with different temperatures."""
     unlike: tuple[str, ...] = ()
     """A sentence about other settings of sampling that differ; () if none does."""
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.headline!r})"
+
+    def _repr_html_(self) -> str:
+        """Return headline, details and warnings, for a notebook."""
+        return html_facts(self.headline, {"details": self.details, "warnings": "\n".join(self.warnings)})
 
     @property
     def outcome(self) -> Outcome:

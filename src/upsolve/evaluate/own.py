@@ -4,7 +4,7 @@ import json
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,49 +12,19 @@ from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
-from upsolve.evaluate.runs import load_sweep
-from upsolve.evaluate.scores import task_pass_at_k
+from upsolve.evaluate.stages import CONTROL, FOLDER, SUMMARY, Stage
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
 from upsolve.train.loop import train
-from upsolve.train.run.folder import Trained, load_trained
 from upsolve.train.run.steps import OnStep
 from upsolve.types import Attempt, Group, OnProgress, Status, Task, Verdict
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["CONTROL", "Stage", "load_stages", "run_rounds"]
+__all__ = ["run_rounds"]
 
 LOGGER = logging.getLogger("upsolve")
-FOLDER, SUMMARY = "own", "stages.json"
-"""Folder of the stages, within that of the run, and the list of finished stages in it."""
-CONTROL = "archive, as long"
-"""Name of the control."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage of a run with rounds of own samples."""
-
-    name: str
-    """``archive``, ``round 1``, ..., or the control (``CONTROL``)."""
-    trained: Trained
-    """Its training."""
-    sweep: Sweep
-    """Its model at several temperatures."""
-    kept: bool
-    """Whether its model was the best on dev tasks so far; the control never is."""
-    samples: int = 0
-    """Own samples that it drew."""
-    passed: int = 0
-    """How many of them passed."""
-
-    @property
-    def dev(self) -> float:
-        """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
-        rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
-        return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
 
 
 class Rounds:
@@ -196,16 +166,3 @@ def link(place: Path, target: Path) -> None:
     new.unlink(missing_ok=True)
     new.symlink_to(target.relative_to(place.parent), target_is_directory=True)
     new.replace(place)
-
-
-def load_stages(folder: Path) -> tuple[Stage, ...]:
-    """Return the finished stages of a run's folder; () for a run without rounds."""
-    file = folder / FOLDER / SUMMARY
-    rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    return tuple(
-        Stage(
-            row["name"], trained, load_sweep(file.with_name(f"{row['sweep']}.json")), row["kept"], row["samples"], row["passed"]
-        )
-        for row in rows
-        if (trained := load_trained(file.with_name(row["place"])))
-    )

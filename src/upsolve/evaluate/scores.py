@@ -2,14 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from upsolve.evaluate.intervals import Estimate, mean_interval
+from upsolve.extras import needs_extras
 from upsolve.languages import PYTHON
-from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.types import Attempt, Status, Task, Verdict, html_facts
 from upsolve.verify.analysis.findings import analysed, findings_of, severity, unreadable
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "Choices",
@@ -83,6 +88,33 @@ class Evaluation:
     def __repr__(self) -> str:
         at = "" if self.temperature is None else f", temperature={self.temperature:g}"
         return f"Evaluation({self.name!r}, model={self.model!r}, tasks={self.tasks!r}{at}, {len(self.scores)} scores)"
+
+    def _repr_html_(self) -> str:
+        """Return settings and pass@1, for a notebook."""
+        facts = {"model": self.model, "tasks": self.tasks, "temperature": self.temperature, "number of tasks": len(self.scores)}
+        if task_pass_at_k(self.scores, 1):
+            one = self.pass_at(1)
+            facts["pass@1"] = f"{100 * one.mean:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+        return html_facts(f"Evaluation {self.name}", facts)
+
+    def pass_at(self, k: int) -> Estimate:
+        """Return the mean pass@k over tasks, in [0, 1], with its 95 % interval (nan for one task); tasks with fewer than k samples are left out.
+
+        Raises:
+            ValueError: no task has k scored samples.
+        """
+        values = [*task_pass_at_k(self.scores, k).values()]
+        if not values:
+            raise ValueError(f"{self.name}: no task has {k} scored samples, so pass@{k} is unknown")
+        return mean_interval(values)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return a data frame with a row for each task: the fields of ``TaskScore``, and ``pass_at_1``; needs pandas (the extra ``hub``)."""
+        with needs_extras():
+            from pandas import DataFrame
+
+        shares = task_pass_at_k(self.scores, 1)
+        return DataFrame([{**asdict(score), "pass_at_1": shares.get(score.task_id)} for score in self.scores])
 
 
 @dataclass(frozen=True, slots=True)

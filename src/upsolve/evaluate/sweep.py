@@ -33,6 +33,13 @@ class Sweep:
     others: "tuple[Sweep, ...]" = ()
     """The model on the task sets of ``evaluate.archives``, at the same temperatures; each is named by ``best.tasks``."""
 
+    def __repr__(self) -> str:
+        return f"Sweep({self.name!r}, model={self.best.model!r}, tasks={self.best.tasks!r}, best at {temperature_name(self.best.temperature)})"
+
+    def _repr_html_(self) -> str:
+        """Return the evaluation at the best temperature, for a notebook."""
+        return getattr(self.best, "_repr_html_")()  # noqa: B009
+
 
 def best_temperature(evaluations: Sequence[Evaluation], k: int = 1) -> float:
     """Return the lowest temperature with the highest mean pass@k over tasks; at 0 there is one sample, so k = 1 only."""

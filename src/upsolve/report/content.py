@@ -1,27 +1,49 @@
 """Content of a report in order: sentences, tables, costs, examples of both models; ``html`` and ``markdown`` render it."""
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops
-from upsolve.evaluate.own import Stage
-from upsolve.evaluate.scores import Evaluation
+from upsolve.evaluate.intervals import Estimate
+from upsolve.evaluate.stages import Stage
 from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks
+from upsolve.report.programs import Reason, reason_of
 from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Task
 
-__all__ = ["Change", "Example", "ReportContent", "changes_of", "compared", "diff_lines", "pick_examples", "tables_of"]
+__all__ = [
+    "Change",
+    "Example",
+    "Gain",
+    "ReportContent",
+    "Sample",
+    "changes_of",
+    "compared",
+    "example",
+    "pick_examples",
+    "samples_of",
+    "tables_of",
+]
 
-Sample = tuple[str, str]
-"""Code and status."""
 EACH = 6
 """Number of examples of tasks that got worse, and of tasks that got better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of an evaluation."""
+
+    code: str
+    """Its program."""
+    status: str
+    """Its outcome."""
+    error: str = ""
+    """The judge's message; empty if it passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,52 +62,70 @@ class Example:
     """Program of the trained model."""
     after_status: str
     """Status of the trained model's program."""
+    counts: tuple[str, str] = ("", "")
+    """Samples of the base and of the trained model that passed, such as ``3 of 8``."""
+    change: float = 0.0
+    """Share of the trained model's samples that passed, minus that of the base model's, [-1, 1]."""
+    reasons: tuple[Reason, Reason] = (Reason(""), Reason(""))
+    """Why the program of the base model and that of the trained model did not pass."""
 
 
-def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Task], *, each: int = EACH) -> tuple[Example, ...]:
-    """Return examples of the largest changes at the best temperatures: programs of both models, of which one passed."""
-    first, second = (samples_of(folder / f"{sweep.name}.samples.jsonl", sweep.best) for sweep in sweeps)
-    change = {
-        t.task_id: rate(second[t.task_id]) - rate(first[t.task_id]) for t in tasks if t.task_id in first and t.task_id in second
-    }
-    worse = sorted((t for t in tasks if change.get(t.task_id, 0) < 0), key=lambda t: change[t.task_id])
-    better = sorted((t for t in tasks if change.get(t.task_id, 0) > 0), key=lambda t: -change[t.task_id])
-    examples = [example(t, first, second, worse=True) for t in worse[:each]]
-    return (*examples, *(example(t, first, second, worse=False) for t in better[:each]))
+def pick_examples(
+    folder: Path, sweeps: tuple[Sweep, Sweep], find: Callable[[Sequence[str]], Mapping[str, Task]], *, each: int = EACH
+) -> tuple[Example, ...]:
+    """Return examples of the largest changes at the best temperatures, falls first: programs of both models, of which one passed.
+
+    ``find`` returns tasks by id; a task that it lacks has no prompt.
+    """
+    first, second = (
+        samples_of(folder / f"{sweep.name}.samples.jsonl", sweep.best.tasks, sweep.best.temperature) for sweep in sweeps
+    )
+    change = {name: rate(second[name]) - rate(first[name]) for name in first if name in second}
+    worse = sorted((name for name in change if change[name] < 0), key=lambda name: change[name])
+    better = sorted((name for name in change if change[name] > 0), key=lambda name: -change[name])
+    chosen = (*worse[:each], *better[:each])
+    tasks = find(chosen) if chosen else {}
+    return tuple(example(tasks.get(name) or Task(name, ""), first[name], second[name]) for name in chosen)
 
 
-def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
-    """Return code and status of the samples of an evaluation by task; files of earlier versions do not name the evaluation."""
+def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, list[Sample]]:
+    """Return the samples of a task set at a temperature by task; files of earlier versions do not name them."""
     by_task: dict[str, list[Sample]] = {}
-    source = (evaluation.tasks, evaluation.temperature)
+    source = (tasks, temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         row = json.loads(line)
         if "task_set" not in row or (row["task_set"], row["temperature"]) == source:
-            by_task.setdefault(row["task_id"], []).append((row["code"], row["status"]))
+            by_task.setdefault(row["task_id"], []).append(Sample(row["code"], row["status"], row.get("error", "")))
     return by_task
 
 
 def rate(samples: Iterable[Sample]) -> float:
     """Return the share of scored samples that passed; 0 without scored samples."""
-    scored = [status for _, status in samples if status != "unscored"]
+    scored = [sample.status for sample in samples if sample.status != "unscored"]
     return scored.count("passed") / len(scored) if scored else 0.0
 
 
-def example(task: Task, before: Mapping[str, list[Sample]], after: Mapping[str, list[Sample]], *, worse: bool) -> Example:
-    """Return the example of a task: a passed and a failed program that show the change."""
-    first = next(sample for sample in before[task.task_id] if (sample[1] == "passed") == worse)
-    second = next(sample for sample in after[task.task_id] if (sample[1] == "passed") != worse)
-    return Example(task.task_id, task.prompt, *first, *second)
+def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Example:
+    """Return the example of a task: a passed and a failed program that show how its pass rate changed; the first ones if it did not."""
+    change = rate(after) - rate(before)
+    first = next((sample for sample in before if (sample.status == "passed") == (change < 0)), before[0])
+    second = next((sample for sample in after if (sample.status == "passed") == (change > 0)), after[0])
+    passed = [sum(one.status == "passed" for one in samples) for samples in (before, after)]
+    counts = (f"{passed[0]} of {len(before)}", f"{passed[1]} of {len(after)}")
+    reasons = reason_of("", first.error, task), reason_of("", second.error, task)
+    return Example(task.task_id, task.prompt, first.code, first.status, second.code, second.status, counts, change, reasons)
 
 
-def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
-    """Return all lines of two programs as a diff: sign (``-``, ``+`` or blank) and line."""
-    old, new = before.splitlines(), after.splitlines()
-    lines: list[tuple[str, str]] = []
-    for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        lines += [(" " if kind == "equal" else "-", line) for line in old[low:high]]
-        lines += [("+", line) for line in new[start:stop]] if kind != "equal" else []
-    return lines
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The gain of a control run."""
+
+    name: str
+    """Name of the run, and its verdicts."""
+    gain: Estimate
+    """Its gain in pass@1 over its base, each at its best temperature, a share."""
+    beyond: Estimate
+    """The gain of the run beyond this one, paired by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +158,12 @@ class ReportContent:
     """The resolved recipe."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model, seeds, sampling, machine and versions, by label."""
+    summary: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Model, data, recipe, date, time, cost and command, by label."""
+    controls: tuple[Gain, ...] = ()
+    """The gains of control runs beside this one."""
+    warnings: tuple[str, ...] = ()
+    """Reasons to doubt the numbers, besides those of the comparison."""
     examples: tuple[Example, ...] = ()
     """Attempts of base and trained model at the same task."""
 

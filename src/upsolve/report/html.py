@@ -7,19 +7,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
-from upsolve.report.content import Change, ReportContent, changes_of, diff_lines, tables_of
-from upsolve.report.plots import (
-    change_by_task,
-    outcomes,
-    pass_by_difficulty,
-    pass_by_temperature,
-    reliability,
-    stopped_at,
-    training_curves,
-)
+from upsolve.report.blocks import Node, html_of, listing
+from upsolve.report.content import ReportContent, tables_of
+from upsolve.report.overview import CURVES, curves_of, example_block, most_changed, overview_block
+from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, reliability
 from upsolve.report.tables import Table
 
 __all__ = ["write_page", "write_report"]
+
+
+UNFOLDED = 1
+"""Tables of a report that are not folded: the measures of both models side by side."""
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
@@ -36,25 +34,41 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
         pictures[f"Change in pass@1, task by task, {best}"] = change_by_task(sweeps[0].best, sweeps[-1].best)
     if whole := [one for one in content.calibrations if not one.language]:
         pictures["Share of programs that passed by score, in ten bins"] = reliability(whole)
-    if content.training:
-        rows = [{"step": 0.0, **content.start}, *content.training] if content.start else content.training
-        pictures[f"Training, {sum('loss' in row for row in content.training)} steps"] = training_curves(
-            rows, limits=content.limits, stopped=stopped_at(content.collapsed), kept=content.kept_step
-        )
     return pictures
 
 
 def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
-    write_page(path, content, changes_of(content), tables=tables_of(content), pictures=pictures_of(content))
+    write_page(path, content, overview_block(content), tables=tables_of(content), pictures=pictures_of(content))
 
 
 def write_page(
-    path: str | Path, content: ReportContent, changes: Sequence[Change], *, tables: Sequence[Table], pictures: Mapping[str, str]
+    path: str | Path,
+    content: ReportContent,
+    head: Node,
+    *,
+    tables: Sequence[Table],
+    pictures: Mapping[str, str],
+    unfolded: int = UNFOLDED,
 ) -> None:
-    """Write a page with these sentences, tables and plots (SVG text by title), and the facts and examples of a report, atomically."""
+    """Write a page with this head, the first tables, and folded: plots (SVG text by title), the other parts of a report; atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    parts = {"content": content, "changes": changes, "tables": tables, "pictures": pictures, "diff_lines": diff_lines}
-    text = page.get_template("report.html.j2").render(parts)
+    shown = most_changed(content.examples)
+    parts = {
+        "content": content,
+        "head": html_of(head),
+        "tables": tables,
+        "pictures": pictures,
+        "unfolded": unfolded,
+        "more": [example for example in content.examples if example not in shown],
+    }
+    functions = {
+        "curves_of": curves_of,
+        "example_block": example_block,
+        "html_of": html_of,
+        "listing": listing,
+        "CURVES": [*CURVES],
+    }
+    text = page.get_template("report.html.j2").render(parts | functions)
     write_text(Path(path), text)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from upsolve.report.content import Change, Example, ReportContent, changes_of, diff_lines, tables_of
+from upsolve.report.content import Change, Example, ReportContent, changes_of, tables_of
+from upsolve.report.programs import diff_lines
 from upsolve.report.tables import Table
 
 __all__ = ["markdown_of", "markdown_text"]
@@ -41,7 +42,7 @@ def paragraph(change: Change) -> str:
 
 def table_text(table: Table) -> str:
     """Return a table, under its title."""
-    rows = [table.header, tuple("---" for _ in table.header), *table.rows]
+    rows = [table.header, tuple("---:" if right else "---" for right in table.numeric), *table.rows]
     lines = ["| " + " | ".join(plain(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*([f"**{plain(table.title)}**", ""] if table.title else []), *lines])
 

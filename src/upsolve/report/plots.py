@@ -4,7 +4,6 @@ Text, axes and error bars have the text colour of the page (``currentColor``), s
 """
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.intervals import Estimate, mean_interval
@@ -27,9 +25,7 @@ __all__ = [
     "pass_by_difficulty",
     "pass_by_temperature",
     "reliability",
-    "stopped_at",
     "svg",
-    "training_curves",
 ]
 
 SERIES = ("#7f8c8d", "#0072b2", "#009e73", "#d55e00", "#cc79a7")
@@ -45,10 +41,12 @@ STATUS = {
 }
 DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
 """Statuses drawn in a light colour, which need a dark label."""
-ABOVE: Any = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 4}
+ABOVE: Any = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": 8}
 """Place of a legend above the axes, where it covers nothing."""
 LEAST = 5
 """Least height of an axis, points: where all values are equal, such as 0, matplotlib would choose a height of 0.05."""
+WIDTH = 4.8
+"""Width of a plot, inches: its labels are legible at the width of a phone, and two plots are side by side on a desktop."""
 INK = "#010203"
 """Placeholder for the page's text colour while matplotlib draws."""
 SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
@@ -68,7 +66,7 @@ def svg(figure: Figure) -> str:
 
 def plot(height: float) -> tuple[Figure, Axes]:
     """Return a figure of this height, inches, with its only axes."""
-    figure = Figure(figsize=(7.2, height))
+    figure = Figure(figsize=(WIDTH, height))
     return figure, figure.add_subplot()
 
 
@@ -166,7 +164,7 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
     axes.set_xlabel("share of samples, %")
     axes.spines[["top", "right", "left"]].set_visible(False)
     if axes.containers:
-        axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
+        axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
     return svg(figure)
 
 
@@ -192,7 +190,7 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
 def reliability(calibrations: Sequence[Calibration]) -> str:
     """Draw the share of programs that passed by the mean score of each bin, one panel per score; on the diagonal a score is a probability."""
     lines = -(-len(calibrations) // 2)
-    figure = Figure(figsize=(7.2, 2.4 * lines), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.4 * lines), layout="constrained")
     for position, one in enumerate(calibrations):
         axes = figure.add_subplot(lines, 2, position + 1)
         axes.plot([row.mean_score for row in one.bins], [100 * row.passed for row in one.bins], color=SERIES[1], marker="o")
@@ -223,65 +221,3 @@ def gains_of_methods(gains: Mapping[str, tuple[Estimate, bool]]) -> str:
     simplify_axes(axes)
     axes.grid(visible=True, axis="x", color="#888888", alpha=0.25, linewidth=0.6)
     return svg(figure)
-
-
-CURVES = {
-    "loss": "loss",
-    "entropy": "entropy, nats",
-    "logp_up": "log-likelihood, A > 0, nats per token",
-    "logp_down": "log-likelihood, A < 0, nats per token",
-    "heldout_passed_logp": "held-out passed attempts, nats per token",
-    "heldout_margin": "held-out passed minus failed, nats per token",
-    "heldout_logit_variance": "held-out variance of logits",
-    "grad_norm": "gradient norm",
-    "ess": "effective sample size",
-    "tokens_per_second": "tokens per second",
-}
-STOP, KEPT = "#d55e00", "#009e73"
-
-
-def stopped_at(collapsed: str) -> int | None:
-    """Return the step that the message of a collapse names, or None."""
-    named = re.search(r"\bstep (\d+)\b", collapsed)
-    return int(named[1]) if named else None
-
-
-@rc_context(THEME)
-def training_curves(
-    rows: Sequence[Mapping[str, float]],
-    *,
-    limits: Mapping[str, float] | None = None,
-    stopped: int | None = None,
-    kept: int | None = None,
-) -> str:
-    """Draw each metric over the steps, with ``limits`` of the monitor, and the steps ``stopped`` and ``kept``."""
-    names = [name for name in CURVES if any(name in row for row in rows)]
-    lines = -(-len(names) // 2)
-    figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
-    steps = [row["step"] for row in rows]
-    first, last = min(steps, default=0), max(steps, default=0)
-    margin = 0.03 * (last - first) or 0.5
-    for position, name in enumerate(names):
-        axes = figure.add_subplot(lines, 2, position + 1)
-        points = [(row["step"], row[name]) for row in rows if name in row]
-        marker = "o" if len(points) < 12 else None
-        axes.plot(*zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker=marker, markersize=3)
-        axes.set_title(f"{CURVES[name]} (n = {len(points)})", fontsize=8, loc="left")
-        mark(axes, (limits or {}).get(name), stopped, kept if kept != last else None)
-        axes.set_xlim(first - margin, last + margin)
-        axes.tick_params(labelsize=7)
-        axes.ticklabel_format(axis="y", useOffset=False)  # else labels are differences to a number above the axis
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        simplify_axes(axes)
-    return svg(figure)
-
-
-def mark(axes: Axes, limit: float | None, stopped: int | None, kept: int | None) -> None:
-    """Draw the limit of a metric, the step at which the run was stopped, and the step whose weights are the result."""
-    if limit is not None:
-        axes.axhline(limit, color=STOP, linewidth=1, linestyle="--")
-    for step, colour, label in ((kept, KEPT, "kept"), (stopped, STOP, "stopped")):
-        if step is not None:
-            axes.axvline(step, color=colour, linewidth=1.2)
-            where = axes.get_xaxis_transform()
-            axes.text(step, 1.0, f"{label} {step}", transform=where, fontsize=7, ha="right", va="top", color=INK, rotation=90)

@@ -3,8 +3,11 @@
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,29 +16,50 @@ from upsolve import __version__
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
-from upsolve.config import AdvantageConfig, ModelConfig, Recipe, SampleConfig, load_recipe, recipe_yaml
-from upsolve.errors import ArchiveError
+from upsolve.config import (
+    AdvantageConfig,
+    DataConfig,
+    EvalConfig,
+    ModelConfig,
+    OptimConfig,
+    Recipe,
+    SampleConfig,
+    load_recipe,
+    recipe_yaml,
+)
+from upsolve.config.rules import FEW_DEV_TASKS, few_dev_tasks, few_steps
+from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.evaluate.calibration import Calibration, calibrations
-from upsolve.evaluate.own import load_stages
-from upsolve.evaluate.runs import load_run
+from upsolve.evaluate.intervals import paired_difference
+from upsolve.evaluate.runs import load_run, load_sweep
+from upsolve.evaluate.stages import load_stages
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
-from upsolve.report.content import ReportContent, pick_examples
+from upsolve.report.content import Gain, ReportContent, pick_examples
 from upsolve.report.markdown import markdown_of
-from upsolve.report.several import seeds_of
+from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
+from upsolve.report.tables import cost_table
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys
+from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys, recorded_rows
+from upsolve.train.data.encode import keeps_zero
 from upsolve.train.data.groups import rewards_of, select
 from upsolve.train.run.folder import Trained, load_trained
-from upsolve.train.run.monitor import limits_of
+from upsolve.train.run.monitor import limits_of, read_log
+from upsolve.types import Group, Task
 
 if TYPE_CHECKING:
     from upsolve.evaluate.benchmarks import HeldOut
 
-__all__ = ["facts_of", "read_run", "rewarded_of", "run_content", "write_run_report"]
+__all__ = ["facts_of", "read_overview", "read_run", "rewarded_of", "run_content", "write_run_report"]
 
 FACTS = "facts.json"
 """Model, machine, versions, ... of the run, in its folder."""
+MEASURED = ("base.json", "trained.json")
+"""The evaluations of a run, in its folder."""
+AS_JUDGED = "verdicts: as_judged"
+"""Line of the recipe of a run that is no control."""
+Find = Callable[[Sequence[str]], Mapping[str, Task]]
+"""Returns tasks by id."""
 
 
 def write_run_report(folder: Path, content: ReportContent) -> None:
@@ -50,8 +74,7 @@ def write_run_report(folder: Path, content: ReportContent) -> None:
 def read_run(folder: Path) -> ReportContent:
     """Return the content of a report on a finished run; ConfigError names a missing file."""
     recipe, before, after = load_run(folder)
-    sweeps = (before, after)
-    facts: Mapping[str, str] = json.loads((folder / FACTS).read_text(encoding="utf-8")) if (folder / FACTS).is_file() else {}
+    sweeps, facts = (before, after), read_facts(folder)
     trained = load_trained(folder / "training")
     if trained is None:  # folds, whose trainings are in folders of their own
         title = f"{recipe.name}: before and after training"
@@ -64,47 +87,168 @@ def read_run(folder: Path) -> ReportContent:
     return run_content(recipe, folder, sweeps=sweeps, trained=trained, split=split, facts=facts)
 
 
+def read_facts(folder: Path) -> dict[str, str]:
+    """Return what a run recorded about its machine, versions and command; {} for a run that is not finished."""
+    file = folder / FACTS
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def read_overview(folder: Path, find: Find) -> ReportContent:
+    """Return the content of the overview of a run, finished or not, whose tasks ``find`` returns by id."""
+    home = folder.parent if folder.name == "training" else folder
+    training = home / "training" if (home / "training").is_dir() else home
+    file = next(each / "recipe.yaml" for each in (home, training) if (each / "recipe.yaml").is_file())
+    sweeps = tuple(load_sweep(home / name) for name in MEASURED if (home / name).is_file())
+    trained = load_trained(training)
+    content = run_content(
+        load_recipe(file), home, sweeps=sweeps, trained=trained, split=None, facts=read_facts(home), find=find
+    )
+    if trained is not None:
+        return content
+    rows = read_log(training / "metrics.jsonl")
+    return replace(content, training=tuple(row for row in rows if row.get("step") is not None))
+
+
 def run_content(
     recipe: Recipe,
     folder: Path,
     *,
-    sweeps: tuple[Sweep, Sweep],
-    trained: Trained,
+    sweeps: tuple[Sweep, ...],
+    trained: Trained | None,
     split: Split | None,
     facts: Mapping[str, str],
+    find: Find | None = None,
 ) -> ReportContent:
-    """Return the content of a report on a run; without the archive (``split``), rewards and examples are left out."""
+    """Return the content of a report on a run; without the archive (``split``), rewards are left out, without ``find`` (tasks by id;
+    by default of the split) examples."""
     rewarded: Any = ()
     known: Sequence[Calibration] = ()
+    drawn, zero = folder / "training" / FOLDER, keeps_zero(recipe.advantage, recipe.objective)
     if split is not None:
         known = calibrations(open_filled(recipe.data.archive))
-        online = recipe.source.rounds > 0
-        groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
-        if (own := load_recipe(folder / "training" / "recipe.yaml").data.archive) != recipe.data.archive:
-            groups = open_filled(own).groups()  # a round of own samples
-        data = recipe.data.model_copy(update={"authors": ()}) if online else recipe.data
-        rewards = rewards_of(Lazy(groups, lambda group: select(group, data)), recipe.reward, recipe.verify)
-        rewarded = rewarded_of(rewards, recorded_keys(folder / "training" / FOLDER))
+        groups = trained_groups(folder, split, recipe.data, online=recipe.source.rounds > 0)
+        rewards = rewards_of(groups, recipe.reward, recipe.verify)
+        rewarded = rewarded_of(rewards, recorded_keys(drawn, zero=zero))
+        find = find or finder(split.tasks[recipe.evaluate.split])
+    metrics, start = (trained.metrics, trained.start) if trained else ([], {})
+    seeds = seeds_of(recipe.model_dump(mode="json"))
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         sweeps=sweeps,
         ks=recipe.evaluate.ks,
-        training=tuple(trained.metrics),
-        start=trained.start,
-        limits=limits_of(trained.start, recipe.monitor),
-        collapsed=trained.collapsed,
-        kept_step=trained.kept_step,
+        training=tuple(metrics),
+        start=start,
+        limits=limits_of(start, recipe.monitor),
+        collapsed=trained.collapsed if trained else "",
+        kept_step=trained.kept_step if trained else None,
         rewarded=rewarded,
         calibrations=known,
         stages=load_stages(folder),
         recipe_yaml=recipe_yaml(recipe),
-        facts={
-            **facts,
-            **chosen_attempts(recipe.select.attempts, recipe.advantage),
-            "seeds": seeds_of(recipe.model_dump(mode="json")),
+        facts={**facts, **chosen_attempts(recipe.select.attempts, recipe.advantage), "seeds": seeds},
+        summary={
+            "model": recipe.model.name,
+            "data": f"{recipe.data.archive}: {trained_on(drawn, zero=zero)}measured on {measured_on(sweeps)}",
+            "recipe": recipe_text(recipe.name, recipe.advantage.kind, recipe.objective.kind, lr=recipe.optim.lr),
+            **when_and_cost(folder, sweeps, metrics),
+            "command": facts.get("command") or f"upsolve run {folder / 'recipe.yaml'}",
         },
-        examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),
+        controls=controls_of(folder) if len(sweeps) > 1 else (),
+        warnings=warnings_of(sweeps, trained, recipe.data, evaluate=recipe.evaluate, optim=recipe.optim),
+        examples=pick_examples(folder, (sweeps[0], sweeps[1]), find) if find and len(sweeps) > 1 else (),
     )
+
+
+def without_verdicts(folder: Path) -> str:
+    """Return a content id of the recipe of a run, without its name, seeds and verdicts."""
+    settings = load_recipe(folder / "recipe.yaml").model_dump(mode="json")
+    return without_seeds({**settings, "reward": {**settings["reward"], "verdicts": ""}})
+
+
+def trained_groups(folder: Path, split: Split, data: DataConfig, *, online: bool) -> Sequence[Group]:
+    """Return the groups that a run was trained on: of its rollouts, of a round of own samples, or of the split ``train``."""
+    groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
+    if (own := load_recipe(folder / "training" / "recipe.yaml").data.archive) != data.archive:
+        groups = open_filled(own).groups()  # a round of own samples
+    chosen = data.model_copy(update={"authors": ()}) if online else data
+    return Lazy(groups, lambda group: select(group, chosen))
+
+
+def finder(tasks: Sequence[Task]) -> Find:
+    """Return a function that finds some of these tasks by their ids."""
+    return lambda names: {task.task_id: task for task in tasks if task.task_id in {*names}}
+
+
+def recipe_text(name: str, advantage: str, objective: str, *, lr: float) -> str:
+    """Return a recipe in one line."""
+    return f"{name}: advantage {advantage}, objective {objective}, learning rate {lr:g}"
+
+
+def warnings_of(
+    sweeps: Sequence[Sweep], trained: Trained | None, data: DataConfig, *, evaluate: EvalConfig, optim: OptimConfig
+) -> tuple[str, ...]:
+    """Return warnings about few dev tasks, and about a run of few steps."""
+    dev = len(sweeps[0].dev[0].scores) if sweeps and sweeps[0].dev else FEW_DEV_TASKS
+    steps = trained.steps if trained else 0
+    alone = "1 optimizer step in all, so the model hardly changes: raise optim.max_steps" if steps == 1 else ""
+    return tuple(filter(None, (few_dev_tasks(dev, evaluate, data), few_steps(steps, optim) or alone)))
+
+
+def trained_on(folder: Path, *, zero: bool) -> str:
+    """Return how many attempts and tasks a run was trained on, as a clause; "" if it recorded no groups."""
+    rows = recorded_rows(folder, zero=zero)
+    if not rows:
+        return ""
+    attempts, tasks = len({key for _, key in rows}), len({task for task, _ in rows})
+    return f"trained on {attempts:,} attempts at {tasks:,} tasks ({len(rows):,} with repeats), "
+
+
+def measured_on(sweeps: Sequence[Sweep]) -> str:
+    """Return the numbers of test and dev tasks."""
+    if not sweeps:
+        return "no tasks yet"
+    dev = len(sweeps[0].dev[0].scores) if sweeps[0].dev else 0
+    return f"{len(sweeps[0].best.scores):,} tasks of {sweeps[0].best.tasks}" + (
+        f", temperatures chosen on {dev:,} dev tasks" if dev else ""
+    )
+
+
+def when_and_cost(folder: Path, sweeps: Sequence[Sweep], metrics: Sequence[Mapping[str, float]]) -> dict[str, str]:
+    """Return date, duration and cost of what a run has done so far."""
+    file = folder / MEASURED[1]
+    date = datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
+    *rows, total = cost_table(sweeps, metrics).rows
+    cost = "; ".join(f"{what}: {', '.join(filter(None, cells))}" for what, *cells in rows)
+    known = {"date": f"{date:%Y-%m-%d %H:%M %Z}" if date else "", "duration": total[3] if rows else "", "cost": cost}
+    return {name: text for name, text in known.items() if text}
+
+
+def controls_of(folder: Path) -> tuple[Gain, ...]:
+    """Return the gains of the finished runs beside a run whose recipes differ from its own in verdicts, name and seeds alone."""
+    found: list[Gain] = []
+    run: RunResult | None = None
+    for other in sorted(folder.resolve().parent.iterdir()):
+        files = [other / name for name in ("recipe.yaml", *MEASURED)]
+        if (
+            other == folder.resolve()
+            or not all(file.is_file() for file in files)
+            or AS_JUDGED in files[0].read_text(encoding="utf-8")
+        ):
+            continue
+        try:
+            if without_verdicts(other) != without_verdicts(folder):
+                continue
+            run, control = run or run_result(folder), run_result(other)
+            if run.verdicts == "as_judged" and (shared := gains(run).keys() & gains(control).keys()):
+                mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
+                zero = dict.fromkeys(theirs, 0.0)
+                label = f"{control.name}, verdicts {control.verdicts}"
+                found.append(
+                    Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
+                )
+        except UpsolveError:  # a damaged run beside this one is no reason to fail
+            continue
+    return tuple(found)
 
 
 def chosen_attempts(condition: str, advantage: AdvantageConfig) -> dict[str, str]:
@@ -140,5 +284,13 @@ def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: "HeldOut", trai
         "sampling": f"{sample.samples} samples per task, one if greedy; top-p {sample.top_p}, seed {sample.seed}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
         + (torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"),
+        "command": command_line(),
         "versions": f"upsolve {__version__}, torch {version('torch')}, transformers {version('transformers')}",
     }
+
+
+def command_line() -> str:
+    """Return the command of this process; the interpreter's own modules are named as on a command line."""
+    program, *words = sys.argv
+    name = Path(program).name
+    return shlex.join(["upsolve" if name in ("upsolve", "__main__.py") else name, *words])

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.comparison import interval_text, points
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
+from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
 from upsolve.report.content import Change, ReportContent
@@ -24,6 +26,7 @@ __all__ = [
     "methods_of",
     "parts_of_runs",
     "pictures_of_runs",
+    "run_result",
     "seeds_of",
     "without_seeds",
     "worth_of_verdicts",
@@ -84,6 +87,15 @@ class Worth:
     """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
     paired: Paired
     """gain(method) - gain(control) in pass@1, paired by task."""
+
+
+def run_result(folder: Path) -> RunResult:
+    """Read the results of `upsolve run`, with or without `--folds`; ConfigError if the run is not finished."""
+    recipe, before, after = load_run(folder)
+    name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
+    settings, imitates = recipe.model_dump(mode="json"), recipe.advantage.record.selects
+    about = without_seeds(settings), seeds_of(settings)
+    return RunResult(name, recipe.reward.verdicts, before, after, imitates, *about)
 
 
 def gains(run: RunResult) -> Mapping[str, float]:

@@ -1,5 +1,6 @@
 """Evaluations, rewards and costs -> tables of text."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
-from upsolve.evaluate.own import CONTROL, Stage
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
@@ -20,7 +20,9 @@ from upsolve.evaluate.scores import (
     task_pass_at_k,
     weighted_mean,
 )
+from upsolve.evaluate.stages import CONTROL, Stage
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
+from upsolve.report.changes import task_changes
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
@@ -36,6 +38,10 @@ CHANGED = 20
 """Largest number of tasks that got worse, and of tasks that got better, in a table of changes."""
 
 
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(?:[ %;]|$)|undefined")
+"""A cell that begins with a number, such as ``12.5 [3.0, 20.1]`` or ``3 of 8``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table of text with a title."""
@@ -46,6 +52,12 @@ class Table:
     """Column names."""
     rows: tuple[tuple[str, ...], ...]
     """Cells, row by row."""
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Whether the cells of each column are numbers, which are aligned to the right."""
+        columns = [[row[at] for row in self.rows if row[at] not in ("", "–")] for at in range(len(self.header))]
+        return tuple(bool(cells) and all(map(NUMBER.match, cells)) for cells in columns)
 
 
 def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool = False) -> list[Table]:
@@ -216,28 +228,21 @@ def choice_cells(choices: Choices | None) -> dict[str, str]:
 
 def change_table(before: Evaluation, after: Evaluation) -> Table:
     """Return the tasks whose pass rate changed most, falls before rises."""
-    first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
-    change = {name: rate(second[name]) - rate(first[name]) for name in first if name in second}
-    worse = sorted((name for name in change if change[name] < 0), key=lambda name: (change[name], name))
-    better = sorted((name for name in change if change[name] > 0), key=lambda name: (-change[name], name))
+    changed = [one for one in task_changes(before, after) if one.change]
+    worse, better = ([one for one in changed if (one.change > 0) == rises] for rises in (False, True))
     rows = tuple(
         (
-            name,
-            first[name].difficulty or "–",
-            *(f"{score[name].passed} of {score[name].samples}" for score in (first, second)),
-            f"{100 * change[name]:+.0f}",
+            one.task_id,
+            one.difficulty or "–",
+            *(f"{passed} of {samples}" for passed, samples in (one.before, one.after)),
+            f"{100 * one.change:+.0f}",
         )
-        for name in (*worse[:CHANGED], *better[:CHANGED])
+        for one in (*worse[:CHANGED], *better[:CHANGED])
     )
     title = f"Tasks that changed: {len(worse)} worse, {len(better)} better" + (
         f" (the {CHANGED} largest changes each)" if max(len(worse), len(better)) > CHANGED else ""
     )
     return Table(title, ("task", "difficulty", f"{before.name}, passed", f"{after.name}, passed", "points"), rows)
-
-
-def rate(score: TaskScore) -> float:
-    """Return the share of scored samples that passed."""
-    return score.passed / score.samples
 
 
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:

@@ -24,7 +24,7 @@ from upsolve.errors import ArchiveError
 from upsolve.files import is_remote, write_text
 from upsolve.languages import PYTHON, languages
 from upsolve.records import from_row
-from upsolve.types import Attempt, OnProgress, Status, Task, TestKind, Verdict, content_id, no_progress
+from upsolve.types import Attempt, OnProgress, Status, Task, TestKind, Verdict, content_id, full_repr, no_progress
 from upsolve.verify.changes import JUDGE_VERSION
 from upsolve.verify.judge.tested import called_names
 from upsolve.verify.limits import JudgeSettings
@@ -221,7 +221,7 @@ class Checking:
 
 def key_of(task: Task, passed: Attempt | None) -> str:
     """Return the content id of all that decides a result: task, passed attempt and version of the judge."""
-    return content_id(repr(replace(task, prompt="", extra="")), passed.attempt_id if passed else "", str(JUDGE_VERSION))
+    return content_id(full_repr(replace(task, prompt="", extra="")), passed.attempt_id if passed else "", str(JUDGE_VERSION))
 
 
 def programs_of(task: Task, passed: Attempt | None) -> Iterator[tuple[str, Attempt]]:

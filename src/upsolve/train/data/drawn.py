@@ -17,7 +17,7 @@ from upsolve.files import commit_file
 from upsolve.train.data.groups import TrainGroup
 from upsolve.types import Attempt, content_id
 
-__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_keys"]
+__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_keys", "recorded_rows"]
 
 FOLDER = "groups"
 """Name of the folder in that of a run."""
@@ -42,14 +42,23 @@ def attempt_key(attempt: Attempt) -> str:
     return content_id(attempt.attempt_id, attempt.author, attempt.created, attempt.parent_id, repr(attempt.behavior_logp))[:16]
 
 
-def recorded_keys(folder: Path) -> dict[str, set[str]]:
+def recorded_keys(folder: Path, *, zero: bool = True) -> dict[str, set[str]]:
     """Return the ``attempt_key`` of every attempt in the recorded groups of a run, by task id; {} if it recorded none."""
     keys: dict[str, set[str]] = {}
-    for file in sorted(folder.glob("*.parquet")):
-        for batch in pq.ParquetFile(file).iter_batches(columns=["task_id", "attempt"]):
-            for task_id, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                keys.setdefault(task_id, set()).add(key)
+    for task_id, key in recorded_rows(folder, zero=zero):
+        keys.setdefault(task_id, set()).add(key)
     return keys
+
+
+def recorded_rows(folder: Path, *, zero: bool = True) -> list[tuple[str, str]]:
+    """Return task id and ``attempt_key`` of every row of the recorded groups of a run, without ``zero`` only of those with an advantage
+    other than 0; [] if it recorded none."""
+    rows: list[tuple[str, str]] = []
+    for file in sorted(folder.glob("*.parquet")):
+        for batch in pq.ParquetFile(file).iter_batches(columns=["task_id", "attempt", "advantage"]):
+            columns = (column.to_pylist() for column in batch.columns)
+            rows += [(task, key) for task, key, advantage in zip(*columns, strict=True) if zero or advantage != 0]
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

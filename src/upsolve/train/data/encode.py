@@ -29,6 +29,7 @@ __all__ = [
     "Encoding",
     "Tokenized",
     "encode_groups",
+    "keeps_zero",
     "prompts_of",
     "tokenize_groups",
 ]
@@ -180,8 +181,13 @@ class Encoding:
     @property
     def keeps_zero(self) -> bool:
         """Whether an attempt with advantage 0 has a gradient; a KL term gives it one, unless 0 means that it is not in the data set."""
-        penalised = self.objective.kl.coefficient > 0 and not self.advantage.record.selects
-        return self.advantage.needs_values or self.objective.record.keeps_zero or penalised
+        return keeps_zero(self.advantage, self.objective)
+
+
+def keeps_zero(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
+    """Return whether attempts with advantage 0 are trained on (``Encoding.keeps_zero``)."""
+    penalised = objective.kl.coefficient > 0 and not advantage.record.selects
+    return advantage.needs_values or objective.record.keeps_zero or penalised
 
 
 def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:

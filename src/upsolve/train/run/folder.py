@@ -18,6 +18,7 @@ from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError, one_line
 from upsolve.files import commit_folder
 from upsolve.train.run.monitor import read_steps
+from upsolve.types import html_facts
 
 __all__ = [
     "BEST",
@@ -81,6 +82,13 @@ class Trained:
     """Held-out metrics before the first step; empty without held-out attempts."""
     formula: str = ""
     """Content id of the estimator's and the objective's formulas (``objective.losses.formula_id``); empty if unknown."""
+
+    def __repr__(self) -> str:
+        return f"Trained({str(self.folder)!r}, {self.text()!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the summary, for a notebook."""
+        return html_facts("Trained", {name: value for name, value in self.facts().items() if value})
 
     def facts(self) -> dict[str, Any]:
         """Return the summary as plain data: every field except the metrics of steps."""

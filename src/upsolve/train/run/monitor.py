@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from upsolve.train.data.pack import PackedBatch
     from upsolve.train.update.logprobs import TokenScores
 
-__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_steps", "warn_of"]
+__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""

@@ -1,0 +1,114 @@
+"""Parts of a page as trees of elements, which reports write as HTML and the viewer builds from JSON: every text is escaped.
+
+An element is ``[name, attributes, *children]``, a child an element or a text; nothing in a text is ever interpreted.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+__all__ = ["Node", "Points", "curve", "el", "html_of", "listing"]
+
+Node = Any
+"""A text, or ``[name, attributes, *children]``."""
+Points = Sequence[tuple[float, float]]
+"""Step and value of a curve."""
+MOST_POINTS = 600
+"""Points of a line that are drawn; of more, the smallest and the largest of each of equal shares of the steps."""
+VOID = ("line", "polyline")
+"""Elements without children, of SVG."""
+
+
+def el(name: str, *children: Node | None, **attributes: str | None) -> Node:
+    """Return an element; ``class_`` and ``aria_label`` are the attributes ``class`` and ``aria-label``, None leaves one out."""
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    return [name, named, *(child for child in children if child is not None)]
+
+
+def html_of(node: Node) -> str:
+    """Return an element as HTML."""
+    if isinstance(node, str):
+        return escape(node)
+    name, attributes, *children = node
+    given = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
+    return f"<{name}{given}/>" if name in VOID else f"<{name}{given}>{''.join(map(html_of, children))}</{name}>"
+
+
+def listing(facts: Mapping[str, str]) -> Node:
+    """Return names with their values."""
+    return el("dl", *(part for name, value in facts.items() for part in (el("dt", name), el("dd", value))), class_="facts")
+
+
+def curve(
+    name: str, lines: Mapping[str, Points], *, limit: float | None = None, steps: Mapping[str, int] | None = None
+) -> Node:
+    """Return a figure with a line for each label (one may be empty), the ``limit`` of the values, and marked ``steps`` by label."""
+    known = {label: [(x, y) for x, y in points if math.isfinite(y)] for label, points in lines.items()}
+    known = {label: points for label, points in known.items() if points}
+    xs = [x for points in known.values() for x, _ in points] or [0.0]
+    ys = [y for points in known.values() for _, y in points] or [0.0]
+    left, right, low, high = min(xs), max(xs), min(ys), max(ys)
+    near = limit is not None and 2 * low - high <= limit <= 2 * high - low  # else the line would be flat
+    low, high = (min(low, limit), max(high, limit)) if limit is not None and near else (low, high)
+
+    def at(x: float, y: float) -> str:
+        return f"{300 * (x - left) / ((right - left) or 1):.1f},{98 - 96 * (y - low) / ((high - low) or 1):.1f}"
+
+    def level(y: float, kind: str) -> Node:
+        (x1, y1), (x2, y2) = (at(x, y).split(",") for x in (left, right if right > left else left + 1))
+        return el("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+
+    def drawn(points: Points, number: int) -> Node:
+        ends = (
+            points if len(points) > 1 else [points[0], (left + ((right - left) or 1), points[0][1])]
+        )  # a point is seen as a line
+        return el("polyline", class_=f"curve s{number}", points=" ".join(at(x, y) for x, y in thinned(ends)))
+
+    marks = [(label, step) for label, step in (steps or {}).items() if left <= step <= right]
+    text = caption(known, limit, marks) + f", steps {left:g} to {right:g}" if known else "no values"
+    picture = el(
+        "svg",
+        level(low, "grid"),
+        level(high, "grid"),
+        *([level(limit, "limit")] if limit is not None and near else []),
+        *(
+            el("line", class_="mark", x1=at(step, low).split(",")[0], x2=at(step, low).split(",")[0], y1="2", y2="98")
+            for _, step in marks
+        ),
+        *(drawn(points, number) for number, points in enumerate(known.values())),
+        viewBox="0 0 300 100",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"{name}: {text}",
+    )
+    keys = [el("span", f"— {label} ", class_=f"s{number}") for number, label in enumerate(known) if label]
+    return el("figure", el("figcaption", el("b", name), " ", *keys, el("span", text, class_="soft")), picture)
+
+
+def caption(lines: Mapping[str, Points], limit: float | None, marks: Sequence[tuple[str, int]]) -> str:
+    """Return the first and the last value of each line, the limit and the marked steps."""
+    parts = [
+        f"{label + ': ' if label else ''}{short(points[0][1])} to {short(points[-1][1])}" for label, points in lines.items()
+    ]
+    parts += [f"limit {short(limit)}"] if limit is not None else []
+    return "; ".join([*parts, *(f"{label} at step {step}" for label, step in marks)])
+
+
+def thinned(points: Points) -> list[tuple[float, float]]:
+    """Return the points of a line, of many points the extremes of each share."""
+    if len(points) <= MOST_POINTS:
+        return [*points]
+    size = -(-2 * len(points) // MOST_POINTS)
+    shares = [points[start : start + size] for start in range(0, len(points), size)]
+    return [point for share in shares for point in sorted({min(share, key=value), max(share, key=value)})]
+
+
+def value(point: tuple[float, float]) -> float:
+    """Return the value of a point."""
+    return point[1]
+
+
+def short(number: float) -> str:
+    """Return a number with four digits."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"

@@ -1,0 +1,174 @@
+"""The overview of a run: verdict, large numbers, what was run, curves, the tasks that changed most. Reports and the viewer show the same."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from upsolve.evaluate.comparison import DECIDABLE
+from upsolve.evaluate.intervals import Estimate, mean_interval
+from upsolve.evaluate.scores import task_pass_at_k
+from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.report.blocks import Node, Points, curve, el, listing
+from upsolve.report.content import Change, Example, ReportContent, changes_of
+from upsolve.report.programs import program_pair, reason_text
+from upsolve.report.tables import percent
+
+__all__ = ["CURVES", "curves_of", "example_block", "most_changed", "overview_block", "stopped_at", "verdict_block"]
+
+MOST_CHANGED = 5
+"""Tasks of the overview: those whose pass rate changed most."""
+CURVES = {
+    "loss": "loss",
+    "heldout_passed_logp": "held-out passed attempts, nats per token",
+    "heldout_margin": "held-out passed minus failed, nats per token",
+    "entropy": "entropy, nats",
+    "logp_up": "log-likelihood, A > 0, nats per token",
+    "logp_down": "log-likelihood, A < 0, nats per token",
+    "heldout_logit_variance": "held-out variance of logits",
+    "grad_norm": "gradient norm",
+    "ess": "effective sample size",
+    "tokens_per_second": "tokens per second",
+}
+"""Metrics of which a report has curves, the first three also the overview."""
+
+
+def overview_block(content: ReportContent) -> Node:
+    """Return the overview of a run, of evaluations, or of a run that is not finished."""
+    changes = changes_of(content) if len(content.sweeps) > 1 else []
+    most = most_changed(content.examples)
+    curves = curves_of(content, [*CURVES][:3])
+    parts = [
+        *map(verdict_block, changes),
+        *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
+        *(
+            [el("div", el("b", "Training was stopped: "), content.collapsed, class_="verdict worse")]
+            if content.collapsed
+            else []
+        ),
+        *([warnings_block(content.warnings)] if content.warnings else []),
+        numbers_block(content, changes[0] if changes else None),
+        *([listing(content.summary)] if content.summary else []),
+        *([el("div", *curves, class_="curves")] if curves else []),
+        *([el("h2", "Tasks that changed most"), *map(example_block, most)] if most else []),
+    ]
+    return el("div", *parts, class_="overview")
+
+
+def most_changed(examples: Sequence[Example]) -> list[Example]:
+    """Return the examples of the overview, the largest change first."""
+    return sorted(examples, key=lambda one: -abs(one.change))[:MOST_CHANGED]
+
+
+def unfinished(content: ReportContent) -> str:
+    """Return how far a run is that has no comparison of two models."""
+    steps = int(max((row["step"] for row in content.training), default=0))
+    if not content.training:
+        return "Not trained yet." if len(content.sweeps) < 2 else ""
+    return (
+        f"Not finished: {steps:,} step{'s' if steps != 1 else ''} of training so far, the trained model is not evaluated yet."
+    )
+
+
+def verdict_block(change: Change) -> Node:
+    """Return the conclusion about a model, and below it what limits this conclusion."""
+    about = change.capability
+    soft = [line for line in (about.best.details, *about.choices) if line]
+    lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
+    return el("div", el("b", change.label + about.sentence), *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+
+
+def warnings_block(warnings: Sequence[str]) -> Node:
+    """Return reasons to doubt the numbers of a run."""
+    return el("div", *(el("p", el("b", "Warning: "), warning) for warning in warnings), class_="verdict warning")
+
+
+def numbers_block(content: ReportContent, change: Change | None) -> Node:
+    """Return pass@1 of each model, its change, and the gains of control runs, as large numbers."""
+    cards = [model_card(sweep) for sweep in content.sweeps]
+    if change and change.capability.best.paired:
+        difference = change.capability.best.paired.difference
+        cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
+    for control in content.controls:
+        beyond = f"gain beyond it {100 * control.beyond.mean:+.1f} {interval(control.beyond, sign='+')}"
+        cards.append(
+            card(f"control: {control.name}", f"{100 * control.gain.mean:+.1f}", interval(control.gain, sign="+"), beyond)
+        )
+    if change and not content.controls and content.summary:
+        cards.append(card("control", "–", "", "no control run of this recipe beside this run (reward.verdicts=shuffled)"))
+    return el("div", *cards, class_="numbers")
+
+
+def model_card(sweep: Sweep) -> Node:
+    """Return the pass@1 of a model at its best temperature."""
+    values = [*task_pass_at_k(sweep.best.scores, 1).values()]
+    known = mean_interval(values) if values else None
+    note = f"pass@1, {temperature_name(sweep.best.temperature)}, {len(values)} task{'s' if len(values) != 1 else ''}"
+    return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", note)
+
+
+def card(label: str, number: str, between: str, note: str) -> Node:
+    """Return a large number with its interval."""
+    lines = [el("span", between, class_="interval")] if between else []
+    return el(
+        "div", el("span", label, class_="label"), el("span", number, class_="large"), *lines, el("span", note, class_="soft")
+    )
+
+
+def interval(estimate: Estimate, *, sign: str = "") -> str:
+    """Return an interval in percent or points; of too few tasks, that there is none."""
+    if estimate.tasks < DECIDABLE:
+        return "no interval"
+    return f"[{100 * estimate.low:{sign}.1f}, {100 * estimate.high:{sign}.1f}]"
+
+
+def curves_of(content: ReportContent, names: Sequence[str]) -> list[Node]:
+    """Return the curves of these metrics of training, with the limits of the monitor, and where the run stopped or what it kept."""
+    if not content.training:
+        return []
+    rows: list[Mapping[str, float]] = [{"step": 0.0, **content.start}] if content.start else []
+    rows += content.training
+    last = max(row["step"] for row in rows)
+    stopped = stopped_at(content.collapsed)
+    steps = {} if content.kept_step in (None, last) else {"kept": content.kept_step or 0}
+    steps |= {} if stopped is None else {"stopped": stopped}
+    lines: dict[str, Points] = {name: [(row["step"], row[name]) for row in rows if name in row] for name in names}
+    return [
+        curve(CURVES[name], {"": points}, limit=content.limits.get(name), steps=steps)
+        for name, points in lines.items()
+        if points
+    ]
+
+
+def stopped_at(collapsed: str) -> int | None:
+    """Return the step that the message of a collapse names, or None."""
+    named = re.search(r"\bstep (\d+)\b", collapsed)
+    return int(named[1]) if named else None
+
+
+def example_block(example: Example) -> Node:
+    """Return a task with a program of each model, and why one of them failed."""
+    programs = program_pair(example.before, example.after)
+    sides = zip(
+        ("base", "trained"),
+        programs,
+        (example.before_status, example.after_status),
+        example.counts,
+        example.reasons,
+        strict=True,
+    )
+    columns = [
+        el(
+            "div",
+            el("p", el("b", f"{name}: "), status_text(status), f" ({count} passed)" if count else ""),
+            program,
+            reason_text(reason),
+        )
+        for name, program, status, count, reason in sides
+    ]
+    moved = f" {100 * example.change:+.0f} points" if example.change else ""
+    head = el("summary", el("b", example.task_id), el("span", moved, class_="passed" if example.change > 0 else "failed"))
+    return el("details", head, el("p", example.prompt, class_="prompt"), el("div", *columns, class_="pair"), open="")
+
+
+def status_text(status: str) -> Node:
+    """Return an outcome in its colour."""
+    return el("span", status.replace("_", " "), class_="passed" if status == "passed" else "failed")
