@@ -24,7 +24,7 @@ WAYS = ["served", pytest.param("static", marks=pytest.mark.slow)]
 
 
 def loaded(page, address):
-    page.goto(address)
+    page.goto(f"{address}#/attempts")
     page.wait_for_selector("html[data-loaded]")
     page.wait_for_selector("main tbody tr")
 

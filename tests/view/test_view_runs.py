@@ -11,10 +11,7 @@ from archives import TEST, judged, plain_archive
 from upsolve.archive.store import Archive
 from upsolve.config import load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.evaluate.runs import save_sweep
 from upsolve.evaluate.samples import sample_rows
-from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice
-from upsolve.evaluate.sweep import Sweep
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
@@ -290,7 +287,7 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
         ("a", {"source": "trl"}, ConfigError, "--source: not for an archive"),
         ("run", {"source": "trl"}, ConfigError, "--source: not for a run"),
         ("run", {}, ArchiveError, "say where it is with --archive"),
-        (".", {}, ArchiveError, "name one of them: a, run"),
+        ("several", {}, ArchiveError, "name one of them: several/a"),
         ("t.csv", {}, ArchiveError, "which column holds the prompt"),
         (
             "t.csv",
@@ -305,7 +302,8 @@ def test_a_mistake_is_one_message_that_says_what_to_do(tmp_path, monkeypatch, pa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd.jsonl").write_text('{"hello": 1}\n')
     (tmp_path / "t.csv").write_text("question,code\nTwo.,2\n")
-    plain_archive(tmp_path / "a", 2)
+    for folder in (tmp_path / "a", tmp_path / "several" / "a"):
+        plain_archive(folder, 2)
     write_run(tmp_path / "run", "none", "gone")
     with pytest.raises(error, match=said.replace("--", "-+")) as raised:
         open_path(path, **options)
@@ -333,13 +331,7 @@ def test_a_page_of_a_run_has_the_tasks_that_were_trained_on_and_the_samples_of_b
     group = next(group for group in archive.groups() if group.task.task_id == "a/odd")
     drawn = [with_advantages(reward(group, recipe.reward), recipe.advantage, seed=0)]
     DrawnGroups(folder / "training" / "groups", by_token=False).record(0, drawn)
-    (folder / "report.html").write_text("")
-    measured = Evaluation("base", "m", "x:test", 0.0, 1.0, 0, 8, ())
-    choices = Choices(("runs",), 0.8, (TaskChoice("t", 9, 90, False, True, True, False, 3, 30),))
-    save_sweep(Sweep("base", (), measured, measured, measured, choices=choices), folder / "base.json")
     answers = open_path(str(folder), archive=str(archive.path))
-    assert "report.html in the run's folder" in answers.note
-    assert "; base: greedy 0.0 %, chosen of 9 100.0 % (+100.0 (no interval) points), any of 9 100.0 %" in answers.note
     assert "8 attempts, 8 samples of evaluations" in write_page(answers, tmp_path / "page.html")
     monkeypatch.setattr("upsolve.view.static.MOST_ATTEMPTS", 4)
     said = write_page(answers, tmp_path / "page.html")

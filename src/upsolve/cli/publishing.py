@@ -16,7 +16,7 @@ def view(
     path: Annotated[
         str,
         typer.Argument(
-            help="Folder of an archive or of a run, `embedded`, `embedded-sql`, or a log that `upsolve ingest` knows.",
+            help="Folder of an archive, of a run or of several runs, `embedded`, `embedded-sql`, or a log that `upsolve ingest` knows.",
             metavar="ARCHIVE|RUN|LOG",
         ),
     ],
@@ -42,7 +42,11 @@ def view(
         raise ConfigError(f"--static {static}: the page is HTML; end the name with .html")
     answers = open_path(path, archive=archive, source=source, logps=logps)
     if static:
+        from upsolve.view.answers import Answers
         from upsolve.view.static import write_page
+
+        if not isinstance(answers, Answers):
+            raise ConfigError(f"--static: {path} holds several runs; name one of them")
 
         typer.echo(write_page(answers, static))
         return

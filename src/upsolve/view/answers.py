@@ -11,6 +11,7 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
+from upsolve.view.again import outputs_of
 from upsolve.view.browse import (
     CHOICES,
     Filters,
@@ -19,14 +20,16 @@ from upsolve.view.browse import (
     facets,
     list_attempts,
     list_tasks,
+    previews,
     read_attempt,
     read_groups,
     read_tasks,
 )
 from upsolve.view.index import Index, archive_state, parts_of
+from upsolve.view.measured import Measured
 from upsolve.view.scores import RunScores, TaskScores
 
-__all__ = ["Answers", "read_metrics"]
+__all__ = ["Answers", "Query", "read_metrics"]
 
 CHECK_SECONDS = 5.0
 """Time between two looks at whether the archive has grown, seconds."""
@@ -46,14 +49,22 @@ class Answers:
         note: str = "",
         open_samples: "Callable[[], Answers] | None" = None,
         judge: str = "",
+        measured: Measured | None = None,
     ) -> None:
         """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``."""
+        self.measured, self.home = measured, ""
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
         self.open_samples, self.samples = open_samples, None
         self.index, self.lock, self.checked = Index(archive, judge=judge), threading.Lock(), time.monotonic()
         self.routes: dict[str, Callable[[Query], Any]] = {
             "info": self.info,
-            "attempts": lambda query: list_attempts(self.index, Filters.of(query), after=number(query, "after", -1)),
+            "attempts": lambda query: list_attempts(
+                self.index, Filters.of(query), after=number(query, "after", -1), sort=query.get("sort", "")
+            ),
+            "previews": lambda query: previews(
+                self.index, [int(place) for place in query.get("places", "").split(",") if place]
+            ),
+            "outputs": lambda query: {"rows": outputs_of(self.index, number(query, "place"))},
             "count": lambda query: {"attempts": count_attempts(self.index, Filters.of(query))} if self.index.ready else {},
             "tasks": lambda query: list_tasks(
                 self.index,
@@ -62,11 +73,22 @@ class Answers:
                 difficulty=query.get("difficulty", ""),
             ),
             "attempt": lambda query: read_attempt(self.index, number(query, "place")),
+            "changes": lambda _query: self.measured.table() if self.measured else {"sets": []},
+            "change": self.change,
+            "rewards": lambda _query: {"values": self.scores.recorded.rewards() if self.scores else []},
+            "rewarded": self.rewarded,
+            "overview": lambda _query: {"block": self.measured.overview() if self.measured else ""},
             "task": self.task,
             "group": self.group,
             "tokens": self.tokens,
             "metrics": lambda query: read_metrics(self.run, number(query, "after", 0)),
         }
+
+    def close(self) -> None:
+        """Close the indexes."""
+        self.index.close()
+        if self.samples is not None:
+            self.samples.close()
 
     def about(self, what: str) -> "Answers":
         """Return the answers about ``samples``, opened at the first call, or else these; ArchiveError without samples."""
@@ -97,11 +119,14 @@ class Answers:
         return {
             "title": self.title,
             "note": self.note,
+            "home": self.home,
             "version": __version__,
             "ready": index.ready,
             "state": index.state,
             "error": index.error,
             "run": self.run is not None,
+            "overview": self.measured is not None,
+            "changes": self.measured is not None and all(file.is_file() for file in self.measured.files()),
             "scores": self.scores is not None,
             "samples": self.open_samples is not None,
             "filters": CHOICES,
@@ -114,6 +139,17 @@ class Answers:
         if found is None:
             raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
         return asdict(found)
+
+    def change(self, query: Query) -> dict[str, Any]:
+        """Return programs of both models at a task; ArchiveError if the run has none."""
+        if self.measured is None:
+            raise ArchiveError("this is no run with evaluations")
+        return self.measured.pair(query.get("id", ""), number(query, "set", 0))
+
+    def rewarded(self, query: Query) -> dict[str, Any]:
+        """Return the attempts trained on whose reward is in a range, from ``low`` to ``high``, both included."""
+        low, high = float(query.get("low", "-inf")), float(query.get("high", "inf"))
+        return {"rows": self.scores.recorded.between(low, high) if self.scores else []}
 
     def scored(self, names: Sequence[str]) -> dict[str, TaskScores]:
         """Return rewards and advantages of the attempts at tasks, by task; {} if this is not a run, or its index is not ready."""

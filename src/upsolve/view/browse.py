@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from upsolve.archive.database import connect, read_from
@@ -9,8 +10,10 @@ from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError
 from upsolve.records import from_row
+from upsolve.report.programs import reason_of, reason_text
 from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.view.index import Index
+from upsolve.view.syntax import syntax_spans
 
 __all__ = [
     "CHOICES",
@@ -20,8 +23,11 @@ __all__ = [
     "describe",
     "entry_at",
     "facets",
+    "find_tasks",
     "list_attempts",
     "list_tasks",
+    "preview_of",
+    "previews",
     "read_attempt",
     "read_groups",
     "read_tasks",
@@ -41,6 +47,18 @@ CHOICES = (
     ("finding", "rules", "Finding"),
 )
 """Filters whose values the page lists, in its order: name, column of the index, label. ``rules`` holds a list, the others one value."""
+SORTS = {
+    "task": "task_id",
+    "outcome": "status",
+    "tests": "passed / nullif(total, 0)",
+    "author": "author",
+    "difficulty": "difficulty",
+    "findings": "len(rules)",
+    "tokens": "tokens",
+}
+"""Columns by which the list of attempts is sorted, and what each compares."""
+PREVIEW = 100
+"""Characters of a program, and of an error, that the list shows."""
 EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
 """Filters that compare, and their columns."""
 
@@ -81,16 +99,60 @@ class Filters:
         return " and ".join(parts) or "true", values
 
 
-def list_attempts(index: Index, filters: Filters, *, after: int = -1) -> dict[str, Any]:
-    """Return a page of attempts after a place in the order of the archive: ``rows``, and the ``next`` place or None."""
+def list_attempts(index: Index, filters: Filters, *, after: int = -1, sort: str = "") -> dict[str, Any]:
+    """Return a page of attempts after a place in the order of the archive: ``rows``, and the ``next`` place or None.
+
+    ``sort`` is one of ``SORTS``, with ``-`` before it from the largest value on; then ``after`` and ``next`` count rows.
+    """
     if not index.ready:
         return {"rows": [{name: row[name] for name in COLUMNS.split(", ")} for row in index.preview[:PAGE_ROWS]], "next": None}
+    if sort:
+        return sorted_attempts(index, filters, sort, after=max(after, 0))
     if filters.text:
         return search(index, filters, after)
     condition, values = filters.condition()
     sql = f"select {COLUMNS} from entries where place > ? and {condition} order by place limit {PAGE_ROWS + 1}"  # noqa: S608
     rows = index.query(sql, [after, *values])
     return page_of(rows)
+
+
+def sorted_attempts(index: Index, filters: Filters, sort: str, *, after: int) -> dict[str, Any]:
+    """Return a page of attempts in the order of a column, without the first ``after`` rows; ValueError for an unknown column."""
+    if sort.lstrip("-") not in SORTS:
+        raise ValueError(f"sort: {sort!r} is not one of {', '.join(SORTS)}")
+    condition, values = selected(index, filters)
+    order = f"{SORTS[sort.lstrip('-')]} {'desc' if sort.startswith('-') else 'asc'} nulls last, place"
+    sql = f"select {COLUMNS} from entries where {condition} order by {order} limit {PAGE_ROWS + 1} offset {after}"  # noqa: S608
+    rows = index.query(sql, values)
+    return {"rows": rows[:PAGE_ROWS], "next": after + PAGE_ROWS if len(rows) > PAGE_ROWS else None}
+
+
+def selected(index: Index, filters: Filters) -> tuple[str, list[Any]]:
+    """Return all filters, the text in the code included, as a condition of SQL, and its values."""
+    condition, values = filters.condition()
+    if not filters.text:
+        return condition, values
+    places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
+    return f"{condition} and place in (select unnest(?::bigint[]))", [*values, places]
+
+
+def previews(index: Index, places: Sequence[int]) -> dict[str, dict[str, str]]:
+    """Return the first lines of the code of attempts, and the first error of their verdicts, by place; at most a page of them."""
+    sql = "select * from entries where place in (select unnest(?::bigint[]))"
+    entries = index.query(sql, [[*places][:PAGE_ROWS]]) if index.ready else []
+    tasks = read_tasks(index, [*{entry["task_id"] for entry in entries}])
+    found: dict[str, dict[str, str]] = {}
+    for entry, (attempt, judged) in zip(entries, records_of(index, entries), strict=True):
+        best = preferred(judged, tasks.get(attempt.task_id) or Task(attempt.task_id, ""), index.judge)
+        found[str(entry["place"])] = preview_of(attempt, best)
+    return found
+
+
+def preview_of(attempt: Attempt, verdict: Verdict | None) -> dict[str, str]:
+    """Return the start of a program and of its error, each in one line."""
+    code = " ⏎ ".join(line.strip() for line in attempt.code.splitlines() if line.strip())
+    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message))) if verdict else ""
+    return {"code": code[:PREVIEW], "error": " ".join(error.split())[:PREVIEW]}
 
 
 def page_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -122,12 +184,8 @@ def count_attempts(index: Index, filters: Filters) -> int:
     """Return the number of attempts that filters let through; with a text, all code is read. The index remembers it."""
 
     def count() -> int:
-        condition, values = filters.condition()
-        sql = f"select count(*) as n from entries where {condition}"  # noqa: S608
-        if filters.text:
-            places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
-            sql, values = f"{sql} and place in (select unnest(?::bigint[]))", [*values, places]
-        return int(index.query(sql, values)[0]["n"])
+        condition, values = selected(index, filters)
+        return int(index.query(f"select count(*) as n from entries where {condition}", values)[0]["n"])  # noqa: S608
 
     return index.remember(filters, count)
 
@@ -194,7 +252,12 @@ def entry_at(index: Index, place: int) -> dict[str, Any]:
 
 def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
     """Return tasks by id, without tasks of which the archive has only attempts."""
-    with connect({"tasks": index.parts["tasks"]}) as connection:
+    return find_tasks(index.parts["tasks"], names)
+
+
+def find_tasks(parts: Sequence[Path], names: Sequence[str]) -> dict[str, Task]:
+    """Return tasks by id from the parts of an archive that hold tasks, in the order of the names."""
+    with connect({"tasks": [*parts]}) as connection:
         sql = "select * from tasks where task_id in (select unnest(?))"
         found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()
     tasks = {row["task_id"]: from_row(Task, row) for row in found}
@@ -249,7 +312,11 @@ def describe(
     best = preferred(judged, task or Task(attempt.task_id, ""), judge)
     others = [one for one in judged if not one.is_score and (best is None or one.judge != best.judge)]
     fields = {name: value for name, value in asdict(attempt).items() if name not in ("token_ids", "token_logps")}
-    verdicts = [asdict(verdict) for verdict in ([best] if best else []) + others]
+    fields["syntax"] = syntax_spans(attempt.code, attempt.language)
+    verdicts = [
+        {**asdict(verdict), "reason": reason_text(reason_of(verdict.error_type, verdict.error_message, task))}
+        for verdict in ([best] if best else []) + others
+    ]
     return {"place": entry["place"], "attempt": {**fields, "attempt_id": entry["attempt_id"]}, "verdicts": verdicts}
 
 

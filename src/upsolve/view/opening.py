@@ -3,7 +3,7 @@
 import atexit
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,6 @@ from upsolve.archive.places import SHIPPED, place_of
 from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
-from upsolve.evaluate.comparison import choice_line
-from upsolve.evaluate.runs import load_sweep
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
 from upsolve.importers.formats import Kind, kind_of_file
@@ -25,7 +23,10 @@ from upsolve.records import from_row
 from upsolve.train.data.drawn import FOLDER
 from upsolve.types import Attempt, Status, Task, Turn, Verdict
 from upsolve.view.answers import Answers
+from upsolve.view.browse import find_tasks
 from upsolve.view.index import index_folder
+from upsolve.view.measured import Measured
+from upsolve.view.runs import Runs
 from upsolve.view.scores import Recorded, RunScores
 
 __all__ = ["ENDING", "LOGS", "fill_with_samples", "open_path"]
@@ -35,11 +36,11 @@ LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "j
 WITH_COLUMNS = (Kind.CSV, Kind.EXCEL, Kind.SQLITE, Kind.DUCKDB)
 """Formats of files that the source ``table`` alone reads."""
 MOST_NAMED = 5
-"""Archives and runs of a folder that a message names."""
+"""Archives of a folder that a message names."""
 
 
-def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
-    """Open an archive, a run, its samples, or a log; ArchiveError for anything else, ConfigError for a wrong option."""
+def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers | Runs:
+    """Open an archive, a run, a folder of runs, samples, or a log; ArchiveError for anything else, ConfigError for a wrong option."""
     folder = SHIPPED.get(path) or place_of(path)
     if is_remote(folder) and not (folder / "archive.json").is_file():
         raise ArchiveError(f"{path}: not an archive (archive.json is missing); runs and logs are opened in local folders")
@@ -54,8 +55,13 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
     if folder.name.endswith(ENDING):
         refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps)
         return open_samples([folder])
+    if runs := runs_in(folder):
+        refuse_options("a folder of runs", source=source)
+        return Runs(f"runs in {path}", runs, lambda run: open_run(run_in(run) or run, archive, logps=logps))
     if not source and (inside := opened_inside(folder)):
-        raise ArchiveError(f"{path}: neither an archive nor a run, but it holds some; name one of them: {', '.join(inside)}")
+        raise ArchiveError(
+            f"{path}: neither an archive nor a run, but it holds archives; name one of them: {', '.join(inside)}"
+        )
     refuse_options("a log", archive=archive, logps=logps)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.resolve().name} ({name})")
@@ -93,11 +99,17 @@ def run_in(folder: Path) -> Path | None:
     return next((each for each in (folder / "training", folder) if (each / "recipe.yaml").is_file()), None)
 
 
+def runs_in(folder: Path) -> dict[str, Path]:
+    """Return the runs in a folder by name: those that have begun to train, or to be measured."""
+    folders = [each for each in sorted(folder.iterdir()) if each.is_dir() and run_in(each)] if folder.is_dir() else []
+    return {each.name: each for each in folders}
+
+
 def opened_inside(folder: Path) -> list[str]:
-    """Return the first archives and runs in a folder, such as the folds of a run."""
+    """Return the first archives in a folder."""
     if not folder.is_dir():
         return []
-    found = (each for each in sorted(folder.iterdir()) if (each / "archive.json").is_file() or run_in(each))
+    found = (each for each in sorted(folder.iterdir()) if (each / "archive.json").is_file())
     return [str(each) for each in islice(found, MOST_NAMED)]
 
 
@@ -117,28 +129,25 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     scores = RunScores(*stages, seed=seed, recorded=Recorded(run / FOLDER), load_codec=load_codec, score=score, turns=turns)
     home = run.parent if run.name == "training" else run
     files = sorted(home.glob(f"*{ENDING}"))
-    hint = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
-    judge = "" if online else recipe.data.judge
+    judge, find = "" if online else recipe.data.judge, partial(find_in, recipe.data.archive if online else name)
     return Answers(
         store,
         judge=judge,
         title=f"run {home.resolve().name}: {recipe.name}",
         run=run,
         scores=scores,
-        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{hint}{chosen_in(home)}",
+        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}",
         open_samples=partial(open_samples, files) if files else None,
+        measured=Measured(home, find),
     )
 
 
-def chosen_in(home: Path) -> str:
-    """Return pass@1 of each model of a run, greedily and after choice, as clauses; empty where it is not measured yet."""
-    lines: list[str] = []
-    for file in (home / "base.json", home / "trained.json"):
-        try:
-            lines.append(choice_line(file.stem, load_sweep(file).choices))
-        except ArchiveError:  # the file is missing or damaged: the archive is shown all the same
-            continue
-    return "".join(f"; {line}" for line in lines if line)
+def find_in(archive: str, names: Sequence[str]) -> Mapping[str, Task]:
+    """Return tasks of an archive by id; {} if it cannot be read."""
+    try:
+        return find_tasks(open_archive(archive).parts("tasks"), names)
+    except ArchiveError:
+        return {}
 
 
 def load_tokenizer(model: ModelConfig) -> Any:

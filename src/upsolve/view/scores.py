@@ -37,6 +37,10 @@ class Drawn:
     """Advantage of each attempt, [G]; None where the estimator gives each token its own."""
 
 
+MOST_LISTED = 500
+"""Attempts that are listed of a range of rewards."""
+
+
 class Recorded:
     """The recorded groups of a run; read again when there are new files."""
 
@@ -69,6 +73,21 @@ class Recorded:
     def tasks(self) -> list[str]:
         """Return the ids of the tasks that have a recorded group, sorted."""
         return [name for (name,) in self.ask("select distinct task_id from drawn order by task_id") or ()]
+
+    def rewards(self) -> list[tuple[float, int]]:
+        """Return each reward of an attempt trained on, rounded, with the number of such attempts in all groups, the smallest first."""
+        return (
+            self.ask(
+                "select round(reward, 6) as value, count(*) from drawn where reward is not null group by value order by value"
+            )
+            or []
+        )
+
+    def between(self, low: float, high: float) -> list[dict[str, Any]]:
+        """Return the first ``MOST_LISTED`` attempts in groups whose reward is from ``low`` to ``high``."""
+        sql = f"select task_id, round, number, reward, advantage from drawn where round(reward, 6) between ? and ? limit {MOST_LISTED}"  # noqa: S608
+        names = ("task_id", "round", "number", "reward", "advantage")
+        return [dict(zip(names, row, strict=True)) for row in self.ask(sql, low, high) or ()]
 
     def of_task(self, task_id: str) -> list[Drawn] | None:
         """Return the groups of a task in the order of training; None if the run recorded no groups."""

@@ -19,11 +19,14 @@ from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.extras import needs_extras
 from upsolve.verify.service.app import listening
 from upsolve.view.answers import Answers
+from upsolve.view.runs import Runs
 
-__all__ = ["HEADERS", "WEB", "application", "serve", "to_json"]
+__all__ = ["HEADERS", "WEB", "application", "serve", "style_text", "to_json"]
 
 WEB = Path(__file__).parent / "web"
 """The files of the page."""
+BLOCKS = Path(__file__).parents[1] / "report" / "block.css"
+"""The style of what reports show, too."""
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -52,7 +55,7 @@ def to_json(data: Any) -> bytes:
     return json.dumps(finite(data), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
-def application(answers: Answers, token: str) -> Any:
+def application(answers: Answers | Runs, token: str) -> Any:
     """Return the viewer as an ASGI application: only GET, only by a local name, only with the token, ``HEADERS`` in every answer."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -83,21 +86,21 @@ def application(answers: Answers, token: str) -> Any:
 
     def api(request: Request) -> Response:
         name, query = request.path_params["name"], request.query_params
-        if name not in answers.routes:
-            return Response("no such path", 404)
         try:
-            return Response(to_json(answers.about(query.get("of", "")).routes[name](query)), media_type="application/json")
+            shown = member(answers, request.path_params.get("run", "")).about(query.get("of", ""))
+            if name not in shown.routes:
+                return Response("no such path", 404)
+            return Response(to_json(shown.routes[name](query)), media_type="application/json")
         except (UpsolveError, ValueError) as error:
             status = 404 if isinstance(error, ArchiveError) else 400
             return Response(to_json({"detail": str(error)}), status, media_type="application/json")
 
     def page(request: Request) -> Response:
-        name = request.path_params.get("name") or "index.html"
-        if name not in FILES:
-            return Response("no such path", 404)
-        return Response((WEB / name).read_bytes(), headers={"content-type": TYPES[Path(name).suffix]})
+        found = file_of(request.path_params.get("name") or "index.html")
+        return Response("no such path", 404) if found is None else Response(found[0], headers={"content-type": found[1]})
 
-    routes = [Route("/", page), Route("/api/{name}", api), Route("/{name}", page)]
+    paths = {"/": page, "/api/{name}": api, "/{name}": page}
+    routes = [Route(f"{folder}{path}", shows) for folder in ("", "/run/{run}") for path, shows in paths.items()]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
@@ -105,7 +108,24 @@ FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
 """The files that the server sends; nothing else can be named."""
 
 
-def serve(answers: Answers, port: int = 0, *, browser: bool = True, say: Callable[[str], None] = print) -> None:
+def member(answers: Answers | Runs, run: str) -> Answers | Runs:
+    """Return the answers about a run of a folder of runs, or, without a name, these."""
+    return answers.member(run) if run and isinstance(answers, Runs) else answers
+
+
+def file_of(name: str) -> tuple[bytes, str] | None:
+    """Return a file of the page and its type; None for another name."""
+    if name not in FILES:
+        return None
+    return style_text().encode() if name == "style.css" else (WEB / name).read_bytes(), TYPES[Path(name).suffix]
+
+
+def style_text() -> str:
+    """Return the style of the page, and of the parts that it shares with reports."""
+    return "".join(file.read_text(encoding="utf-8") for file in (BLOCKS, WEB / "style.css"))
+
+
+def serve(answers: Answers | Runs, port: int = 0, *, browser: bool = True, say: Callable[[str], None] = print) -> None:
     """Serve on 127.0.0.1 until SIGTERM or SIGINT; ``say`` prints the address. ConfigError if the port is not available."""
     token = secrets.token_urlsafe(24)
     with needs_extras():
@@ -124,5 +144,5 @@ def serve(answers: Answers, port: int = 0, *, browser: bool = True, say: Callabl
     except KeyboardInterrupt:
         pass
     finally:
-        answers.index.close()
+        answers.close()
         signal.signal(signal.SIGTERM, before)

@@ -5,18 +5,19 @@ import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from upsolve import __version__
-from upsolve.errors import UpsolveError
+from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.files import write_text
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts, describe, read_tasks, records_of
 from upsolve.view.scores import TaskScores
-from upsolve.view.server import WEB, to_json
+from upsolve.view.server import WEB, style_text, to_json
 
 __all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "first_entries", "heat_maps", "packed", "write_page"]
 
@@ -67,13 +68,27 @@ def tokens_of(
 
 MOST_ATTEMPTS = 10_000
 """Attempts of a page."""
+MOST_PAIRS = 100
+"""Tasks of each evaluation whose programs before and after training are on a page."""
 MOST_BYTES = 10_000_000
 """Size of a page, bytes; of an archive with more, the page has fewer heat maps, then fewer attempts."""
 SLACK = 1_000
 """Bytes that the sentence about heat maps may take."""
 CHUNK = 250
 """Attempts that are compressed together; the page opens only the chunks that are looked at."""
-SCRIPTS = ("dom.js", "static.js", "code.js", "diff.js", "lists.js", "attempt.js", "curves.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "static.js",
+    "table.js",
+    "code.js",
+    "diff.js",
+    "lists.js",
+    "attempt.js",
+    "changes.js",
+    "overview.js",
+    "curves.js",
+    "main.js",
+)
 """Modules in the order of their imports, with ``static.js`` in the place of ``source.js``."""
 POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -97,6 +112,8 @@ def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
     scored = answers.scored(names)
     overview, blocks = part_of(answers, entries, first=1)
+    overview["overview"] = answers.measured.overview() if answers.measured else ""
+    overview["changes"], overview["pairs"] = changes_of(answers)
     overview["groups"] = {name: answers.scores.of_group(task) for name, task in scored.items()} if answers.scores else {}
     count = 0
     if answers.open_samples:
@@ -110,6 +127,20 @@ def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
         overview["heats"] = {"count": shown, "note": note, "first": 1 + len(blocks)}
         plain = assemble([packed(overview), *blocks, *heats])
     return plain, note if answers.scores and shown < len(entries) else "", len(entries), count
+
+
+def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the tasks of a run's evaluations, and for each evaluation the programs at the first tasks that changed."""
+    if answers.measured is None:
+        return {"sets": []}, []
+    table, pairs = answers.measured.table(), list[dict[str, Any]]()
+    for number, one in enumerate(table["sets"]):
+        found = dict[str, Any]()
+        for row in [row for row in one["rows"] if row["change"]][:MOST_PAIRS]:
+            with suppress(ArchiveError):  # a file of samples is missing
+                found[row["task_id"]] = answers.measured.pair(row["task_id"], number)
+        pairs.append(found)
+    return table, pairs
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
@@ -137,6 +168,8 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
             "note": "; ".join(filter(None, (answers.note, share_of(answers, len(entries))))),
             "version": __version__,
             "run": answers.run is not None,
+            "overview": answers.measured is not None,
+            "changes": answers.measured is not None and bool(answers.measured.pairings()),
             "samples": answers.open_samples is not None,
             "filters": CHOICES,
         },
@@ -162,7 +195,7 @@ def share_of(answers: Answers, count: int) -> str:
 
 def assemble(data: Sequence[str]) -> str:
     """Return the page with its data (``packed``)."""
-    style = (WEB / "style.css").read_text(encoding="utf-8")
+    style = style_text()
     modules = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
     script = re.sub(r"^(?:export |import .*;\n)", "", modules, flags=re.MULTILINE)
     script = f'"use strict";\n(() => {{\n{script}\n}})();\n'

@@ -1,8 +1,8 @@
 // One attempt, two attempts side by side, and a task with its group.
-import { el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
+import { build, el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
-import { diffLines } from "./diff.js";
+import { diffLines, diffWords } from "./diff.js";
 
 export const marked = { place: null };
 const HEATS = [["rewards", "reward"], ["advantages", "advantage"], ["logps", "log-probability"]];
@@ -113,14 +113,17 @@ export async function compareView(main, left, right) {
   const [one, two] = await Promise.all([get("attempt", { place: left }), get("attempt", { place: right })]);
   const [a, b] = [one.attempt.code.split("\n"), two.attempt.code.split("\n")];
   const pairs = diffLines(a, b);
-  const side = (lines, at, kind) => el("div", { class: at === null ? "row" : `row ${kind}` }, el("span", { class: "no" }, at === null ? "" : at + 1), el("code", {}, at === null ? "" : lines[at]));
+  const words = diffWords(a, b, pairs);
+  const side = (lines, at, kind, number) => el("div", { class: at === null ? "row" : `row ${kind}` }, el("span", { class: "no" }, at === null ? "" : at + 1),
+    el("code", {}, at === null ? "" : (words[number].get(at) ?? [[lines[at], false]]).map(([text, differs]) => (differs ? el(number ? "ins" : "del", {}, text) : text))));
   const heads = [one, two].map((data) => el("div", {}, link(`attempt/${data.place}`, data.attempt.task_id), " ", el("span", { class: "soft" }, data.attempt.author), " ",
     data.verdicts[0] ? outcome(data.verdicts[0].status) : null));
   const columns = [[a, 0, "removed"], [b, 1, "added"]].map(([lines, number, kind]) => el("div", { class: "code plain", tabindex: 0, role: "group", "aria-label": number ? "Second program" : "First program" },
-    pairs.map((pair) => side(lines, pair[number], pair[1 - number] === null ? kind : ""))));
+    pairs.map((pair) => side(lines, pair[number], pair[1 - number] === null ? kind : "", number))));
   const changed = pairs.filter((pair) => pair.includes(null)).length;
+  const reasons = [one, two].map((data) => el("div", {}, data.verdicts[0]?.reason ? build(data.verdicts[0].reason) : null));
   show(main, el("h2", {}, "Two attempts"), el("p", { class: "soft" }, changed ? plural(changed, "line") + " in one of them only" : "The programs are equal."),
-    el("div", { class: "pair" }, heads, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/${prefix()}attempt/${right}`; } }, "Forget the mark"));
+    el("div", { class: "pair" }, heads, reasons, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/${prefix()}attempt/${right}`; } }, "Forget the mark"));
 }
 
 export async function taskView(main, id, info) {
@@ -165,11 +168,12 @@ export async function taskView(main, id, info) {
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
   said.textContent = `Advantages: ${group.kind}; ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
   fill();
-  if (group.drawn.length) main.append(drawnGroups(group.drawn));
+  if (group.drawn.length) main.append(drawnGroups(group.drawn, id));
+  else if (group.rows.length) said.append(" ", link(`group/${encodeURIComponent(id)}`, "side by side"));
 }
 
-function drawnGroups(drawn) {
-  const row = (each) => el("tr", {}, el("td", {}, each.round), el("td", {}, each.number),
+function drawnGroups(drawn, id) {
+  const row = (each) => el("tr", {}, el("td", {}, each.round), el("td", {}, link(`group/${encodeURIComponent(id)}/${each.round}/${each.number}`, each.number, { title: "side by side" })),
     el("td", {}, each.attempts.map((one) => [link(`attempt/${one.place}`, decimal(one.reward)), one.advantage === null ? "" : ` (${one.advantage > 0 ? "+" : ""}${decimal(one.advantage)})`, " "]).flat(),
       each.missing ? el("span", { class: "soft" }, `${plural(each.missing, "attempt")} not in this archive`) : null));
   return el("section", {}, el("h2", {}, "Groups as trained on"), el("p", { class: "soft" }, "Each attempt: its reward and, in brackets, its advantage in the group."),

@@ -1,6 +1,7 @@
 // Curves of training, live while the run goes on.
 import { el, show, svg, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
+import { rewardBins } from "./changes.js";
 
 const FIRST = ["loss", "sampled_passed", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
 const EVERY_MS = 2000;
@@ -9,7 +10,7 @@ export async function curvesView(main, info, alive) {
   const rows = [];
   const said = el("p", { class: "soft", role: "status" });
   const box = el("div", { class: "curves" });
-  show(main, el("h2", {}, "Training"), said, box);
+  show(main, el("h2", {}, "Training"), said, box, await rewardBins());
   let next = 0;
   const poll = async () => {
     const page = await get("metrics", { after: next });

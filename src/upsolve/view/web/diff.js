@@ -30,3 +30,28 @@ function middle(left, right, offset) {
   }
   return pairs;
 }
+
+// Words of lines that one program lacks: for each program a map of line -> [[text, whether it differs], ...], by runs of changed lines.
+export function diffWords(left, right, pairs) {
+  const marked = [new Map(), new Map()];
+  const flush = (run) => {
+    const lines = [0, 1].map((number) => run.map((pair) => pair[number]).filter((at) => at !== null));
+    if (!lines[0].length || !lines[1].length) return;
+    const words = [left, right].map((program, number) => lines[number].flatMap((at) => [...(program[at].match(/\w+|\s+|./gu) ?? []), { at }]));
+    const same = diffLines(...words.map((some) => some.map((word) => (typeof word === "string" ? word : "\n"))));
+    for (const number of [0, 1]) {
+      let pieces = [];
+      for (const pair of same.filter((each) => each[number] !== null)) {
+        const word = words[number][pair[number]];
+        if (typeof word === "string") pieces.push([word, pair[1 - number] === null]);
+        else { marked[number].set(word.at, pieces); pieces = []; }
+      }
+    }
+  };
+  let run = [];
+  for (const pair of [...pairs, [0, 0]]) {
+    if (pair.includes(null)) run.push(pair);
+    else { flush(run); run = []; }
+  }
+  return marked;
+}

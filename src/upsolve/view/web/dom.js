@@ -31,6 +31,16 @@ export function prefix() {
   return location.hash.startsWith("#/samples/") ? "samples/" : "";
 }
 
+// An element of the server (upsolve.report.blocks): [name, attributes, ...children]; a text is a text node.
+const DRAWN = ["svg", "line", "polyline"];
+
+export function build(node) {
+  if (typeof node === "string") return document.createTextNode(node);
+  const [name, attributes, ...children] = node;
+  const safe = Object.fromEntries(Object.entries(attributes).filter(([key]) => !key.startsWith("on")));
+  return (DRAWN.includes(name) ? svg : el)(name, safe, ...children.map(build));
+}
+
 export function link(path, text, attributes = {}) {
   return el("a", { href: "#/" + prefix() + path, ...attributes }, text);
 }

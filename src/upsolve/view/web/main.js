@@ -3,10 +3,12 @@ import { el, show, prefix } from "./dom.js";
 import { get } from "./source.js";
 import { attemptList, taskList, trail, select, selected } from "./lists.js";
 import { attemptView, compareView, marked, taskView } from "./attempt.js";
+import { changeView, changesView, groupView, rewardsView } from "./changes.js";
+import { compareRuns, overviewView, runsView } from "./overview.js";
 import { curvesView } from "./curves.js";
 
 const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt of the list"], ["/", "search"],
-  ["a, t, g", "attempts, tasks, training"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
+  ["o, a, t, g", "overview, attempts, tasks, training"], ["b", "before and after, by task"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
 const main = document.getElementById("main");
 let info = null; // about what is shown: the archive, or the samples of evaluations
 let whole = null; // about the archive or run
@@ -21,7 +23,7 @@ function address() {
 
 function go(path, query = {}) {
   const text = new URLSearchParams(query).toString();
-  const next = `#/${path === "training" ? "" : prefix()}${path}${text ? `?${text}` : ""}`;
+  const next = `#/${["training", "overview", "changes"].includes(path) ? "" : prefix()}${path}${text ? `?${text}` : ""}`;
   if (location.hash === next) render();
   else location.hash = next;
 }
@@ -36,11 +38,18 @@ async function render() {
       marked.place = null;
       await refresh();
     }
-    const [kind, first, second] = words;
+    const [kind, first, second, third] = words;
     if (kind === "attempt") await attemptView(box, Number(first), info);
     else if (kind === "compare") await compareView(box, Number(first), Number(second));
     else if (kind === "task") await taskView(box, decodeURIComponent(first ?? ""), info);
+    else if (kind === "changes") await changesView(box, query, go);
+    else if (kind === "change") await changeView(box, decodeURIComponent(first ?? ""), query);
+    else if (kind === "group") await groupView(box, decodeURIComponent(first ?? ""), second, third);
+    else if (kind === "rewards") await rewardsView(box, query);
     else if (kind === "tasks") await taskList(box, query, info, go);
+    else if (kind === "compare-runs") await compareRuns(box, query);
+    else if (whole.runs) await runsView(box, go);
+    else if (kind === "overview" || (!kind && whole.overview)) await overviewView(box);
     else if (kind === "training") await curvesView(box, info, () => now === shown);
     else await attemptList(box, query, info, go);
   } catch (error) {
@@ -48,15 +57,16 @@ async function render() {
   }
   if (now !== shown) return;
   show(main, box);
-  drawTabs(words[0] ?? "attempts");
+  drawTabs(words[0] ?? (whole.overview ? "overview" : "attempts"));
   window.scrollTo(0, 0);
 }
 
 function drawTabs(current) {
+  if (whole.runs) return show(document.getElementById("tabs"), el("a", { href: "#/", "aria-current": current === "compare-runs" ? null : "page" }, "Runs"));
   const samples = whole.samples ? [["samples/attempts", "Evaluation"], ["samples/tasks", "Evaluation by task"]] : [];
-  const tabs = [["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : [])];
-  const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks" }[current] ?? current);
-  show(document.getElementById("tabs"), tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
+  const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : [])];
+  const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks", group: "tasks", change: "changes", rewards: "training" }[current] ?? current);
+  show(document.getElementById("tabs"), whole.home ? el("a", { href: "../../" }, "All runs") : null, tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
 }
 
 async function start() {
@@ -125,7 +135,7 @@ function onKey(event) {
 
 function step(by) {
   const table = main.querySelector("table");
-  if (!table || !["", "attempts", "tasks", "task"].includes(address().words[0] ?? "")) return false;
+  if (!table || !["", "attempts", "tasks", "task", "changes", "rewards"].includes(address().words[0] ?? "")) return false;
   select(table, (selected(table) ?? -1) + by);
   return true;
 }
@@ -157,7 +167,7 @@ function samples() {
 
 function back() {
   const { words } = address();
-  if (["attempt", "compare", "task"].includes(words[0])) history.back();
+  if (["attempt", "compare", "task", "change", "group", "rewards"].includes(words[0])) history.back();
 }
 
 function search() {
@@ -168,7 +178,7 @@ function search() {
 
 const ACTIONS = {
   Enter: openRow, j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowLeft: () => neighbour(-1), ArrowRight: () => neighbour(1),
-  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => whole.run && go("training"), s: samples, c: () => main.querySelector("#compare")?.click(), h: nextHeat,
+  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => whole.run && go("training"), o: () => whole.overview && go("overview"), b: () => whole.changes && go("changes"), s: samples, c: () => main.querySelector("#compare")?.click(), h: nextHeat,
   u: back, Escape: back, d: nextTheme, "?": () => document.getElementById("keys").showModal(),
 };
 

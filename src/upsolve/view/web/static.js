@@ -16,7 +16,8 @@ async function unpack(text) {
 }
 
 const PAGE = 100;
-const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics };
+const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics, overview: (data) => ({ block: data.overview }),
+  changes: (data) => data.changes, change: staticChange, rewards: staticRewards, rewarded: staticRewarded };
 
 export async function get(name, parameters = {}) {
   const whole = await part(0);
@@ -107,4 +108,23 @@ async function staticTokens(data, query) {
 
 function staticMetrics(data, query) {
   return { rows: data.metrics.slice(query.after), next: data.metrics.length, finished: data.finished };
+}
+
+function staticChange(data, query) {
+  const found = data.pairs[query.set]?.[query.id];
+  if (!found) throw new Error("This page has the programs of the first tasks that changed alone: use `upsolve view RUN` for the others.");
+  return found;
+}
+
+function staticDrawn(data) {
+  return Object.entries(data.groups).flatMap(([task_id, group]) => group.drawn.flatMap(({ round, number, attempts }) =>
+    attempts.map(({ reward, advantage }) => ({ task_id, round, number, reward: Number(reward.toFixed(6)), advantage }))));
+}
+
+function staticRewards(data) {
+  return { values: staticValues(staticDrawn(data).map((row) => row.reward)).sort((a, b) => a[0] - b[0]) };
+}
+
+function staticRewarded(data, query) {
+  return { rows: staticDrawn(data).filter((row) => Number(query.low) <= row.reward && row.reward <= Number(query.high)).slice(0, 500) };
 }

@@ -1,0 +1,153 @@
+"""A folder of runs: what each gained, the curves of several together, and their results task by task."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upsolve import __version__
+from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.scores import Evaluation
+from upsolve.report.blocks import Points, curve, el
+from upsolve.report.overview import CURVES
+from upsolve.report.several import RunResult, gains, run_result
+from upsolve.train.run.monitor import read_log
+from upsolve.view.answers import Answers, Query
+
+__all__ = ["MOST_COMPARED", "Runs"]
+
+MOST_COMPARED = 4
+"""Runs that are compared at once."""
+
+
+@dataclass
+class Runs:
+    """Answers the viewer's requests about a folder of runs, and opens each run when it is first asked for."""
+
+    title: str
+    """Headline."""
+    folders: Mapping[str, Path]
+    """Folder of each run by its name."""
+    open_run: Callable[[Path], Answers]
+    """Opens a run."""
+    opened: dict[str, Answers] = field(default_factory=dict[str, Answers])
+    """Runs that were asked for."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def routes(self) -> Mapping[str, Callable[[Query], Any]]:
+        """The functions that answer requests, by path."""
+        return {
+            "info": self.info,
+            "runs": lambda _query: {"rows": [self.row(name) for name in self.folders]},
+            "compare": self.compare,
+        }
+
+    def about(self, _what: str) -> "Runs":
+        """Return these answers."""
+        return self
+
+    def member(self, name: str) -> Answers:
+        """Return the answers about a run; ArchiveError for an unknown name, or if it cannot be opened."""
+        if name not in self.folders:
+            raise ArchiveError(f"no run {name!r} in this folder")
+        with self.lock:
+            if name not in self.opened:
+                self.opened[name] = self.open_run(self.folders[name])
+                self.opened[name].home = self.title
+        return self.opened[name]
+
+    def close(self) -> None:
+        """Close the runs that were opened."""
+        for answers in self.opened.values():
+            answers.close()
+
+    def info(self, _query: Query) -> dict[str, Any]:
+        """Return the title, and that this is a folder of runs."""
+        return {"title": self.title, "note": "", "version": __version__, "ready": True, "runs": True, "filters": ()}
+
+    def row(self, name: str) -> dict[str, Any]:
+        """Return what a run gained, or how far it is."""
+        steps = int(max((row.get("step", 0) for row in self.metrics(name)), default=0))
+        try:
+            result = run_result(self.folders[name])
+        except ConfigError:  # not finished, or trained alone
+            return {"name": name, "steps": steps, "conclusion": "not finished"}
+        except UpsolveError as error:
+            return {"name": name, "steps": steps, "conclusion": f"cannot be read: {error}"}
+        about = capability(result.before, result.after)
+        before, after = about.best.means
+        means = {"before": before, "after": after, "change": about.best.change}
+        return {
+            "name": name,
+            "steps": steps,
+            "recipe": result.name,
+            "verdicts": result.verdicts,
+            **means,
+            "conclusion": about.conclusion,
+        }
+
+    def compare(self, query: Query) -> dict[str, Any]:
+        """Return curves of two to four runs in one figure each, and the tasks on which they differ most first.
+
+        Raises:
+            ValueError: another number of runs.
+        """
+        names = query.get("names", "").split("|")
+        if not 2 <= len(names) <= MOST_COMPARED or any(name not in self.folders for name in names):
+            raise ValueError(f"choose 2 to {MOST_COMPARED} runs of this folder to compare")
+        results: dict[str, RunResult] = {}
+        for name in names:
+            try:
+                results[name] = run_result(self.folders[name])
+            except UpsolveError:  # its curves are compared all the same
+                continue
+        metrics = {name: self.metrics(name) for name in names}
+        figures = [
+            curve(label, lines_of(metrics, key)) for key, label in CURVES.items() if any(lines_of(metrics, key).values())
+        ]
+        lack = [name for name in names if name not in results]
+        note = el("p", f"Not evaluated, so not in the table: {', '.join(lack)}.", class_="soft") if lack else ""
+        return {
+            "curves": el("div", *figures, class_="curves"),
+            "note": note,
+            "runs": [*results],
+            "rows": task_rows([*results.values()]),
+        }
+
+    def metrics(self, name: str) -> Sequence[Mapping[str, float]]:
+        """Return the rows of the log of a run's training."""
+        folder = self.folders[name]
+        return read_log(
+            next((each for each in (folder / "training", folder) if (each / "metrics.jsonl").is_file()), folder)
+            / "metrics.jsonl"
+        )
+
+
+def lines_of(metrics: Mapping[str, Sequence[Mapping[str, float]]], key: str) -> dict[str, Points]:
+    """Return a metric over the steps of each run."""
+    return {
+        name: [(row["step"], row[key]) for row in rows if row.get(key) is not None and "step" in row]
+        for name, rows in metrics.items()
+    }
+
+
+def task_rows(results: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """Return for each task the passed samples of every run's trained model, and the change to its base, the largest differences first."""
+    changes = [gains(result) for result in results]
+    names = dict.fromkeys(score.task_id for result in results for score in result.after.best.scores)
+    counts = [passed_counts(result.after.best) for result in results]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        passed = [count.get(name) for count in counts]
+        shares = [one[0] / one[1] for one in passed if one and one[1]]
+        spread = max(shares) - min(shares) if shares else 0.0
+        rows.append({"task_id": name, "passed": passed, "change": [change.get(name) for change in changes], "spread": spread})
+    return sorted(rows, key=lambda row: -row["spread"])
+
+
+def passed_counts(evaluation: Evaluation) -> dict[str, tuple[int, int]]:
+    """Return passed and scored samples of each task."""
+    return {score.task_id: (score.passed, score.samples) for score in evaluation.scores}

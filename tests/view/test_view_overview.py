@@ -1,0 +1,120 @@
+"""The overview of a run, and several runs together, in a real Chromium: served, in one file, and as the head of the report."""
+
+import re
+import shutil
+
+import pytest
+from archives import EVIL, PASSES, eight_tasks, finished_run
+from browser import open_page
+from test_view_server import Viewer
+
+from upsolve.cli.comparing import report_content, write_content
+from upsolve.view.opening import open_path
+from upsolve.view.static import write_page
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A folder with a run and its control, which passes one task more than its base."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    archive = eight_tasks(tmp_path / "a")
+    finished_run(tmp_path / "runs" / "rloo", archive)
+    control = {"base": PASSES["base"], "trained": (4, 4, 0, 0, 0, 0, 0, 0)}
+    finished_run(tmp_path / "runs" / "placebo", archive, verdicts="shuffled", passes=control)
+    return tmp_path / "runs"
+
+
+def seen(page):
+    """The overview as its reader sees it: verdict, numbers by label, facts, tasks that changed."""
+    page.wait_for_selector(".overview .numbers")
+    numbers = {}
+    for card in page.locator(".numbers > div").all():
+        label, *values = card.inner_text().split("\n")
+        numbers[label] = values
+    facts = dict(
+        zip(page.locator("dl.facts > dt").all_inner_texts(), page.locator("dl.facts > dd").all_inner_texts(), strict=True)
+    )
+    tasks = page.locator(".overview details > summary").all_inner_texts()
+    return page.locator(".verdict").first.inner_text(), numbers, facts, tasks
+
+
+@pytest.mark.parametrize("how", ["served", "static", "report"])
+def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
+    """Base: 4 of 32 samples; trained: 21 of 32; the control gains 4 of 32."""
+    file, viewer = tmp_path / "page.html", None
+    if how == "served":
+        viewer = Viewer(tmp_path, runs / "rloo")
+    elif how == "static":
+        write_page(open_path(str(runs / "rloo")), file)
+    else:
+        write_content(report_content([runs / "rloo"]), file)
+    try:
+        with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
+            page.goto(viewer.address if viewer else file.as_uri())
+            verdict, numbers, facts, tasks = seen(page)
+            assert "pass@1 at each model's own best temperature goes from 12.5 % (T 0.5) to 65.6 % (T 0.5)" in verdict
+            assert [*numbers] == ["base", "trained", "change, points", "control: placebo, verdicts shuffled"]
+            assert numbers["base"][0] == "12.5 %" and re.fullmatch(r"\[\d+\.\d, \d+\.\d\]", numbers["base"][1])
+            assert numbers["change, points"][0] == "+53.1" and numbers["control: placebo, verdicts shuffled"][0] == "+12.5"
+            assert numbers["control: placebo, verdicts shuffled"][2].startswith("gain beyond it +40.6 [")
+            assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
+            assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
+            assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
+            first = page.locator(".overview details").first
+            assert "test 1\nf(2)\ngot\n5\nexpected\n4" in first.inner_text() and first.locator("pre").count() == 2
+            assert [first.locator(name).all_inner_texts() for name in ("del", "ins")] == [["3", "+"], ["2", "*"]]
+            assert page.locator(".overview figure svg polyline").count() == 2, "loss, held-out passed attempts"
+            assert not faults, faults
+    finally:
+        if viewer:
+            viewer.stop()
+
+
+def test_texts_of_a_run_are_escaped_in_the_overview(chromium, tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    folder = finished_run(tmp_path / "evil", eight_tasks(tmp_path / "b"), text=f"# {EVIL}")
+    for number, write in enumerate(
+        (lambda file: write_page(open_path(str(folder)), file), lambda file: write_content(report_content([folder]), file))
+    ):
+        write(tmp_path / f"{number}.html")
+        with open_page(chromium) as (page, faults):
+            page.goto((tmp_path / f"{number}.html").as_uri())
+            page.wait_for_selector(".overview pre")
+            assert EVIL in page.locator(".overview pre").first.inner_text()
+            assert page.evaluate("window.hacked === undefined && document.images.length === 0") and not faults, faults
+
+
+def test_a_run_without_an_end_says_how_far_it_is(runs):
+    (runs / "rloo" / "trained.json").unlink()
+    shutil.rmtree(runs / "placebo")
+    (runs / "rloo" / "training" / "summary.json").unlink()
+    block = str(open_path(str(runs / "rloo")).measured.overview())
+    assert "Not finished: 3 steps of training so far" in block and "12.5 %" in block and "polyline" in block
+
+
+def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, runs):
+    viewer = Viewer(tmp_path, runs)
+    try:
+        with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
+            page.goto(viewer.address)
+            page.wait_for_selector("main tbody tr")
+            rows = [row.inner_text().split("\t") for row in page.locator("main tbody tr").all()]
+            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][3:5] == ["12.5", "65.6"]
+            page.get_by_role("button", name="Compare the marked runs").click()
+            page.get_by_text("0 marked: mark two to four runs.").wait_for()
+            page.get_by_label("compare placebo").check()
+            page.get_by_label("compare rloo").check()
+            page.get_by_role("button", name="Compare the marked runs").click()
+            page.get_by_role("heading", name="placebo, rloo").wait_for()
+            assert page.locator("figure").first.locator("polyline").count() == 2
+            first = page.locator("main tbody tr").first.inner_text().split("\t")
+            assert first == ["d/2", "0 of 4 (0)", "4 of 4 (+100)"]
+            page.go_back()
+            page.get_by_role("link", name="rloo").click()
+            page.wait_for_selector(".overview .numbers")
+            page.get_by_role("link", name="All runs").click()
+            page.get_by_text("2 runs; mark two to four").wait_for()
+            assert not faults, faults
+        assert viewer.ask("/run/none/api/info")[0] == 404 and viewer.ask("/api/compare", names="rloo")[0] == 400
+    finally:
+        viewer.stop()
