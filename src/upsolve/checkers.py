@@ -1,12 +1,13 @@
 """Checkers of outputs that are programs of contests, in any language of the judge; ``Task.checker`` holds one as JSON."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["CALLS", "Call", "CheckerProgram", "is_program", "program_from", "program_of"]
+__all__ = ["CALLS", "SCORED", "Call", "CheckerProgram", "checker_in", "is_program", "program_from", "program_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,41 @@ def program_of(checker: str) -> CheckerProgram | None:
     except ValueError as error:
         raise ValueError(f"checker is no JSON: {error}") from error
     return program_from(fields)
+
+
+SCORED = '''import contextlib
+import io
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = {source!r}
+
+
+def score(given, expected, output):
+    """Return the last number that the checker prints about an output."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("input.txt", "correct_output.txt", "solution_output.txt")]
+        for file, text in zip(files, (given, expected, output)):
+            file.write_text(text, encoding="utf-8")
+        said, sys.argv = io.StringIO(), ["checker.py", *map(str, files)]
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            exec(compile(SOURCE, "checker.py", "exec"), {{"__name__": "__main__"}})
+    return float(re.findall(r"-?\\d+(?:\\.\\d+)?", said.getvalue())[-1])
+
+
+def check(input, expected, output):
+    most = score(input, expected, expected)
+    if most <= 0:
+        raise ValueError("the checker refuses the expected output")
+    return score(input, expected, output) >= most
+'''
+"""Runs a checker that is a Python program: ``checker.py input.txt correct_output.txt solution_output.txt`` prints a score, which is 0 for a wrong output
+and for a right one what it gives to the expected output (1 or 100), and always exits with 0."""
+
+
+def checker_in(value: Any) -> Any:
+    """Return the checker in a cell: Python that reads its arguments and defines no ``check`` is a program that prints a score (``SCORED``)."""
+    is_scored = isinstance(value, str) and "sys.argv" in value and not re.search(r"^def check\(", value, re.MULTILINE)
+    return SCORED.format(source=value) if is_scored else value

@@ -6,8 +6,8 @@ import imports
 import pytest
 from imports import rejected_rows, write_parquet
 
+from upsolve.checkers import checker_in
 from upsolve.errors import SourceError
-from upsolve.importers.problems.codeforces import checker_of
 from upsolve.importers.registry import SOURCES
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings
@@ -152,8 +152,8 @@ def test_submissions_keep_their_outcomes(tmp_path, hub):
         "written_in": "PyPy 3-64",
     }
     assert sorted(row["reason"].partition(";")[0] for row in rejected) == [
-        "source is empty: the submission has no program",
-        "unknown verdict 'GREAT'",
+        "neither a program nor a prompt",
+        "unknown status 'GREAT': add it to `statuses` in the map",
     ]
 
 
@@ -169,7 +169,7 @@ def test_generated_tests_are_found_from_a_single_file(tmp_path, hub):
 
 
 def test_generated_tests_alone_are_no_source(hub):
-    with pytest.raises(SourceError, match="holds generated tests alone; name the folder above"):
+    with pytest.raises(SourceError, match="holds rows that belong to other rows; name the folder above"):
         [*SOURCES["codeforces"].read(hub / "generated_tests")]
 
 
@@ -198,5 +198,5 @@ def test_a_published_checker_decides(tmp_path):
 def test_a_checker_that_refuses_the_expected_output_is_at_fault(source):
     """Nothing is known of the attempt then."""
     tests = (TestCase(TestKind.STDIO, "1\n", "1\n"),)
-    task = Task("codeforces/5/D", "p", tests, compare="checker", checker=checker_of(source))
+    task = Task("codeforces/5/D", "p", tests, compare="checker", checker=checker_in(f"import sys\nsys.argv\n{source}"))
     assert statuses(task, "print(1)") == [Status.UNSCORED]

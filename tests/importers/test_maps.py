@@ -426,3 +426,21 @@ def test_options_that_cannot_be(tmp_path, options, message):
     tree(tmp_path, **{"in/a.jsonl": "{}"})
     with pytest.raises(SourceError, match=message):
         tasks_of(tmp_path, **options)
+
+
+def test_rows_of_another_table_are_joined(tmp_path):
+    text = """
+joins: {more: {file: "tests/{id|0000}.*", where: {task: id}, order: [number]}}
+columns: {task_id: id, prompt: question, limit_bytes: "{memory|mib}", language: "{lang|language}", code: c}
+tests: {examples: shown, secret: "{more|unix}"}
+options: {tests: {first: more}}
+"""
+    rows = [{"id": 7, "question": ADD, "memory": 0.5, "lang": "PyPy 3", "c": CODE, "shown": [{"input": "0", "output": "1"}]}]
+    others = [{"task": task, "input": f"{n}\r\n", "output": "x", "number": n} for task, n in ((7, 10), (8, 1), (7, 9), (7, 2))]
+    tree(tmp_path, **{"tests/0007.jsonl": "".join(f"{json.dumps(one)}\n" for one in others)})
+    archive, _ = read_in(tmp_path, text, rows, tests=2)
+    (task,) = archive.tasks()
+    assert [(one.input, one.hidden) for one in task.tests] == [("0", False), ("2\n", True), ("9\n", True)]
+    assert (task.limit_bytes, archive.attempts()[0].language) == (2**19, "python")
+    with pytest.raises(SourceError, match="joins.more: needs `file`, a path, and `where`"):
+        read_in(tmp_path, "joins: {more: {file: a}}", rows)

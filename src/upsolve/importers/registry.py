@@ -8,7 +8,7 @@ from pathlib import Path
 from upsolve.importers.benchmarks import ds1000, evalplus, functions, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import ci_reports, samples, trajectories
-from upsolve.importers.problems import codeforces, codenet, polygon, problem_package
+from upsolve.importers.problems import codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
 from upsolve.importers.tables.plans import MAPS
@@ -33,7 +33,6 @@ COMPOSED = Source(
 """Such tasks, composed by a grammar."""
 CODE: Mapping[str, Source] = {
     "atif": trajectories.ATIF,
-    "codeforces": codeforces.SOURCE,
     "codenet": codenet.SOURCE,
     "codet": functions.CODET,
     "composed": COMPOSED,

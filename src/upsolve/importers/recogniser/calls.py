@@ -209,21 +209,14 @@ def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
     return f"floats:{tolerance}" if any(DECIMAL.search(test.expected) for test in tests) else "lines"
 
 
-def of_programs(tests: Sequence[TestCase], compare: Compare, publisher: str, tolerance: str = "1e-6") -> str:
-    """Return ``Task.compare`` of programs: ``publisher`` names the comparison of the publisher's grader."""
-    if compare is Compare.CONTEST:
-        numbers = by_numbers(tests, tolerance)
-        return "tokens" if numbers == "lines" else numbers
-    return publisher if compare is Compare.PUBLISHER else "exact"
-
-
 def graded(tests: Sequence[TestCase], compare: str, grader: str) -> tuple[Compare, str]:
     """Return who compares values, and ``Task.compare``, by the name of a grader (``contest:1e-9``, ``apps``); ``compare`` is that of tests that call a function."""
     way, _, tolerance = grader.partition(":")
     by = Compare(way) if way in ("contest", "exact") else Compare.PUBLISHER if way else Compare.CONTEST
-    if not compare:
-        return by, of_programs(tests, by, way, tolerance or "1e-6")
-    return by, way if compare == "apps" else compare.replace("1e-6", tolerance or "1e-6")
+    if compare:
+        return by, way if compare == "apps" else compare.replace("1e-6", tolerance or "1e-6")
+    numbers = by_numbers(tests, tolerance or "1e-6")
+    return by, way if by is not Compare.CONTEST else "tokens" if numbers == "lines" else numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ def of_parts(fields: Json, shared: Json) -> list[Any]:
     """Return the tests of shown and hidden parts, and of others if they are not shown ones, with fields that they share."""
     parts = [(name, item) for name in (*SHOWN, *KEPT_BACK, *AROUND) for item in as_items(fields.get(name))]
     shown = {repr(item) for name, item in parts if name in SHOWN}
-    parts = [(name, item) for name, item in parts if name not in AROUND or repr(item) not in shown]
+    parts = [(name, item) for name, item in parts if name not in (*AROUND, "official_tests") or repr(item) not in shown]
     return [{"hidden": name not in SHOWN, **shared, **item} if isinstance(item, Mapping) else item for name, item in parts]
 
 

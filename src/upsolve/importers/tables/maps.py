@@ -8,7 +8,7 @@ from typing import Any
 
 from upsolve.errors import SourceError, one_line
 from upsolve.importers.formats import Quotes, size_of
-from upsolve.importers.tables.plans import TESTS, Choice, Map, Match, TestFiles
+from upsolve.importers.tables.plans import TESTS, Choice, Join, Map, Match, TestFiles
 from upsolve.importers.tables.templates import (
     Bounds,
     ByCase,
@@ -202,6 +202,18 @@ class Parser:
         table = self.table(key, value)[key]
         return {key: {name: str(self.text(f"{key}.{name}", one)[f"{key}.{name}"]) for name, one in table.items()}}
 
+    def joins(self, key: str, value: Any) -> dict[str, Any]:
+        """Check the tables whose rows belong to a row."""
+        found: dict[str, Join] = {}
+        for name, one in self.table(key, value)[key].items():
+            if not isinstance(one, dict) or {*one} - {"order"} != {"file", "where"}:
+                raise self.error(
+                    f"{key}.{name}", "needs `file`, a path, and `where`, {column there: column here}; `order` may name columns"
+                )
+            order = self.texts(f"{key}.order", one.get("order", []))[f"{key}.order"]
+            found[name] = Join(str(one["file"]), self.words(key, one["where"])[key], order)
+        return {key: found}
+
     def matches(self, key: str, value: Any) -> dict[str, Any]:
         """Check regular expressions over columns."""
         found: list[Match] = []
@@ -335,6 +347,7 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     "full_points": Parser.positive,
     "constants": Parser.constants,
     "texts": Parser.paths,
+    "joins": Parser.joins,
     "match": Parser.matches,
     "columns": Parser.columns,
     "tests": Parser.tests,

@@ -12,7 +12,7 @@ from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
 from upsolve.languages.names import languages_in
 from upsolve.verify.contest import Imports
 
-__all__ = ["MAPS", "TESTS", "Choice", "Map", "Match", "TestFiles"]
+__all__ = ["MAPS", "TESTS", "Choice", "Join", "Map", "Match", "TestFiles"]
 
 ROLLOUTS = ("reward", "passed_at", "tasks", "statement", "language", "author")
 """Options that every map of rollouts has."""
@@ -48,6 +48,20 @@ class TestFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Rows of another table that belong to a row."""
+
+    file: str
+    """Template of its path, with asterisks, from the folder of the rows or the one above."""
+    where: Mapping[str, str]
+    """Column there -> column of the row that has the same value."""
+    order: tuple[str, ...] = ()
+    """Columns of the number by which they are sorted; the first with a value counts."""
+    most: int = 0
+    """How many of them are read; 0: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """An option that a map offers on the command line."""
 
@@ -59,7 +73,7 @@ class Choice:
     """What it sets: ``column``, whose rows with this value are read; ``from`` or ``to``, a bound of a column; ``attempts``, whose value in a column of
     these is kept; ``constant``; ``files``, that are read; ``version`` of the files; ``first``, how many rows, or attempts of a row by list and language."""
     target: str = ""
-    """Column or constant; ``rows`` or ``attempts``."""
+    """Column or constant; ``rows``, ``attempts`` or a name of ``Map.joins``."""
     default: Any = None
     """Value without the option."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -128,6 +142,8 @@ class Map:
     """Column or field -> value in every row."""
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Column -> value as text, in small letters -> value that replaces it."""
+    joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
+    """Column -> rows of another table that it holds."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column -> template of the path of the file whose text it holds."""
     match: tuple[Match, ...] = ()
@@ -198,6 +214,9 @@ class Map:
             match choice.kind:
                 case "files":
                     changes |= {"files": tuple(value), "is_listed": True}
+                case "first" if choice.target in self.joins:
+                    join = replace(self.joins[choice.target], most=int(value))
+                    changes["joins"] = {**changes.get("joins", self.joins), choice.target: join}
                 case "first":
                     changes["first" if choice.target == "rows" else "most"] = int(value)
                 case "version":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.preference import score_verdicts
+from upsolve.checkers import checker_in
 from upsolve.importers.formats import is_file
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
@@ -204,10 +205,7 @@ class Reader:
     def several(
         self, row: dict[str, Any], attempts: Sequence[tuple[dict[str, Any], dict[str, Any]]], kept: Mapping[str, Any]
     ) -> Iterator[Row]:
-        """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept``: columns that are stored unless a field has them.
-
-        Empty lists and objects are not stored.
-        """
+        """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept`` are the columns of which filled ones are stored."""
         cells, rest = self.cells(row)
         cells, odd = without_odd(cells)
         yield from odd_fields(odd, "is no such number")
@@ -317,6 +315,7 @@ class Reader:
         fields = {"prompt": "", **{key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}}
         fields |= {"setup": text_in(cells["setup"])} if "setup" in cells else {}
         fields |= {"reference": cells["reference"].replace("\r\n", "\n")} if isinstance(cells.get("reference"), str) else {}
+        fields |= {"checker": checker_in(cells["checker"])} if "checker" in cells else {}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
         language = ""

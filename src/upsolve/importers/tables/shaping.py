@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from upsolve.importers.formats import member_of, rows_of
 from upsolve.importers.outcome import is_given, number_in, whole
 from upsolve.importers.problems.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, reason_of, without
 from upsolve.importers.tables.fields import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE
-from upsolve.importers.tables.plans import TESTS, Map, Match
+from upsolve.importers.tables.plans import TESTS, Join, Map, Match
 from upsolve.importers.tables.templates import (
     ByCase,
     Constant,
@@ -42,6 +43,14 @@ def path_columns(name: str, above: Path) -> dict[str, Any]:
     stem, _, ending = path.name.partition(".")
     split = split_of(above / path) or ("" if ROWS.search(name) else split_of((above / path).parent))
     return {"file": name, "folder": folder, "stem": stem, "ending": ending.rpartition(".")[2], "split": split}
+
+
+EMPTY = Map()
+LEAVING = frozenset(
+    "file about name detect marks repeats rollouts columns unset statuses languages passed_at full_points negated options encoding quotes query rows "  # noqa: SIM905
+    "imports".split()
+)
+"""What a map may say without a change of rows."""
 
 
 @dataclass
@@ -111,24 +120,8 @@ class Shape:
     @property
     def is_plain(self) -> bool:
         """Whether rows stay as they are."""
-        plan = self.plan
-        changes = (
-            self.parts,
-            plan.explode,
-            plan.sides,
-            plan.constants,
-            plan.match,
-            plan.makers,
-            plan.texts,
-            plan.tests,
-            plan.only,
-            self.path,
-            self.joins,
-            plan.attempts is not None,
-            plan.values,
-            plan.first,
-        )
-        return not any((*changes, plan.of_task, self.needed)) and plan.extra is None
+        changed = (one.name for one in fields(Map) if getattr(self.plan, one.name) != getattr(EMPTY, one.name))
+        return not (self.parts or self.path or self.joins or self.needed) and {*changed} <= LEAVING
 
     @property
     def lacking(self) -> str:
@@ -207,15 +200,13 @@ class Shape:
                     cells = {name: value for name, value in values.items() if is_given(value)}
                     if plan.reference is not None and fits(one, plan.reference):
                         reference.setdefault(REFERENCE, cells.get("code"))
-                    if fits(one, self.plan.kept, shape.languages):
-                        counts[language := str(cells.get("language", ""))] += 1
-                        if (
-                            any(str(cells.get(name, "")).strip() for name in PROGRAMS)
-                            and not 0 < self.plan.most < counts[language]
-                        ):
-                            found.append(
-                                (cells, {name: item[name] for name in item if name not in shape.used and is_given(item[name])})
-                            )
+                    if not fits(one, self.plan.kept, {*self.plan.kept}):
+                        continue
+                    counts[language := str(cells.get("language", ""))] += 1
+                    is_more = 0 < self.plan.most < counts[language]
+                    if not is_more and any(str(cells.get(name, "")).strip() for name in PROGRAMS):
+                        rest = {name: value for name, value in item.items() if name not in shape.used and is_given(value)}
+                        found.append((cells, rest))
         return found, reference
 
     def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -238,6 +229,7 @@ class Shape:
         row |= {name: replaced(name, row[name], values) for name, values in plan.values.items() if is_given(row.get(name))}
         row |= plan.constants
         self.add_texts(row)
+        row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join))}
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
         for one in matched(row, plan.match):
             for name, parts in self.joins.items():
@@ -250,7 +242,9 @@ class Shape:
                     one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
                 elif isinstance(make, Template):
                     one.pop(name, None)
-            if fits(one, self.only, self.languages):
+            names = plan.kept if plan.attempts is None else ()
+            kept = {name: plan.kept[name] for name in names if is_given(one.get(name))}
+            if fits(one, self.only, self.languages) and fits(one, kept, {*kept}):
                 yield one
             else:
                 self.passed_over += 1
@@ -261,6 +255,17 @@ class Shape:
             path = make(row) if self.files else None
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
                 row |= dict(loaded(text)) if name == "*" else {name: text}
+
+    def joined(self, row: Mapping[str, Any], join: Join) -> list[dict[str, Any]]:
+        """Return the rows of another table that belong to a row."""
+        path = path_of(join.file)(row) if self.files else None
+        near = (self.files.root, self.files.root.parent) if self.files and path else ()
+        file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
+        wanted = {there: (value_at(row, here),) for there, here in join.where.items()}
+        rows = [one for _, one in (rows_of(member_of(file)) if file else ()) if isinstance(one, dict) and fits(one, wanted)]
+        numbers = (([one[name] for name in join.order if is_given(one.get(name))] or [0])[0] for one in rows)
+        by_number = sorted(zip(map(float, numbers), rows, strict=True), key=lambda pair: pair[0])
+        return [one for _, one in by_number][: join.most or None]
 
     def add_tests(self, row: dict[str, Any]) -> None:
         """Add the tests in files."""

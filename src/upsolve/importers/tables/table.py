@@ -116,7 +116,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     numbered = shape.rows(rows_in(member, plan)) if member else files.rows(plan, shape, wheres, names)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
-    constant = language_of_all(first, named, mapped)
+    constant = "" if named.get("language") in shape.optional else language_of_all(first, named, mapped)
     may_lack = member is None or kind_of(member) in JSON
     if plan.attempts is None:
         needed = [name for name in (KEYS if may_lack else FIELDS) if name != "status" or plan.rollouts is None]  # unscored
@@ -133,7 +133,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
     reader.files = files if plan.files or names else None
     reader.has_prompts = not plan.no_prompt
-    if plan.attempts is None and plan.rollouts is None:
+    if plan.attempts is None and plan.rollouts is None and not (plan.is_ours and "tests" in plan.columns):
         advise(reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
     rows = reader.parents_first(chain(emptied(head), numbered))
@@ -319,7 +319,10 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
     named = {"name": plan.name or path.name.partition(".")[0]}
     if path.is_file() and len(found) == 1:
         return [Unit(path, named)]
-    kinds = [(file, kind_of(file)) for file in found]
+    apart = {one.file.partition("/")[0] for one in plan.joins.values()}
+    if path.name in apart:
+        raise SourceError(f"{path}: holds rows that belong to other rows; name the folder above")
+    kinds = [(file, kind_of(file)) for file in found if file.name.rpartition("/")[0].rpartition("/")[2] not in apart]
     tables = [file for file, kind in kinds if kind not in (Kind.JSON, Kind.TEXT, Kind.BINARY)]
     arrays = [file for file, kind in kinds if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
     files = arrays or tables

@@ -55,10 +55,23 @@ def seconds(value: Any) -> Any:
     return number or None
 
 
+def with_unix_lines(value: Any) -> Any:
+    """Return a value with the line ends of Unix in its texts."""
+    if isinstance(value, dict):
+        return {name: with_unix_lines(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(with_unix_lines, value)]
+    return value.replace("\r\n", "\n") if isinstance(value, str) else value
+
+
 FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "strip": lambda value: text_of(value).strip(),
     "load": loaded,
     "seconds": seconds,
+    "mib": lambda value: int(value * 2**20) or None,
+    "unix": with_unix_lines,
+    "language": lambda value: language_in(str(value)),
+    "0000": lambda value: text_of(value).zfill(4),
 }
 """Name -> what a filter makes of a value."""
 
