@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["CALLS", "SCORED", "Call", "CheckerProgram", "checker_in", "is_program", "program_from", "program_of"]
+__all__ = ["CALLS", "Call", "CheckerProgram", "checker_in", "is_program", "program_from", "program_of"]
 
 
 @dataclass(frozen=True, slots=True)
