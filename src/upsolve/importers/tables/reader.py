@@ -463,8 +463,8 @@ class Reader:
 
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
         """Return the fields of an attempt, with the program of its answer and what is known of its tokens."""
-        if "answer" in fields:
-            fields = {"code": program_in(str(fields["answer"]), fields["language"], names_of(task)), **fields}
+        if "code" not in fields:
+            fields = {**fields, "code": program_in(str(fields["answer"]), fields["language"], names_of(task))}
         return {**fields, **sampled(cells, str(fields.get("answer", fields["code"])), str(fields["code"]))}
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:

@@ -194,9 +194,10 @@ class Rollouts(Reader):
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
         """Return the fields of an attempt with the program of its answer; an answer without other text is left out."""
         answer = str(fields.get("answer", fields.get("code")))
-        code = program_in(answer, fields["language"], names_of(task), prompt=self.shown)
-        made = super().with_program({"code": code, **fields}, cells, task)
-        return {**made, "answer": ""} if is_only_code(answer, made["code"]) else made
+        if "code" not in fields:
+            fields = {**fields, "code": program_in(answer, fields["language"], names_of(task), prompt=self.shown)}
+        made = super().with_program(fields, cells, task)
+        return {**made, "answer": ""} if is_only_code(answer, str(made["code"])) else made
 
 
 def rollouts_of(
