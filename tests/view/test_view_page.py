@@ -131,7 +131,7 @@ def test_scores_and_points_stand_beside_the_outcome(chromium, tmp_path, served):
         page.keyboard.press("Enter")
         page.wait_for_selector(".code")
         facts = page.locator("main").inner_text()
-        assert re.search(r"Scores\s+teacher 7.5", facts) and re.search(r"Points\s+0.6 of 1", facts)
+        assert "points 0.6 of 1; scores teacher 7.5" in facts
         titles = [one.get_attribute("title") for one in page.locator("ul.tests li").all()]
         assert titles == ["test 1: failed, 0.25 of its points", "test 2: passed"]
         assert not page.locator(".row .notes").first.inner_text() and not faults, faults

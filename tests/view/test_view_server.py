@@ -134,3 +134,29 @@ def test_texts_leave_the_server_as_json_alone(tmp_path):
         assert EVIL not in running.ask("/")[1]
     finally:
         running.stop()
+
+
+def test_the_address_is_printed_before_anything_heavy_is_imported(tmp_path):
+    """It takes less than a second on a quiet machine because of this; what is imported does not depend on the machine."""
+    plain_archive(tmp_path / "a", 2)
+    script = (
+        "import sys, typer\n"
+        "typer.echo = lambda text, **_: (print(text, *sorted({name.partition('.')[0] for name in sys.modules})), sys.exit())\n"
+        "sys.argv = ['upsolve', 'view', sys.argv[1], '--no-browser']\n"
+        "from upsolve.cli.main import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{tmp_path / 'a'}: http://127.0.0.1:")
+    heavy = {
+        "torch",
+        "pandas",
+        "numpy",
+        "pyarrow",
+        "duckdb",
+        "starlette",
+        "uvicorn",
+        "matplotlib",
+        "jinja2",
+        "pygments",
+    }
+    assert not heavy & {*done.stdout.split()}

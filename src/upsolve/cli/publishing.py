@@ -36,10 +36,17 @@ def view(
 
     Of a run, also rewards and advantages of attempts and of their tokens, and the curves of training, live.
     """
-    from upsolve.view.opening import open_path
+    from upsolve.archive.places import SHIPPED
+    from upsolve.view.address import bind
 
     if static and static.suffix not in (".html", ".htm"):
         raise ConfigError(f"--static {static}: the page is HTML; end the name with .html")
+    known = path in SHIPPED or "://" in path or Path(path).exists()
+    address = bind(port) if known and not static else None
+    if address:  # before anything heavy is imported: the page waits until it is served
+        typer.echo(f"{path}: {address.url}    (Ctrl-C stops)")
+    from upsolve.view.opening import open_path
+
     answers = open_path(path, archive=archive, source=source, logps=logps)
     if static:
         from upsolve.view.answers import Answers
@@ -47,12 +54,11 @@ def view(
 
         if not isinstance(answers, Answers):
             raise ConfigError(f"--static: {path} holds several runs; name one of them")
-
         typer.echo(write_page(answers, static))
-        return
-    from upsolve.view.server import serve
+    elif address:
+        from upsolve.view.server import serve
 
-    serve(answers, port, browser=browser, say=typer.echo)
+        serve(answers, address, browser=browser)
 
 
 @app.command()

@@ -317,7 +317,8 @@ def describe(
         {**asdict(verdict), "reason": reason_text(reason_of(verdict.error_type, verdict.error_message, task))}
         for verdict in ([best] if best else []) + others
     ]
-    return {"place": entry["place"], "attempt": {**fields, "attempt_id": entry["attempt_id"]}, "verdicts": verdicts}
+    shown = {**fields, "attempt_id": entry["attempt_id"]}
+    return {"place": entry["place"], "attempt": shown, "verdicts": verdicts, "preview": preview_of(attempt, best)}
 
 
 def relative(index: Index, condition: str, name: str) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ allows no script, style or connection but the server's own files.
 import hmac
 import json
 import math
-import secrets
 import signal
 import threading
 import webbrowser
@@ -17,7 +16,7 @@ from typing import Any
 
 from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.extras import needs_extras
-from upsolve.verify.service.app import listening
+from upsolve.view.address import Address
 from upsolve.view.answers import Answers
 from upsolve.view.runs import Runs
 
@@ -125,22 +124,18 @@ def style_text() -> str:
     return "".join(file.read_text(encoding="utf-8") for file in (BLOCKS, WEB / "style.css"))
 
 
-def serve(answers: Answers | Runs, port: int = 0, *, browser: bool = True, say: Callable[[str], None] = print) -> None:
-    """Serve on 127.0.0.1 until SIGTERM or SIGINT; ``say`` prints the address. ConfigError if the port is not available."""
-    token = secrets.token_urlsafe(24)
+def serve(answers: Answers | Runs, address: Address, *, browser: bool = True) -> None:
+    """Serve at an address until SIGTERM or SIGINT, and open it in the ``browser``."""
     with needs_extras():
         import uvicorn
 
-        app = application(answers, token)
+        app = application(answers, address.token)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with listening("127.0.0.1", port, token=token.encode()) as listener:
-            address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
-            say(f"{answers.title}: {address}    (Ctrl-C stops)")
-            if browser:
-                threading.Timer(0.5, webbrowser.open, [address]).start()
-            server.run(sockets=[listener])
+        if browser:
+            threading.Timer(0.5, webbrowser.open, [address.url]).start()
+        server.run(sockets=[address.listener])
     except KeyboardInterrupt:
         pass
     finally:

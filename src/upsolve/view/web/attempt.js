@@ -14,23 +14,59 @@ export async function attemptView(main, place, info) {
   const code = el("div");
   const findings = verdict ? verdict.findings : [];
   const ran = verdict ? verdict.executed_lines : null;
-  show(code, codeView(attempt.code, findings, { ran }));
-  show(main, el("h2", {}, link(`task/${encodeURIComponent(attempt.task_id)}`, attempt.task_id)), compareButton(place),
-    verdict ? verdictFacts(verdict) : el("p", {}, "Not judged yet."), attemptFacts(data),
-    info.scores ? heatBar(code, data, place) : null, code,
-    verdict ? tests(verdict, task) : null,
-    attempt.answer ? el("details", {}, el("summary", {}, "Whole answer"), el("pre", {}, attempt.answer)) : null,
-    task ? el("details", {}, el("summary", {}, "Prompt"), el("pre", {}, task.prompt)) : null,
+  show(code, codeView(attempt.code, findings, { ran, syntax: attempt.syntax }));
+  show(main, el("h2", {}, link(`task/${encodeURIComponent(attempt.task_id)}`, attempt.task_id)), verdict ? verdictHead(verdict) : el("p", {}, "Not judged yet."),
+    el("div", { class: "heat" }, compareButton(place), copyButton("Copy the code", attempt.code), copyButton("Copy the link", location.href.replace(/#.*/, "") + location.hash),
+      downloadLink(attempt), link(`task/${encodeURIComponent(attempt.task_id)}`, "all attempts at the task")),
+    task ? el("pre", { class: "prompt" }, task.prompt) : null, info.scores ? heatBar(code, data, place) : null, code,
+    verdict ? tests(verdict, task, place, info) : null,
+    verdict ? folded("Verdict", verdictFacts(verdict)) : null, folded("Attempt", attemptFacts(data)),
+    attempt.answer ? folded("Whole answer", el("pre", {}, attempt.answer)) : null,
     data.verdicts.slice(1).map((other) => el("details", {}, el("summary", {}, `Verdict of ${other.judge}: `, outcome(other.status)), verdictFacts(other))));
+}
+
+function folded(name, content) {
+  return el("details", {}, el("summary", {}, name), content);
+}
+
+function verdictHead(verdict) {
+  const scores = verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ");
+  const points = verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("");
+  const counted = verdict.total ? `, ${verdict.passed} of ${plural(verdict.total, "test")} passed` : "";
+  const judge = el("span", { class: "soft" }, ` ${verdict.judge}`);
+  return el("div", {}, el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "", judge),
+    verdict.reason ? build(verdict.reason) : null);
+}
+
+function copyButton(name, text) {
+  return el("button", { type: "button", onclick: async (event) => {
+    const button = event.target;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch { button.textContent = "The browser forbids copying"; }
+    setTimeout(() => { button.textContent = name; }, 2000);
+  } }, name);
+}
+
+const ENDINGS = { python: "py", pypy: "py", cpp: "cpp", javascript: "js", typescript: "ts", rust: "rs", ruby: "rb", haskell: "hs", bash: "sh", duckdb: "sql", ocaml: "ml", racket: "rkt", perl: "pl", fortran: "f90", ada: "adb", pascal: "pas" };
+
+function downloadLink(attempt) {
+  const name = `${attempt.task_id.replace(/[^\w.-]+/g, "_").slice(-60)}.${ENDINGS[attempt.language] ?? (attempt.language || "txt")}`;
+  return el("button", { type: "button", onclick: () => {
+    const address = URL.createObjectURL(new Blob([attempt.code], { type: "text/plain" }));
+    el("a", { href: address, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  } }, "Download the code");
 }
 
 function compareButton(place) {
   if (marked.place !== null && marked.place !== place) {
-    return el("p", {}, link(`compare/${marked.place}/${place}`, "Compare with the marked attempt", { id: "compare" }));
+    return link(`compare/${marked.place}/${place}`, "Compare with the marked attempt", { id: "compare" });
   }
   const mark = () => { marked.place = place; };
-  return el("p", {}, el("button", { type: "button", id: "compare", "aria-keyshortcuts": "c", onclick: (event) => { mark(); event.target.textContent = "Marked: open another attempt to compare"; } },
-    marked.place === place ? "Marked: open another attempt to compare" : "Mark to compare"));
+  return el("button", { type: "button", id: "compare", "aria-keyshortcuts": "c", onclick: (event) => { mark(); event.target.textContent = "Marked: open another attempt to compare"; } },
+    marked.place === place ? "Marked: open another attempt to compare" : "Mark to compare");
 }
 
 function verdictFacts(verdict) {
@@ -60,7 +96,7 @@ function attemptFacts(data) {
   ]);
 }
 
-function tests(verdict, task) {
+function tests(verdict, task, place, info) {
   const given = task ? task.tests : [];
   const known = verdict.outcomes.length || given.length;
   if (!known) return null;
@@ -70,8 +106,20 @@ function tests(verdict, task) {
   const rows = given.map((test, index) => el("tr", {}, el("td", {}, index + 1), el("td", {}, verdict.outcomes[index] ? [outcome(verdict.outcomes[index]), points[index + 1] || ""] : ""),
     el("td", {}, test.hidden ? "hidden" : "visible"), el("td", {}, el("pre", {}, test.input)), el("td", {}, el("pre", {}, test.expected))));
   const head = el("tr", {}, ["Test", "Outcome", "Shown", "Input", "Expected"].map((name) => el("th", { scope: "col" }, name)));
-  return el("section", {}, el("h2", {}, "Tests"), el("ul", { class: "tests", "aria-label": "Outcome of each test" }, squares),
+  const again = el("div");
+  const failing = given.length && verdict.status !== "passed" && !info.fixed;
+  const run = failing ? el("button", { type: "button", onclick: () => {
+    show(again, el("p", { role: "status" }, "Running the failed tests in the sandbox ..."));
+    get("outputs", { place }).then(({ rows: found }) => show(again, outputTable(found))).catch((error) => show(again, el("p", { class: "error", role: "alert" }, error.message)));
+  } }, "Run the failed tests again: got and expected") : null;
+  return el("section", {}, el("h2", {}, "Tests"), run, again, el("ul", { class: "tests", "aria-label": "Outcome of each test" }, squares),
     given.length ? el("details", {}, el("summary", {}, plural(given.length, "test")), el("div", { class: "wide" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))) : null);
+}
+
+function outputTable(rows) {
+  const names = ["Test", "Outcome", "Input", "Got", "Expected"];
+  return el("div", { class: "wide" }, el("table", { id: "outputs" }, el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, el("td", {}, row.test), el("td", {}, outcome(row.status)), ["input", "got", "expected"].map((name) => el("td", {}, el("pre", {}, row[name]))))))));
 }
 
 function heatBar(box, data, place) {
@@ -89,7 +137,7 @@ function heatBar(box, data, place) {
     }
     const values = key ? scores[key] : null;
     const spans = values ? scores.spans.map(([start, end], index) => [start, end, values[index]]) : [];
-    show(box, codeView(attempt.code, verdict ? verdict.findings : [], { spans, ran: verdict ? verdict.executed_lines : null, kind }));
+    show(box, codeView(attempt.code, verdict ? verdict.findings : [], { spans, ran: verdict ? verdict.executed_lines : null, kind, syntax: key ? [] : attempt.syntax }));
     if (key) said.textContent = describe(key, scores, values);
   };
   for (const [key, kind] of [["", "nothing"], ...HEATS]) {

@@ -4,30 +4,75 @@ import { get } from "./source.js";
 
 export const trail = { places: [] };
 
+const COLUMNS = [["task", "Task"], ["outcome", "Outcome"], ["tests", "Tests"], ["", "Code and error"], ["author", "Author"], ["difficulty", "Difficulty"], ["findings", "Findings"], ["tokens", "Tokens"]];
+const LESS = ["Author", "Difficulty", "Findings", "Tokens"];
+const left = new Map(); // address of a list -> number of its rows, and which one was selected, when another page was opened
+
 export async function attemptList(main, query, info, go) {
   const body = el("tbody");
   const counted = el("p", { class: "soft", role: "status" });
   const more = el("button", { type: "button", hidden: true }, "More");
-  const head = ["Task", "Outcome", "Tests", "Author", "Difficulty", "Findings", "Tokens"];
-  const table = el("table", {}, el("thead", {}, el("tr", {}, head.map(headCell))), body);
+  const heads = COLUMNS.map(([key, name]) => headCell(key, name, query, go));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   show(main, filterForm(query, info, go), counted, el("div", { class: "wide" }, table), more);
   trail.places = [];
   const load = async (after) => {
     const page = await get("attempts", { ...query, after });
-    body.append(...page.rows.map(attemptRow));
+    const rows = page.rows.map(attemptRow);
+    body.append(...rows);
     trail.places.push(...page.rows.map((row) => row.place));
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).catch(fail(main));
-    if (!body.firstChild) body.append(el("tr", {}, el("td", { colspan: head.length }, "No attempt has all of this.")));
+    if (!body.firstChild) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length }, "No attempt has all of this.")));
+    hideEmpty(table);
     select(table, selected(table) ?? 0, false);
+    if (info.ready && page.rows.length) preview(page.rows, rows).then(() => hideEmpty(table)).catch(() => {});
+    return page.next;
   };
-  await load(-1);
+  await load(-1).then((next) => keepRow(table, load, next));
   if (!info.ready) counted.textContent = "The first attempts; the others are being indexed ...";
   else get("count", query).then((answer) => { counted.textContent = plural(answer.attempts ?? 0, "attempt"); }).catch(() => {});
 }
 
-function headCell(name) {
-  return el("th", { scope: "col", class: ["Author", "Difficulty", "Findings", "Tokens"].includes(name) ? "less" : null }, name);
+// Where the reader left this list, the row is selected again, and as many rows are loaded; the list remembers it when it is left.
+async function keepRow(table, load, next) {
+  const address = location.hash;
+  const known = left.get(address);
+  table.addEventListener("click", (event) => {
+    const row = event.target.closest("tbody tr");
+    if (row && event.target.closest("a")) left.set(address, { rows: table.tBodies[0].rows.length, at: row.sectionRowIndex });
+  });
+  if (!known) return;
+  while (next !== null && next !== undefined && table.tBodies[0].rows.length < known.rows) next = await load(next);
+  select(table, known.at, false);
+  requestAnimationFrame(() => select(table, known.at));
+}
+
+// The first lines of code and of errors, after the list is shown.
+async function preview(rows, shown) {
+  const found = await get("previews", { places: rows.map((row) => row.place).join(",") });
+  rows.forEach((row, index) => {
+    const { code, error } = found[row.place] ?? { code: "", error: "" };
+    show(shown[index].cells[3], code ? el("code", {}, code) : null, error ? el("div", { class: "failed" }, error) : null);
+  });
+}
+
+function headCell(key, name, query, go) {
+  const kind = [LESS.includes(name) ? "less" : "", ["Tests", "Tokens"].includes(name) ? "number" : ""].join(" ").trim() || null;
+  if (!key) return el("th", { scope: "col", class: "preview" }, name);
+  const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
+  const next = sorted === "ascending" ? `-${key}` : sorted === "descending" ? "" : key;
+  const sort = () => go("attempts", Object.fromEntries(Object.entries({ ...query, sort: next }).filter(([, value]) => value)));
+  return el("th", { scope: "col", class: kind, "aria-sort": sorted }, el("button", { type: "button", class: "sort", onclick: sort }, name));
+}
+
+function hideEmpty(table) {
+  const rows = [...table.tBodies[0].rows].filter((row) => row.cells.length > 1);
+  if (!rows.length) return;
+  [...table.tHead.rows[0].cells].forEach((head, index) => {
+    const empty = index > 2 && rows.every((row) => !row.cells[index].textContent);
+    for (const row of [table.tHead.rows[0], ...rows]) row.cells[index].hidden = empty;
+  });
 }
 
 function attemptRow(row) {
@@ -35,14 +80,14 @@ function attemptRow(row) {
   const name = el("td", {}, link(`attempt/${row.place}`, row.task_id), row.count > 1 ? el("span", { class: "soft" }, ` × ${row.count}`) : null);
   const some = row.rules.slice(0, 4).map((rule) => el("span", { class: "tag" }, rule));
   const rest = row.rules.length > 4 ? el("span", { class: "soft" }, `+${row.rules.length - 4}`) : null;
-  return el("tr", {}, name, el("td", {}, outcome(row.status), row.truncated ? el("span", { class: "soft" }, " truncated") : null), el("td", {}, tests),
+  return el("tr", {}, name, el("td", {}, outcome(row.status), row.truncated ? el("span", { class: "soft" }, " truncated") : null), el("td", { class: "number" }, tests), el("td", { class: "preview" }),
     el("td", { class: "less" }, row.author), el("td", { class: "less" }, row.difficulty), el("td", { class: "less" }, some, rest),
-    el("td", { class: "less" }, decimal(row.tokens)));
+    el("td", { class: "less number" }, decimal(row.tokens)));
 }
 
 function filterForm(query, info, go) {
   const form = el("form", { class: "filters", role: "search" });
-  const apply = () => go("attempts", Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== "")));
+  const apply = () => go("attempts", Object.fromEntries([...new FormData(form), ["sort", query.sort ?? ""]].filter(([, value]) => value !== "")));
   for (const [name, , label] of info.filters) {
     const values = info.facets ? info.facets[name] : [];
     if (!values.length && !query[name]) continue;
@@ -76,25 +121,27 @@ export async function taskList(main, query, info, go) {
   const form = el("form", { class: "filters", role: "search" }, el("label", {}, "Text in name or prompt",
     el("input", { name: "text", type: "search", value: query.text ?? "", "aria-keyshortcuts": "/" })), el("button", { type: "submit" }, "Filter"));
   form.addEventListener("submit", (event) => { event.preventDefault(); go("tasks", Object.fromEntries(new FormData(form))); });
-  const head = el("tr", {}, ["Task", "Passed", "Attempts", "Difficulty", "Language"].map((name) => el("th", { scope: "col" }, name)));
+  const head = el("tr", {}, ["Task", "Passed", "Attempts", "Difficulty", "Language"].map((name) => el("th", { scope: "col", class: name === "Attempts" ? "number" : null }, name)));
   const table = el("table", {}, el("thead", {}, head), body);
   const counted = el("p", { class: "soft" }, info.counts ? plural(info.counts.tasks, "task") + " in all" : "Being indexed ...");
   show(main, form, counted, el("div", { class: "wide" }, table), more);
   const load = async (after) => {
     const page = await get("tasks", { ...query, after });
     body.append(...page.rows.map(taskRow));
+    hideEmpty(table);
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).catch(fail(main));
     select(table, selected(table) ?? 0, false);
+    return page.next;
   };
-  await load(-1);
+  await load(-1).then((next) => keepRow(table, load, next));
 }
 
 function taskRow(row) {
   const named = (row.evaluations ?? []).map((one) => el("div", {}, `${one.name}: ${one.passed} of ${one.scored}`));
   const rate = named.length ? named : row.scored ? `${row.passed} of ${row.scored}` : "";
   return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", {}, rate),
-    el("td", {}, decimal(row.attempts)), el("td", {}, row.difficulty), el("td", {}, row.language));
+    el("td", { class: "number" }, decimal(row.attempts)), el("td", {}, row.difficulty), el("td", {}, row.language));
 }
 
 export function fail(main) {

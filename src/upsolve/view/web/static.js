@@ -17,7 +17,7 @@ async function unpack(text) {
 
 const PAGE = 100;
 const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics, overview: (data) => ({ block: data.overview }),
-  changes: (data) => data.changes, change: staticChange, rewards: staticRewards, rewarded: staticRewarded };
+  previews: staticPreviews, changes: (data) => data.changes, change: staticChange, rewards: staticRewards, rewarded: staticRewarded };
 
 export async function get(name, parameters = {}) {
   const whole = await part(0);
@@ -59,7 +59,26 @@ function staticPage(rows, after) {
   return { rows: rest.slice(0, PAGE), next: rest.length > PAGE ? rest[PAGE - 1].place : null };
 }
 
+const SORTED = { task: (row) => row.task_id, outcome: (row) => row.status, tests: (row) => (row.total ? row.passed / row.total : null), author: (row) => row.author, difficulty: (row) => row.difficulty,
+  findings: (row) => row.rules.length, tokens: (row) => row.tokens };
+
+function staticSorted(rows, sort, after) {
+  const value = SORTED[sort.replace("-", "")];
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const order = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
+  const from = Math.max(after ?? 0, 0);
+  const sorted = [...rows].sort((a, b) => order(value(a), value(b)));
+  return { rows: sorted.slice(from, from + PAGE), next: sorted.length > from + PAGE ? from + PAGE : null };
+}
+
+async function staticPreviews(data, query) {
+  const places = query.places.split(",").map(Number);
+  const found = await Promise.all(places.map((place) => staticRecord(data, data.rows.findIndex((row) => row.place === place))));
+  return Object.fromEntries(found.map((record, index) => [places[index], record.preview]));
+}
+
 async function staticAttempts(data, query) {
+  if (query.sort) return staticSorted(await staticMatches(data, query), query.sort, query.after);
   return staticPage(await staticMatches(data, query), query.after);
 }
 

@@ -1,0 +1,130 @@
+"""The lists and the page of an attempt in a real Chromium: order, previews, colours, what failed tests gave, and the way back."""
+
+from pathlib import Path
+
+import pytest
+from archives import TEST, eight_tasks, judged, plain_archive
+from browser import open_page
+from test_view_server import Viewer
+
+from upsolve.archive.store import Archive
+from upsolve.types import Attempt, Status, Task
+from upsolve.view.answers import Answers
+from upsolve.view.browse import Filters, list_attempts
+from upsolve.view.index import Index
+from upsolve.view.static import write_page
+from upsolve.view.syntax import KINDS, syntax_spans
+
+
+@pytest.fixture(params=["served", "static"])
+def show(request, tmp_path, monkeypatch):
+    """A function that returns the address of an archive, served or in one file."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    running = []
+
+    def start(archive):
+        if request.param == "static":
+            write_page(Answers(archive, title="a"), tmp_path / "page.html")
+            return (tmp_path / "page.html").as_uri()
+        running.append(Viewer(tmp_path, archive.path))
+        return running[-1].address
+
+    yield start
+    for viewer in running:
+        viewer.stop()
+
+
+def by_length(folder):
+    """An archive of 250 attempts whose length in tokens falls, one with an error; none has an author or a difficulty."""
+    archive, task = Archive.create(folder), Task("a/task", "Double the number.", (TEST,), "f")
+    attempts = [Attempt("a/task", f"def f(x):\n    return {n}\n", tokens=1000 - n) for n in range(250)]
+    verdicts = [judged(one, Status.FAILED, error_message="test 1: f(2) gave 0, expected 4") for one in attempts[:1]]
+    archive.append(tasks=[task], attempts=attempts, verdicts=verdicts)
+    return archive
+
+
+def column(page, number):
+    return [row.locator("td").nth(number).inner_text() for row in page.locator("main tbody tr").all()[:3]]
+
+
+def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(by_length(tmp_path / 'a'))}#/attempts")
+        page.get_by_text("test 1: f(2) gave 0, expected 4").wait_for()
+        heads = [head.inner_text() for head in page.locator("main thead th").all() if head.is_visible()]
+        assert heads == ["Task", "Outcome", "Tests", "Code and error", "Tokens"], "columns without a value are hidden"
+        assert column(page, 3)[1] == "def f(x): ⏎ return 1"
+        page.get_by_role("button", name="Tokens").click()
+        page.wait_for_selector('th[aria-sort="ascending"]')
+        assert column(page, 7) == ["751", "752", "753"]
+        page.get_by_role("button", name="More").click()
+        page.wait_for_selector("main tbody tr:nth-child(200)")
+        page.locator("main tbody tr").nth(150).locator("a").click()
+        page.wait_for_selector(".code")
+        assert "return 99" in page.locator(".code").inner_text()
+        page.go_back()
+        page.wait_for_selector("main tbody tr:nth-child(200)")
+        page.wait_for_selector("main tbody tr:nth-child(151) a:focus")
+        page.get_by_role("button", name="Tokens").click()
+        page.wait_for_selector('th[aria-sort="descending"]')
+        assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
+
+
+def test_the_page_of_an_attempt_begins_with_the_reason_and_has_buttons(chromium, tmp_path, show):
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(by_length(tmp_path / 'a'))}#/attempt/0")
+        page.wait_for_selector(".code")
+        said = page.locator("main").inner_text()
+        order = ["failed", "test 1", "got", "expected", "Double the number.", "def f(x):", "Tests"]
+        places = [said.index(text) for text in order]
+        assert places == sorted(places) and page.locator("details[open]").count() == 0
+        coloured = page.locator('.code [class^="syntax"]').evaluate_all(
+            "(all) => all.map((one) => [one.className, one.textContent])"
+        )
+        kinds = [KINDS[int(name.removeprefix("syntax"))] for name, _ in coloured]
+        assert [text for _, text in coloured] == ["def", "f", "return", "0"]
+        assert kinds == ["Keyword", "Name.Function", "Keyword", "Number"]
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download the code").click()
+        assert download.value.suggested_filename == "a_task.py"
+        assert Path(download.value.path()).read_text() == "def f(x):\n    return 0\n"
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy the code").click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == "def f(x):\n    return 0\n" and not faults, faults
+
+
+def test_failed_tests_are_run_again_to_show_what_they_gave(chromium, tmp_path):
+    viewer = Viewer(tmp_path, eight_tasks(tmp_path / "a").path)
+    try:
+        with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+            page.goto(f"{viewer.address}#/attempt/1")
+            page.get_by_role("button", name="Run the failed tests again").click()
+            page.wait_for_selector("#outputs tbody tr")
+            rows = [[cell.inner_text() for cell in row.locator("td").all()] for row in page.locator("#outputs tbody tr").all()]
+            assert rows == [["1", "failed", "f(2)", "5", "4"], ["2", "failed", "f(2)", "5", "4"]] and not faults, faults
+    finally:
+        viewer.stop()
+
+
+def test_the_order_of_a_list_has_every_attempt_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    index, after, found = Index(plain_archive(tmp_path / "a")), 0, []
+    while after is not None:
+        page = list_attempts(index, Filters(text="return", difficulty="hard"), after=after, sort="-outcome")
+        found, after = found + page["rows"], page["next"]
+    assert len({row["place"] for row in found}) == len(found) == 125
+    assert [row["status"] for row in found] == sorted((row["status"] for row in found), reverse=True)
+    with pytest.raises(ValueError, match="sort: 'code' is not one of task, outcome"):
+        list_attempts(index, Filters(), sort="code")
+
+
+@pytest.mark.parametrize(
+    ("code", "language", "shown"), [("select 'ä' -- x", "sql", ["select", "'ä'", "-- x"]), ("x", "none", [])]
+)
+def test_spans_of_syntax_count_characters(code, language, shown):
+    flat, end, found = syntax_spans(code, language), 0, []
+    for skip, length in zip(flat[::3], flat[1::3], strict=True):
+        found.append(code[end + skip : end + skip + length])
+        end += skip + length
+    assert found == shown
