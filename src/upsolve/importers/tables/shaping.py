@@ -109,6 +109,7 @@ class Shape:
         self.always = (self.spent - some) | {*plan.without} | self.lists
         """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
+        self.joined_at = {name: path_of(join.file) for name, join in plan.joins.items()}
         self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
@@ -229,7 +230,7 @@ class Shape:
         row |= {name: replaced(name, row[name], values) for name, values in plan.values.items() if is_given(row.get(name))}
         row |= plan.constants
         self.add_texts(row)
-        row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join))}
+        row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join, self.joined_at[name]))}
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
         for one in matched(row, plan.match):
             for name, parts in self.joins.items():
@@ -256,10 +257,11 @@ class Shape:
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
                 row |= dict(loaded(text)) if name == "*" else {name: text}
 
-    def joined(self, row: Mapping[str, Any], join: Join) -> list[dict[str, Any]]:
-        """Return the rows of another table that belong to a row."""
-        path = path_of(join.file)(row) if self.files else None
-        near = (self.files.root, self.files.root.parent) if self.files and path else ()
+    def joined(self, row: Mapping[str, Any], join: Join, make: Maker) -> list[dict[str, Any]]:
+        """Return the rows of another table, whose path ``make`` returns, that belong to a row."""
+        if not self.files or not (path := make(row)):
+            return []
+        near = (self.files.root, self.files.root.parent)
         file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
         wanted = {there: (value_at(row, here),) for there, here in join.where.items()}
         rows = [one for _, one in (rows_of(member_of(file)) if file else ()) if isinstance(one, dict) and fits(one, wanted)]
