@@ -13,7 +13,7 @@ from random import Random
 from upsolve.errors import ConfigError
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["databases_of", "schema_in"]
+__all__ = ["databases_of", "quoted", "schema_in"]
 
 ROWS = 12
 """Rows of a table."""
@@ -137,5 +137,5 @@ def literal(value: str | float) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL."""
+    """Return a name as SQL, in quotes."""
     return '"' + name.replace('"', '""') + '"'

@@ -18,6 +18,7 @@ from upsolve.files import cache_folder, commit_file
 from upsolve.importers.formats.files import Member, on_disk, unreadable
 from upsolve.importers.formats.texts import WRONG, is_text, names_of
 from upsolve.importers.rows import BadRow, Numbered
+from upsolve.solve.databases import quoted
 from upsolve.types import content_id
 
 __all__ = ["arrow_rows", "copy_of_query", "duckdb_rows", "excel_rows", "is_database", "parquet_rows", "sqlite_rows"]
@@ -213,8 +214,3 @@ def rows_with(answer: Any, names: list[str]) -> Iterator[dict[str, Any]]:
     unique = names_of(names)
     for row in chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), [])):
         yield dict(zip(unique, row, strict=True))
-
-
-def quoted(name: str) -> str:
-    """Return a name of SQL in quotes."""
-    return '"' + name.replace('"', '""') + '"'
