@@ -14,7 +14,6 @@ import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from itertools import groupby, islice
@@ -302,7 +301,7 @@ class Writer:
 
     def note(self, row: Row) -> None:
         """Remember the language of a task if it is not Python, its number of tests, and the task of an attempt."""
-        with suppress(TypeError, AttributeError):  # fields of a wrong type, which are rejected later
+        try:
             if isinstance(row, Task):
                 if row.language not in ("", "python"):
                     self.languages.setdefault(row.task_id, row.language)
@@ -313,6 +312,8 @@ class Writer:
                 self.attempted.move_to_end(row.attempt_id)
                 if len(self.attempted) > RECENT:
                     self.attempted.popitem(last=False)
+        except (TypeError, AttributeError):
+            pass  # fields of a wrong type, which are rejected later
 
     def fits(self, verdict: Verdict) -> bool:
         """Return whether a verdict has as many outcomes as its task has tests, if both are known; if not, reject it.

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import compress
 from operator import not_
 from typing import Any
@@ -133,6 +134,7 @@ def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
     return Status.PASSED if known and passed == total > 0 else None, {}
 
 
+@lru_cache(maxsize=4096)
 def number_in(word: str) -> str:
     """Return the number that a word is, as a map names it: ``1`` for ``1.0``; empty for other words."""
     return re.sub(r"\.0+$", "", word) if re.fullmatch(r"-?\d+(\.\d+)?", word) else ""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from io import StringIO, TextIOWrapper
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 from upsolve.errors import SourceError
@@ -330,14 +330,14 @@ def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE)
         with opened(member, encoding, WRONG) as text:
             for _ in range(first):
                 text.readline()
-            table = csv.DictReader(text, strict=True, **form)
+            table = csv.reader(text, strict=True, **form)
             end = first
-            table.fieldnames = names_of([name.strip(f"{MARK} \t\r\n") for name in table.fieldnames or ()])
+            names = names_of([name.strip(f"{MARK} \t\r\n") for name in next(filter(None, table), ())])
             end = first + table.line_num
-            for row in table:
+            for cells in filter(None, table):
                 end = first + table.line_num
-                if any(chain.from_iterable(filter(None, row.values()))):  # texts, and a list of what the header has no name for
-                    yield end, checked_row(member.where, end, row, encoding, form["delimiter"])
+                if any(cells):
+                    yield end, checked_row(member.where, end, names, cells, encoding, form["delimiter"])
                 else:
                     empty += 1
     except csv.Error as error:
@@ -350,21 +350,19 @@ def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE)
         warnings.warn(f"{member.where}: {empty} empty rows are left out", stacklevel=2)
 
 
-def checked_row(where: str, number: int, row: dict[Any, Any], encoding: str, delimiter: str) -> dict[str, Any] | BadRow:
+def checked_row(
+    where: str, number: int, names: Sequence[str], cells: Sequence[str], encoding: str, delimiter: str
+) -> dict[str, Any] | BadRow:
     """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
-    if None in row or None in row.values():
-        columns, comma = [name for name in row if name is not None], DELIMITERS.get(delimiter, repr(delimiter))
-        cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
-        reason = f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {comma} not in quotes?"
-        return BadRow(where, number, reason, ascii(row)[:500])
-    text = "".join(map(str, row.values()))
-    if "\0" in text:
+    reason, text = "", "".join(cells)
+    if len(cells) != len(names):
+        comma = DELIMITERS.get(delimiter, repr(delimiter))
+        reason = f"{len(cells)} cells, and the header has {len(names)}; is a quote missing, or a {comma} not in quotes?"
+    elif "\0" in text:
         reason = "has a NUL; is the file damaged, or in another encoding, such as --encoding utf-16-le?"
-        return BadRow(where, number, reason, ascii(row)[:500])
-    if not is_text(text):
+    elif not text.isascii() and not is_text(text):
         reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
-        return BadRow(where, number, reason, ascii(row)[:500])
-    return row
+    return BadRow(where, number, reason, ascii(cells)[:500]) if reason else dict(zip(names, cells, strict=True))
 
 
 def is_text(text: str) -> bool:

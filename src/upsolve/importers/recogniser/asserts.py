@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from upsolve.types import TestCase, TestKind
@@ -161,6 +162,7 @@ def parsed(source: str) -> ast.Module | None:
         return None
 
 
+@lru_cache(maxsize=16)
 def names_bound(source: str) -> frozenset[str]:
     """Return the names that a module binds at its top level; empty if it cannot be parsed."""
     if (tree := parsed(source)) is None:
@@ -172,6 +174,7 @@ def names_bound(source: str) -> frozenset[str]:
     return frozenset([*named, *defined, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)])
 
 
+@lru_cache(maxsize=16)
 def names_read(source: str) -> frozenset[str]:
     """Return the names that a module reads and does not bind at its top level; empty if it cannot be parsed."""
     if (tree := parsed(source)) is None:

@@ -35,8 +35,6 @@ from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.suites import unittest_tests
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import (
-    BadRow,
-    Numbered,
     Row,
     as_json,
     decoded,
@@ -77,7 +75,7 @@ ABOUT_ATTEMPT = tuple(name for name in FIELDS if name not in ("code", "answer", 
 """Fields that say something about an attempt, beside its program."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
-BUILT = 1 << 24
+BUILT = 1 << 21
 """Most characters of the cells of tasks that are held, about."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
@@ -139,7 +137,7 @@ class Reader:
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
-    same: dict[str, Verdict | None] = field(default_factory=dict[str, Verdict | None])
+    same: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, dict[str, Any] | None])
     """Recorded outcomes by the words of a row."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
@@ -404,28 +402,6 @@ class Reader:
                 found.setdefault(repr(names), set()).add(shown or self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
-    def parents_first(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Yield rows, each after that of its parent; those whose parent is missing come last. Rows that wait are held in memory."""
-        seen, waiting = set[str](), dict[str, list[Numbered]]()
-        for found in numbered:
-            ready = [found]
-            while ready:
-                number, row = ready.pop(0)
-                name, parent = ("", "") if isinstance(row, BadRow) else map(self.name_in, (row, row), ("id", "parent"))
-                if parent and parent != name and parent not in seen:
-                    waiting.setdefault(parent, []).append((number, row))
-                    continue
-                yield number, row
-                if name and name not in seen:
-                    seen.add(name)
-                    ready = waiting.pop(name, []) + ready
-        yield from sorted((row for rows in waiting.values() for row in rows), key=lambda row: row[0])
-
-    def name_in(self, row: Mapping[str, Any], field: str) -> str:
-        """Return the name of an attempt in a row, as text; empty if there is none."""
-        value = self.value(row, self.columns[field]) if field in self.columns else None
-        return str(whole(value)).removesuffix(".0") if is_given(value) else ""
-
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
@@ -476,9 +452,11 @@ class Reader:
         if key not in self.same:
             if len(self.same) >= KNOWN:
                 self.same.clear()
-            self.same[key] = recorded_verdict(attempt_id, cells, judge, self.words)
+            found = recorded_verdict(attempt_id, cells, judge, self.words)
+            self.same[key] = found and {name: getattr(found, name) for name in Verdict.__slots__}
         known = self.same[key]
-        return known and replace(known, attempt_id=attempt_id)
+        fields: dict[str, Any] = {**(known or {}), "attempt_id": attempt_id}
+        return Verdict(**fields) if known else None
 
     def parent(self, cells: Mapping[str, Any]) -> str:
         """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if no row, or different ones, have it."""

@@ -27,7 +27,7 @@ from upsolve.importers.tables.templates import (
 )
 from upsolve.importers.tables.trees import ROWS, Files
 
-__all__ = ["Shape", "path_columns"]
+__all__ = ["Shape", "parents_first", "path_columns"]
 
 PATH = ("file", "folder", "stem", "ending", "split", "line", "position")
 """Columns of every row, from the path of its file, and its numbers: in the file, from 1, and in the split, from 0."""
@@ -302,6 +302,39 @@ def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
     if word not in values and number_in(word) and any(values.values()) and all(map(number_in, values)):
         raise ValueError(f"{name} is {word}, which `values` of the map lacks")
     return values.get(word, value)
+
+
+def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> Iterator[Numbered]:
+    """Yield rows, each after that of its parent; those whose parent is missing come last. Rows that wait are held in memory.
+
+    ``columns``: field -> column.
+    """
+    named = [columns[name] for name in ("id", "parent") if name in columns]
+    seen, waiting = set[str](), dict[str, list[Numbered]]()
+    for found in numbered:
+        if isinstance(found[1], BadRow) or not any(is_given(value_at(found[1], name)) for name in named):
+            yield found
+            continue
+        ready = [found]
+        while ready:
+            number, row = ready.pop(0)
+            name, parent = (
+                "" if isinstance(row, BadRow) else name_in(row, columns.get(field, "")) for field in ("id", "parent")
+            )
+            if parent and parent != name and parent not in seen:
+                waiting.setdefault(parent, []).append((number, row))
+                continue
+            yield number, row
+            if name and name not in seen:
+                seen.add(name)
+                ready = waiting.pop(name, []) + ready
+    yield from sorted((row for rows in waiting.values() for row in rows), key=lambda row: row[0])
+
+
+def name_in(row: Mapping[str, Any], column: str) -> str:
+    """Return the name of an attempt in a row, as text; empty if there is none."""
+    value = value_at(row, column)
+    return str(whole(value)).removesuffix(".0") if is_given(value) else ""
 
 
 def gathered(row: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, names_of_rewards, reward_columns, rollouts_of
-from upsolve.importers.tables.shaping import Shape, path_columns
+from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
@@ -136,7 +136,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     if plan.attempts is None and plan.rollouts is None and not (plan.is_ours and "tests" in plan.columns):
         advise(reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
-    rows = reader.parents_first(chain(emptied(head), numbered))
+    rows = parents_first(chain(emptied(head), numbered), reader.columns)
     groups = groupby(rows, key=lambda row: row[0] >> FILE)
     built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
     records = chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records)
