@@ -110,8 +110,9 @@ def full_repr(record: Any) -> str:
     return f"{type(record).__qualname__}({named})"
 
 
-def start_of(text: str) -> str:
-    """Return the start of a text, in quotes."""
+def start_of(text: object) -> str:
+    """Return the start of a text, in quotes; of another value, which a message about a wrong type shows, of its ``repr``."""
+    text = text if isinstance(text, str) else repr(text)
     return repr(text if len(text) <= MOST_STARTED else f"{text[:MOST_STARTED]}...")
 
 
