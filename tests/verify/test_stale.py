@@ -172,3 +172,21 @@ def test_many_tests_that_timed_out_are_judged_again():
 )
 def test_a_language_is_known_by_its_aliases(language, names):
     assert is_in(Attempt("t", "", language=language), *names) and not is_in(Attempt("t", "", language=language), "go")
+
+
+def test_conditions_in_sql_hold_for_all_verdicts_that_changes_concern(tmp_path):
+    """A verdict that a change concerns is found among those that its condition in SQL selects, and no other is read."""
+    checked = replace(CALL, task_id="checked", checker='#include "testlib.h"\nint main() { quitp(0.5, ""); }')
+    wrong, ours = replace(WRONG, task_id="checked"), replace(RIGHT, code=RIGHT.code + "\n")
+    inside = replace(verdict(ours), isolation="in_process")
+    archive = Archive.create(tmp_path / "archive")
+    archive.append(tasks=[CALL, checked], attempts=[RIGHT, WRONG, wrong, ours])
+    failed = replace(verdict(wrong, Status.FAILED), judge_version=17)
+    archive.append(verdicts=[failed, inside, verdict(RIGHT, version=JUDGE_VERSION), replace(verdict(WRONG), judge_version=17)])
+    with stale(archive, changes_since) as programs:
+        everything = programs.reasons, {attempt for _, attempt in programs}
+    with stale(archive, changes_since, changes.may_be_stale()) as programs:
+        assert (programs.reasons, {attempt for _, attempt in programs}) == everything
+    seen = list[Attempt]()
+    with stale(archive, lambda _task, attempt, _verdict: seen.append(attempt) or (), changes.may_be_stale()):
+        assert RIGHT not in seen and wrong in seen

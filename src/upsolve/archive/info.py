@@ -1,14 +1,18 @@
 """Statistics of an archive, and the agreement of its judges."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import IS_SCORE, OUTCOMES, register_contradictions, register_scores
+from upsolve.archive.labels import JudgeLabels, labels_of
+from upsolve.archive.preference import IS_SCORE, OUTCOMES, SCORES, select_contradictions
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
+from upsolve.archive.unjudged import Changes, Stale
 
-__all__ = ["Agreement", "ArchiveInfo", "agreements", "archive_info", "missing_signal"]
+__all__ = ["Agreement", "ArchiveInfo", "Overview", "agreements", "archive_info", "missing_signal", "overview"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ group by attempt_id, task_id, author, hash({", ".join(name for name in TABLES["a
 """  # noqa: S608  names of ours
 """A row for each distinct attempt."""
 JUDGED = f"""
-create temp table judged as
+create temp table tasks_by_status as
 select task_id, status, count(*) as n from entries join ({OUTCOMES}) using (attempt_id, task_id)
 where task_id in (select task_id from tasks) group by task_id, status
 """  # noqa: S608
@@ -64,14 +68,14 @@ select (select count(distinct task_id) from tasks) as tasks, (select count(*) fr
     (select count(distinct (attempt_id, judge)) from verdicts where not {IS_SCORE}) as verdicts,
     (select count(*) from scores) as scores,
     (select count(*) from entries anti join (from verdicts where not {IS_SCORE}) using (attempt_id)) as unjudged,
-    (select count(*) from (select task_id from judged where status <> 'unscored' group by task_id
+    (select count(*) from (select task_id from tasks_by_status where status <> 'unscored' group by task_id
         having bool_or(status = 'passed') and not bool_and(status = 'passed'))) as mixed_tasks
 """  # noqa: S608  names of ours
 JUDGES = (
     f"select judge, count(distinct attempt_id) as n from verdicts where not {IS_SCORE} group by judge order by n desc, judge"  # noqa: S608
 )
 FREQUENCIES = {
-    "statuses": "select status, sum(n)::bigint as n from judged group by status order by n desc, status",
+    "statuses": "select status, sum(n)::bigint as n from tasks_by_status group by status order by n desc, status",
     "judges": JUDGES,
     "sources": "select source, count(distinct task_id) as n from tasks group by source order by n desc, source",
     "contradictions": "select kind, count(*) as n from contradictions group by kind order by n desc, kind",
@@ -83,12 +87,17 @@ def archive_info(archive: Archive) -> ArchiveInfo:
     """Count tasks, attempts and verdicts by queries of DuckDB, without reading the programs as Python objects."""
     parts = {name: archive.parts(name) for name in TABLES}
     with connect(parts, places=True) as connection:
-        register_contradictions(connection, parts)
-        register_scores(connection, parts)
-        connection.execute(ENTRIES)
-        connection.execute(JUDGED)
-        counts: dict[str, int] = connection.sql(COUNTS).to_arrow_table().to_pylist()[0]
-        found: dict[str, Any] = {name: dict(connection.sql(sql).fetchall()) for name, sql in FREQUENCIES.items()}
+        return info_of(connection, parts)
+
+
+def info_of(connection: Any, parts: Mapping[str, Sequence[Path]]) -> ArchiveInfo:
+    """Count over a connection with the views of an archive and ``place``, whose files by table are given."""
+    connection.execute(f"create view contradictions as {select_contradictions()}")
+    connection.execute(SCORES.format(verdicts="verdicts"))
+    connection.execute(ENTRIES)
+    connection.execute(JUDGED)
+    counts: dict[str, int] = connection.sql(COUNTS).to_arrow_table().to_pylist()[0]
+    found: dict[str, Any] = {name: dict(connection.sql(sql).fetchall()) for name, sql in FREQUENCIES.items()}
     size = sum(part.stat().st_size for files in parts.values() for part in files)
     return ArchiveInfo(**counts, **found, contradicting=sum(found["contradictions"].values()), bytes=size)
 
@@ -153,4 +162,41 @@ class Agreement:
 def agreements(archive: Archive) -> list[Agreement]:
     """Return the agreement of every two judges that have scored a program in common."""
     with connect({"verdicts": archive.parts("verdicts")}, places=True) as connection:
-        return [Agreement(*row) for row in connection.sql(PAIRS).fetchall()]
+        return pairs_of(connection)
+
+
+def pairs_of(connection: Any) -> list[Agreement]:
+    """Return the agreement of every two judges over a connection with the view ``verdicts`` and ``place``."""
+    return [Agreement(*row) for row in connection.sql(PAIRS).fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What ``upsolve archive info`` says of an archive."""
+
+    info: ArchiveInfo
+    """Its statistics."""
+    agreements: list[Agreement]
+    """How its judges agree."""
+    labels: list[JudgeLabels]
+    """The labels of each judge."""
+    stale: int
+    """Verdicts that a later fix of the judge concerns."""
+    stale_unscored: dict[str, int]
+    """Stale verdicts that could not be judged again, by reason."""
+
+
+IN_MEMORY = 1 << 26
+"""Size of the verdicts on disk, bytes, below which they are read once for all queries of an overview."""
+READ_ONCE = "create temp table verdicts as select * exclude (error_line, wall_seconds, cpu_seconds, memory_bytes) from memory.main.verdicts"
+
+
+def overview(archive: Archive, changes: Changes, among: str = "true") -> Overview:
+    """Return all about an archive over one connection; ``changes`` and ``among`` are those of ``unjudged.stale``."""
+    parts = {name: archive.parts(name) for name in TABLES}
+    with connect(parts, places=True) as connection:
+        if sum(part.stat().st_size for part in parts["verdicts"]) < IN_MEMORY:
+            connection.execute(f"set threads = 1; {READ_ONCE}")
+        programs = Stale(connection, archive, changes, among)
+        counted = (info_of(connection, parts), pairs_of(connection), labels_of(connection))
+    return Overview(*counted, len(programs), dict(programs.unscored))

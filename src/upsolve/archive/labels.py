@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from upsolve.archive.database import connect
 from upsolve.types import Status, Verdict
 
-__all__ = ["Accuracies", "JudgeLabels", "Labels", "estimate", "label_rows", "read_labels", "register_labels"]
+__all__ = ["Accuracies", "JudgeLabels", "Labels", "estimate", "label_rows", "labels_of", "read_labels", "register_labels"]
 
 FLIPS, MISSED = 0.01, 0.05
 """Assumed probabilities that a verdict differs from the judge's usual one, and that a judge's tests pass a wrong program."""
@@ -236,7 +236,12 @@ def read_labels(parts: Mapping[str, Iterable[Path]]) -> Labels:
 def label_rows(parts: Mapping[str, Iterable[Path]]) -> list[JudgeLabels]:
     """Return the labels of each judge of an archive, and how many are expected to be right, from its files by table."""
     with connect({name: parts[name] for name in ("attempts", "verdicts")}) as connection:
-        judges, votes, rights_R = fit(connection)
+        return labels_of(connection)
+
+
+def labels_of(connection: Any) -> list[JudgeLabels]:
+    """Return the labels of each judge over a connection with the views of an archive (``label_rows``)."""
+    judges, votes, rights_R = fit(connection)
     rows: list[JudgeLabels] = []
     for number, judge in enumerate(judges):
         passed, failed = (votes["n"] * votes[name][:, number] for name in ("passed", "failed"))

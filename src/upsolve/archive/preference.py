@@ -14,6 +14,7 @@ __all__ = [
     "OUTCOME_FINDINGS",
     "OWN",
     "RANK",
+    "SCORES",
     "by_judge",
     "choice",
     "is_judge",
@@ -185,7 +186,7 @@ def register_contradictions(connection: Any, parts: Mapping[str, Sequence[Path]]
 
 SCORES = """
 create view scores as select attempt_id, finding.rule as name, max_by(finding.value, place) as value
-from (select attempt_id, place, unnest(findings) as finding from scored_verdicts)
+from (select attempt_id, place, unnest(findings) as finding from {verdicts})
 where finding.kind = 'score' and finding.value is not null group by attempt_id, finding.rule
 """
 
@@ -193,4 +194,4 @@ where finding.kind = 'score' and finding.value is not null group by attempt_id, 
 def register_scores(connection: Any, parts: Mapping[str, Sequence[Path]]) -> None:
     """Add a view ``scores`` to a connection: ``attempt_id``, ``name`` and ``value`` of the last score of each name."""
     register_parts(connection, "scored_verdicts", parts["verdicts"], table="verdicts", places=True)
-    connection.execute(SCORES)
+    connection.execute(SCORES.format(verdicts="scored_verdicts"))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import duckdb
 
@@ -29,15 +30,17 @@ create view fresh as select * from attempts anti join judged using (attempt_id)
 qualify row_number() over (partition by attempt_id order by place) = 1
 """
 LATEST = f"""
-create view latest as select * from verdicts where {OWN} and status <> 'unscored'
+create temp table latest as select attempt_id, place, {{among}} as may_be_stale from verdicts where {OWN} and status <> 'unscored'
 qualify row_number() over (partition by attempt_id order by place desc) = 1
 """  # noqa: S608  names of ours
-"""The last scored verdict of upsolve on each program; recorded outcomes are not upsolve's."""
+"""Place of the last scored verdict of upsolve on each program; recorded outcomes are not upsolve's."""
 VERSIONED = """
+with compared as (from latest where may_be_stale), programs as (
+    from attempts semi join compared using (attempt_id) qualify row_number() over (partition by attempt_id order by place) = 1
+)
 select task_id, code, language, attempt_id, status, passed, total, outcomes, judge, isolation, error_type, error_message,
     coalesce(judge_version, 0) as judge_version
-from latest join (from attempts qualify row_number() over (partition by attempt_id order by place) = 1) using (attempt_id)
-    semi join tasks using (task_id)
+from (from verdicts semi join compared using (place)) join programs using (attempt_id) semi join tasks using (task_id)
 """
 OF_STALE = """
 create view fresh as select * from attempts semi join stale using (attempt_id)
@@ -52,7 +55,10 @@ with again as (
 select coalesce(reason, ''), count(*) from again join latest using (attempt_id) where again.place > latest.place group by 1 order by 2 desc, 1
 """  # noqa: S608  names of ours
 """Number of stale verdicts that an unscored one follows, by the reason of the last of these."""
-STALE_DATA = "select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null) from latest semi join stale using (attempt_id)"
+STALE_DATA = """
+select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null)
+from verdicts semi join (from latest semi join stale using (attempt_id)) using (place)
+"""
 COLUMNS = ", ".join(f'"{name}"' for name in TABLES["attempts"].names if name != "count")
 PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order by task_id, place"  # noqa: S608  names of ours
 
@@ -60,12 +66,17 @@ PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order b
 class Programs:
     """Distinct programs without a verdict, ordered by task."""
 
-    def __init__(self, connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task]) -> None:
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", archive: Archive) -> None:
         """Count the programs of a database with the views ``fresh`` and ``judged``."""
-        self.connection, self.tasks = connection, {task.task_id: task for task in tasks}
+        self.connection, self.archive = connection, archive
         self.done = self.count("judged")
         self.orphans = self.count("fresh anti join tasks using (task_id)")
         self.length = self.count("fresh") - self.orphans
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks by id, read when first used."""
+        return {task.task_id: task for task in self.archive.tasks()}
 
     def count(self, table: str) -> int:
         """Return the number of rows of a table."""
@@ -95,7 +106,7 @@ def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, ever
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.execute(JUDGED, [judge, list(analyses), everything])
         connection.execute(FRESH)
-        yield Programs(connection, archive.tasks())
+        yield Programs(connection, archive)
 
 
 @contextmanager
@@ -106,39 +117,46 @@ def not_scored(archive: Archive, name: str, *, everything: bool = False) -> Gene
         register_scores(connection, parts)
         connection.execute("create table judged as select attempt_id from scores where name = ? and not ?", [name, everything])
         connection.execute(FRESH)
-        yield Programs(connection, archive.tasks())
+        yield Programs(connection, archive)
 
 
 class Stale(Programs):
     """Programs whose verdicts a change of the judge concerns."""
 
-    def __init__(self, connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task], changes: Changes) -> None:
-        """Find them in a database with the view ``latest``."""
-        by_id = {task.task_id: task for task in tasks}
+    def __init__(
+        self, connection: "duckdb.DuckDBPyConnection", archive: Archive, changes: Changes, among: str = "true"
+    ) -> None:
+        """Find them in a database with the views of the archive and ``place`` (``stale``)."""
+        self.connection, self.archive = connection, archive
+        connection.execute(LATEST.format(among=among))
+        self.analyses: tuple[str, ...]
         self.reasons, found = Counter[int](), list[str]()
         for batch in connection.sql(VERSIONED).to_arrow_reader(ROWS):
             for row in batch.to_pylist():
                 attempt = Attempt(row.pop("task_id"), row.pop("code"), row.pop("language") or "python")
                 verdict = from_row(Verdict, row)
-                numbers = changes(by_id[attempt.task_id], attempt, verdict)
+                numbers = changes(self.tasks[attempt.task_id], attempt, verdict)
                 self.reasons.update(numbers)
                 found += [verdict.attempt_id] if numbers else []
         connection.execute("create table stale as select unnest($1::varchar[]) as attempt_id", [found])
         connection.execute(OF_STALE)
+        self.analyses, self.lines, self.unscored = (), False, Counter[str]()
+        if not found:
+            self.done, self.orphans, self.length = self.count("latest"), 0, 0
+            return
         analyses, lines = connection.sql(STALE_DATA).fetchall()[0]
-        self.analyses: tuple[str, ...] = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))
+        self.analyses = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))
         self.lines = bool(lines)
         self.unscored = Counter[str](dict(connection.sql(UNSCORED).fetchall()))
-        super().__init__(connection, tasks)
+        super().__init__(connection, archive)
 
 
 @contextmanager
-def stale(archive: Archive, changes: Changes) -> Generator[Stale]:
-    """Yield the programs whose last scored verdict of upsolve is stale.
+def stale(archive: Archive, changes: Changes, among: str = "true") -> Generator[Stale]:
+    """Yield the programs whose last scored verdict of upsolve is stale; ``among``, in SQL on the verdicts, is true of all that may be.
 
     ``done`` counts the programs whose verdict is valid, ``reasons`` the stale ones by change, and ``unscored`` the stale ones that could not be
     judged again by reason. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
-        connection.execute(LATEST)
-        yield Stale(connection, archive.tasks(), changes)
+        yield Stale(connection, archive, changes, among)

@@ -222,28 +222,24 @@ def not_judged_again(unscored: Counter[str], command: str) -> str:
 @archive_app.command("info")
 def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
-    from upsolve.archive.info import agreements, archive_info
-    from upsolve.archive.labels import label_rows
+    from upsolve.archive.info import overview
     from upsolve.archive.store import open_archive
-    from upsolve.archive.unjudged import stale
-    from upsolve.verify.changes import changes_since
+    from upsolve.verify.changes import changes_since, may_be_stale
 
     opened = open_archive(archive)
-    with stale(opened, changes_since) as programs:
-        outdated, unscored = len(programs), programs.unscored
-    statistics, pairs_of_judges = archive_info(opened), agreements(opened)
-    labels = label_rows({name: opened.parts(name) for name in ("attempts", "verdicts")})
+    seen = overview(opened, changes_since, may_be_stale())
+    statistics, pairs_of_judges, labels, outdated = seen.info, seen.agreements, seen.labels, seen.stale
     fits = fits_of(opened) if statistics.scores else []
     if as_json:
         more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
         more["calibration"] = [asdict(one) for one in fits]
-        print_json({**asdict(statistics), "stale": outdated, "stale_unscored": dict(unscored), **more})
+        print_json({**asdict(statistics), "stale": outdated, "stale_unscored": seen.stale_unscored, **more})
         return
     numbers = {**asdict(statistics), "stale": outdated}
     counts = [(name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int)]
     show(archive, ("", "count"), counts)
     if outdated:
-        typer.echo(about_stale(archive, outdated, unscored))
+        typer.echo(about_stale(archive, outdated, Counter(seen.stale_unscored)))
     for title in TITLES:
         parts: dict[str, int] = getattr(statistics, title)
         if parts:

@@ -134,10 +134,10 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, ch
 def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None:
     """Judge the programs of an archive again whose verdicts a later fix of the judge concerns, and print fixes and outcomes."""
     from upsolve.archive.unjudged import stale
-    from upsolve.verify.changes import CHANGES, changes_since
+    from upsolve.verify.changes import CHANGES, changes_since, may_be_stale
 
     store = to_judge(archive)
-    with stale(store, changes_since) as programs:
+    with stale(store, changes_since, may_be_stale()) as programs:
         if programs.reasons and not as_json:
             rows = [(str(fix), CHANGES[fix - 1].summary, f"{count:,}") for fix, count in sorted(programs.reasons.items())]
             show("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows)

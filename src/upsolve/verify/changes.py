@@ -9,7 +9,7 @@ from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.tested import called_names, rebinds
 from upsolve.verify.sandbox.inside.values import QUESTIONS
 
-__all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in"]
+__all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in", "may_be_stale"]
 
 Concerns = Callable[[Task, Attempt, Verdict], bool]
 """True if a fix may change an earlier verdict, or in doubt; raises nothing."""
@@ -32,6 +32,8 @@ class Change:
     """Wrong behaviour, one sentence."""
     concerns: Concerns
     """The scored verdicts that it may change."""
+    among: str = "true"
+    """Condition in SQL, on the columns of ``verdicts`` beside ``tasks``, that holds for all of them."""
 
 
 def has_tests(task: Task, *kinds: TestKind) -> bool:
@@ -112,9 +114,11 @@ CHANGES: tuple[Change, ...] = (
     Change("An attempt could replace a method or property of a class of the setup that answers true or false, such as valid(), without a label.",
            lambda task, _, verdict: verdict.status is Status.PASSED and "across" in verdict.isolation and "class " in task.setup),
     Change("Tests that create Solution(), give functions other names, or call capitalised functions were run in the attempt's process.",
-           lambda task, attempt, verdict: is_in(attempt, "python") and "in_process" in verdict.isolation and called_names(task) is not None),
+           lambda task, attempt, verdict: is_in(attempt, "python") and "in_process" in verdict.isolation and called_names(task) is not None,
+           "contains(isolation, 'in_process')"),
     Change("Outputs for which a checker of testlib gives points counted as wrong.",
-           lambda task, _, verdict: verdict.status is Status.FAILED and "quitp" in task.checker),
+           lambda task, _, verdict: verdict.status is Status.FAILED and "quitp" in task.checker,
+           "status = 'failed' and exists (from tasks where contains(checker, 'quitp'))"),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""
@@ -127,3 +131,10 @@ def changes_since(task: Task, attempt: Attempt, verdict: Verdict) -> tuple[int, 
     """Return the numbers of the changes that concern a verdict and are newer than its judge; () for a verdict that is valid still."""
     newer = enumerate(CHANGES[verdict.judge_version :], start=verdict.judge_version + 1)
     return tuple(number for number, change in newer if change.concerns(task, attempt, verdict))
+
+
+def may_be_stale() -> str:
+    """Return a condition in SQL, on the columns of ``verdicts`` beside ``tasks``, that holds for all verdicts that a change concerns."""
+    return " or ".join(
+        f"(coalesce(judge_version, 0) < {number} and {change.among})" for number, change in enumerate(CHANGES, 1)
+    )
