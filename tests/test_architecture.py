@@ -226,7 +226,7 @@ WHOLE_RECIPE = {
     "report.run.run_content",
     *("train.check.check_run", "train.check.checked_rewarder", "train.run.memory.memory_of"),
     *("plan.planning.plan_archive", "plan.planning.ask_model", "plan.probed.cost_of"),
-    *("train.run.folder.claim", "train.run.folder.claim_run", "train.run.folder.changed_keys"),
+    *("train.run.folder.claim", "train.run.folder.claim_run", "train.run.folder.changed_keys", "train.run.folder.check_out"),
 }
 """Run, checks across stages, the folder that holds the recipe, the memory, the plan and the report of a run; to become fewer, not more."""
 

@@ -76,6 +76,39 @@ for words in {WITH_ARCHIVE}:
     assert done.stderr.count("mistyped: not an archive") == len(WITH_ARCHIVE) and not [*tmp_path.iterdir()]
 
 
+def test_an_unusable_folder_recipe_or_archive_is_refused_before_torch_is_imported(tmp_path, archive):
+    (tmp_path / "file").touch()
+    run = tmp_path / "run"
+    for folder, file in ((run, "base.json"), (run / "training", "checkpoint.pt")):
+        dump_recipe(load_recipe("rloo", [f"data.archive={archive}"]), folder / "recipe.yaml")
+        (folder / file).touch()
+    base = ["rloo", "--archive", str(archive)]
+    refused = {
+        ("run", *base, "--out", "file"): "Not a directory; choose another path",
+        ("train", *base, "--out", "file/run"): "Not a directory; choose another path",
+        ("run", *base, "--out", "run", "--set", "data.split_seed=5"): "run: holds results of another recipe (data.split_seed",
+        ("run", *base, "--out", "run", "--set", "seed=5"): "run/training: holds results of another recipe",
+        ("train", *base, "--out", "run/training", "--seed", "5"): "run/training: holds results of another recipe",
+        ("train", *base, "--out", "new", "--set", "data.authors=[nobody]"): "data.authors: no attempt of nobody",
+    }
+    script = f"""
+import sys
+sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.main import main
+for words in {[*refused]}:
+    sys.argv = ["upsolve", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        print(stop.code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["2"] * len(refused), done.stderr
+    for line, message in zip(done.stderr.splitlines(), refused.values(), strict=True):
+        assert message in line
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.fixture
 def here(monkeypatch, capfd):
     """The same in this process, which has imported what models need already."""

@@ -1,11 +1,13 @@
-"""Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated."""
+"""Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated.
+
+Started in several processes (``torchrun``), rank 0 evaluates and writes while the others wait.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
@@ -19,22 +21,13 @@ from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.extras import require
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
-from upsolve.train.run.folder import Trained, claim, load_trained, within
+from upsolve.train.run.folder import MEASURED, Trained, claim, is_unmeasured, load_trained
 from upsolve.train.run.processes import Processes
 from upsolve.types import OnProgress, no_progress
 
 __all__ = ["run_folds", "run_recipe"]
 
 LOGGER = logging.getLogger("upsolve")
-UNMEASURED = (
-    *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
-    *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
-    *("model.gradient_checkpointing", "model.compile", "model.offline", "model.shard", "model.deepspeed"),
-    *("data.group_size", "data.groups_per_task", "data.tasks_at_once"),
-    *("data.authors", "data.turns", "data.max_tokens", "data.seed"),
-    *("verify.workers", "verify.executor", "verify.cache", "evaluate.ks", "evaluate.leaks"),
-)
-"""Keys that no number in ``base.json`` depends on: only these keys may change once the file exists."""
 
 
 def measure(file: Path, model: ModelConfig, evaluated: Callable[..., Sweep]) -> Sweep:
@@ -44,11 +37,6 @@ def measure(file: Path, model: ModelConfig, evaluated: Callable[..., Sweep]) -> 
     sweep = evaluated(model=model, name=file.stem, keep=file.with_name(f"{file.stem}.samples.jsonl"))
     save_sweep(sweep, file)
     return sweep
-
-
-def is_unmeasured(key: str, _old: Any, _new: Any) -> bool:
-    """Return whether a key may change once the base is measured."""
-    return within(key, UNMEASURED)
 
 
 def measured_tasks(split: Split, data: DataConfig, evaluate: EvalConfig, *, warns: bool) -> HeldOut:
@@ -70,17 +58,16 @@ def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
 
 
 def run_recipe(
-    recipe: Recipe, folder: str | Path, *, progress: OnProgress | None = None, fresh: bool = False
+    recipe: Recipe, folder: str | Path, *, progress: OnProgress | None = None, fresh: bool = False, split: Split | None = None
 ) -> tuple[Sweep, Sweep, Trained]:
     """Evaluate the base, train, evaluate again, and write ``report.html``; a second call resumes where the first one stopped.
-
-    Started in several processes (``torchrun``), rank 0 evaluates and writes while the others wait.
 
     Args:
         recipe: all settings.
         folder: for all results: base.json, trained.json, samples, training/, report.html.
         progress: called with the stage, units done, and units in all.
         fresh: remove an earlier run in the folder first.
+        split: the split of the archive, if it is known and checked (``check_run``).
 
     Returns:
         The base and the trained model at several temperatures, and the training run.
@@ -94,9 +81,10 @@ def run_recipe(
     path, processes = Path(folder), Processes()
     archive = open_filled(recipe.data.archive)  # before the folder is made
     report = progress if progress and processes.is_main else no_progress
-    recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_unmeasured, fresh=fresh))
-    split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
-    check_run(recipe, split.groups["train"])
+    recipe = processes.from_main(lambda: claim(path, recipe, started=MEASURED, allowed=is_unmeasured, fresh=fresh))
+    if split is None:
+        split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
+        check_run(recipe, split.groups["train"])
     tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
     check_rounds(recipe.own, tasks, processes)
     sweep = partial(sweep_model, tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)

@@ -19,10 +19,10 @@ from upsolve.config import DataConfig, Recipe, dump_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.experiment import UNMEASURED, is_unmeasured, run_folds, run_recipe
+from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import train
-from upsolve.train.run.folder import claim, flat, load_trained, within
+from upsolve.train.run.folder import UNMEASURED, claim, flat, is_unmeasured, load_trained, within
 from upsolve.train.run.monitor import limits_of, read_steps
 
 SETTINGS = {

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,11 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated, open_trained_on
 from upsolve.errors import ConfigError
 
+if TYPE_CHECKING:
+    from upsolve.archive.split import Split
+    from upsolve.archive.store import Archive
+    from upsolve.config import Recipe
+
 __all__ = ["demo", "evaluate", "run", "sample", "train"]
 
 AnyRecipe = Annotated[
@@ -33,6 +38,16 @@ AnyRecipe = Annotated[
         help="Recipe: a name that `upsolve recipes` lists, or a YAML file; without it, the default values.", metavar="RECIPE"
     ),
 ]
+
+
+def checked_split(archive: "Archive", recipe: "Recipe") -> "Split":
+    """Return the split of an archive for a recipe, after the checks of a recipe with its archive (``check_run``), without torch."""
+    from upsolve.archive.split import split_archive
+    from upsolve.train.check import check_run
+
+    split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
+    check_run(recipe, split.groups["train"])
+    return split
 
 
 def with_checkpoints(settings: list[str] | None, keep: bool) -> list[str]:
@@ -60,16 +75,20 @@ def run(
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, with_checkpoints(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
-    open_trained_on(loaded)
+    stored = open_trained_on(loaded)
+    from upsolve.train.run.folder import check_out
+
+    check_out(out, loaded, evaluates=True, fresh=fresh or folds > 0)
+    split = None if folds else checked_split(stored, loaded)
     from upsolve.cli.figures import results_figures
-    from upsolve.experiment import run_folds, run_recipe
+    from upsolve.experiment import run_folds, run_recipe  # torch is imported after the checks: it takes seconds
 
     with bars() as progress:
         if folds:
             before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
             facts, text, models = {}, "", f"models: {out / 'fold-*/training/model'}"
         else:
-            before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
+            before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh, split=split)
             facts, text, models = {"training": trained.facts()}, f"training: {trained.text()}\n", f"model: {trained.folder}"
     if as_json:
         print_json(results_figures((before, after), loaded.evaluate.ks) | facts | {"report": str(out / "report.html")})
@@ -108,11 +127,12 @@ def train(
     """Train a policy on an archive. Rerun the same command to resume."""
     loaded = load(recipe, with_checkpoints(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     stored = open_trained_on(loaded)
-    from upsolve.archive.split import split_archive
-    from upsolve.train.loop import train as train_policy
+    from upsolve.train.run.folder import check_out
 
-    online, labels = loaded.source.rounds > 0, loaded.select.reads_labels
-    split = split_archive(stored, loaded.data, untried=online, labels=labels)
+    check_out(out, loaded, fresh=fresh)
+    split = checked_split(stored, loaded)
+    from upsolve.train.loop import train as train_policy  # torch is imported after the checks: it takes seconds
+
     with bars() as progress:
         trained = train_policy(
             loaded,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from upsolve.advantage.table import NEEDED
 from upsolve.archive.groups import Lazy
@@ -18,10 +19,12 @@ from upsolve.languages.names import language_in
 from upsolve.reward.formula import Rewarded, check_rewards, reference_seconds, reward
 from upsolve.train.data.groups import passed, select
 from upsolve.train.data.sources import parts_of_epoch, rated_tasks, shares
-from upsolve.train.run.processes import Processes
 from upsolve.types import Group, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
+
+if TYPE_CHECKING:
+    from upsolve.train.run.processes import Processes  # which imports torch
 
 __all__ = ["RULES", "WARNINGS", "Start", "check_run", "checked_rewarder"]
 
@@ -200,7 +203,7 @@ WARNINGS: tuple[Rule, ...] = (
 """Rules whose messages are warnings."""
 
 
-def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
+def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: "Processes") -> Callable[[Group], Rewarded]:
     """Return the function that rewards a group, after ``check_run`` and its warnings; references are judged where rewards read
     their times."""
     judge = partial(verify, settings=judge_settings(recipe.verify))

@@ -9,6 +9,7 @@ groups/          the groups of every round
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -23,12 +24,16 @@ from upsolve.types import html_facts
 __all__ = [
     "BEST",
     "CHECKPOINT",
+    "MEASURED",
     "MODEL",
     "SUMMARY",
+    "UNMEASURED",
     "Trained",
+    "check_out",
     "claim",
     "claim_run",
     "flat",
+    "is_unmeasured",
     "link_or_copy",
     "listed",
     "load_trained",
@@ -52,6 +57,17 @@ LIMITS = ("monitor.max_likelihood_drop", "monitor.min_entropy", "monitor.max_log
 """Keys that a run may change until it is finished: they stop it."""
 LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
 """Keys that a started run may raise, to become longer; ``optim.max_steps`` 0 means no limit."""
+UNMEASURED = (
+    *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
+    *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
+    *("model.gradient_checkpointing", "model.compile", "model.offline", "model.shard", "model.deepspeed"),
+    *("data.group_size", "data.groups_per_task", "data.tasks_at_once"),
+    *("data.authors", "data.turns", "data.max_tokens", "data.seed"),
+    *("verify.workers", "verify.executor", "verify.cache", "evaluate.ks", "evaluate.leaks"),
+)
+"""Keys that no number in ``base.json`` depends on: only these keys may change once the file exists."""
+MEASURED = ("base.json",)
+"""Files of ``upsolve run`` with results of the base model."""
 STARTED = (CHECKPOINT, SUMMARY, "rollouts/attempts/*", "rounds/*")
 """Files with results of a run; a folder without them may be used by another recipe."""
 
@@ -151,24 +167,70 @@ def claim(
     file = folder / "recipe.yaml"
     if fresh and file.exists():
         shutil.rmtree(folder)
-    before: Recipe | None = None
-    if file.exists() and any(any(folder.glob(pattern)) for pattern in started):
-        try:
-            before = load_recipe(file)
-        except ConfigError as error:
-            raise TrainingError(
-                f"{file}: cannot be read ({error}); choose another folder, or start fresh (--fresh removes this run)"
-            ) from error
+    before = recipe_of_results(folder, started)
     recipe = recipe.model_copy(update={"model": settled(recipe.model, before.model if before else None)})
-    if before:
-        refused = {key: values for key, values in changed_keys(before, recipe).items() if not allowed(key, *values)}
-        if refused:
-            differences = "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in refused.items())
-            raise TrainingError(
-                f"{folder}: holds results of another recipe ({differences}); restore these keys, choose another folder, or start fresh (--fresh removes the results)"
-            )
+    refuse_other(folder, changed_keys(before, recipe) if before else {}, allowed)
     dump_recipe(recipe, file)
     return recipe
+
+
+def recipe_of_results(folder: Path, started: Sequence[str]) -> Recipe | None:
+    """Return the recipe of a folder with files that match ``started``; None without results. TrainingError if it cannot be read."""
+    file = folder / "recipe.yaml"
+    if not (file.exists() and any(any(folder.glob(pattern)) for pattern in started)):
+        return None
+    try:
+        return load_recipe(file)
+    except ConfigError as error:
+        raise TrainingError(
+            f"{file}: cannot be read ({error}); choose another folder, or start fresh (--fresh removes this run)"
+        ) from error
+
+
+def refuse_other(folder: Path, changed: Mapping[str, tuple[Any, Any]], allowed: Callable[[str, Any, Any], bool]) -> None:
+    """Raise TrainingError if a key has changed since a folder's results (``changed_keys``) that may not; names all such keys."""
+    if refused := {key: values for key, values in changed.items() if not allowed(key, *values)}:
+        differences = "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in refused.items())
+        raise TrainingError(
+            f"{folder}: holds results of another recipe ({differences}); restore these keys, choose another folder, or start fresh (--fresh removes the results)"
+        )
+
+
+def check_out(folder: Path, recipe: Recipe, *, evaluates: bool = False, fresh: bool) -> None:
+    """Check the folder of a run as ``claim`` does, without torch, and write nothing; ``model.bf16`` is compared by ``claim`` only.
+
+    Args:
+        folder: of ``upsolve train``, or of ``upsolve run``, which ``evaluates`` and trains in ``training/``.
+        recipe: all settings.
+        fresh: an earlier run will be removed.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+        TrainingError: the folder holds results of another recipe.
+    """
+    place = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    try:
+        Path(tempfile.mkdtemp(dir=place)).rmdir()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
+    if fresh:
+        return
+    checked = ((folder, MEASURED, is_unmeasured), (folder / "training", STARTED, may_change))
+    for path, started, allowed in checked if evaluates else ((folder, STARTED, may_change),):
+        if before := recipe_of_results(path, started):
+            is_unfinished = allowed is may_change and not (path / SUMMARY).exists()
+            same = recipe.model_copy(update={"model": recipe.model.model_copy(update={"bf16": before.model.bf16})})
+            refuse_other(path, changed_keys(before, same), may_change_early if is_unfinished else allowed)
+
+
+def is_unmeasured(key: str, _old: Any, _new: Any) -> bool:
+    """Return whether a key may change once the base is measured."""
+    return within(key, UNMEASURED)
+
+
+def may_change_early(key: str, old: Any, new: Any) -> bool:
+    """Return whether a started run that is not finished may continue with another value of this key."""
+    return key in LIMITS or may_change(key, old, new)
 
 
 def settled(model: ModelConfig, before: ModelConfig | None) -> ModelConfig:
@@ -191,7 +253,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
         folder,
         recipe,
         started=STARTED,
-        allowed=may_change if before else lambda key, old, new: key in LIMITS or may_change(key, old, new),
+        allowed=may_change if before else may_change_early,
         fresh=fresh,
     )
     done = load_trained(folder)
