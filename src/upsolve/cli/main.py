@@ -12,14 +12,27 @@ from types import FrameType
 import typer
 
 from upsolve import __version__
-from upsolve.cli import archives, comparing, deriving, judging, plan, publishing, recipes, rewriting, solving, suites, training
+from upsolve.cli import (
+    archives,
+    capturing,
+    comparing,
+    deriving,
+    judging,
+    plan,
+    publishing,
+    recipes,
+    rewriting,
+    solving,
+    suites,
+    training,
+)
 from upsolve.cli.app import app, printable
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
-COMMANDS = (archives, comparing, deriving, judging, plan, publishing, recipes, rewriting, solving, suites, training)
+COMMANDS = (archives, capturing, comparing, deriving, judging, plan, publishing, recipes, rewriting, solving, suites, training)
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""

@@ -21,7 +21,7 @@ from upsolve.policy.request import Part, Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["Server"]
+__all__ = ["FAULTS", "Server", "ids_of", "logps_of"]
 
 LONGEST_WAIT_SECONDS = 60.0
 """Longest wait before a retry, unless the server asks for a longer one."""

@@ -18,7 +18,7 @@ from upsolve.verify.service.auth_middleware import AuthMiddleware, RefusedError
 from upsolve.verify.service.requests import CodeRequest, VerifyRequest, parsed, read_object
 from upsolve.verify.service.scheduler import Service
 
-__all__ = ["Route", "application", "serve"]
+__all__ = ["Route", "application", "listening", "serve"]
 
 Route = Callable[[Service, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Answer to the JSON object of a POST request; RefusedError refuses it."""
