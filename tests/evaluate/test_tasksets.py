@@ -227,7 +227,7 @@ def test_every_task_set_is_measured_at_the_temperatures_chosen_on_dev_tasks(stag
     assert by_task_set([sweep, replace(sweep, others=())]) == {}
     write_report(tmp_path / "report.html", ReportContent("r", tuple(both), (1,)))
     page = (tmp_path / "report.html").read_text()
-    assert "<b>mbpp:test: Too few tasks" in page and page.count("where temperatures are chosen</") == 1
+    assert "<b>mbpp:test: Too few tasks" in page and page.count('where temperatures are chosen"><table') == 1
 
 
 def test_evaluations_with_other_prompts_are_not_compared(stages):

@@ -1,12 +1,18 @@
 """Commands that show and publish archives, runs and models: view, export, push."""
 
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from upsolve.cli.app import AsJson, answer, app, print_json
 from upsolve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from upsolve.view.address import Address
+    from upsolve.view.answers import Answers
+    from upsolve.view.runs import Runs
 
 __all__ = ["export", "push", "view"]
 
@@ -47,18 +53,23 @@ def view(
         typer.echo(f"{path}: {address.url}    (Ctrl-C stops)")
     from upsolve.view.opening import open_path
 
-    answers = open_path(path, archive=archive, source=source, logps=logps)
-    if static:
-        from upsolve.view.answers import Answers
-        from upsolve.view.static import write_page
+    with closing(address.listener) if address else nullcontext():
+        show(open_path(path, archive=archive, source=source, logps=logps), address, path, static=static, browser=browser)
 
-        if not isinstance(answers, Answers):
-            raise ConfigError(f"--static: {path} holds several runs; name one of them")
-        typer.echo(write_page(answers, static))
-    elif address:
+
+def show(answers: "Answers | Runs", address: "Address | None", path: str, *, static: Path | None, browser: bool) -> None:
+    """Serve what was opened at an address, or write it as a page."""
+    if address:
         from upsolve.view.server import serve
 
         serve(answers, address, browser=browser)
+    elif static:
+        from upsolve.view.runs import Runs
+        from upsolve.view.static import write_page
+
+        if isinstance(answers, Runs):
+            raise ConfigError(f"--static: {path} holds several runs; name one of them")
+        typer.echo(write_page(answers, static))
 
 
 @app.command()
