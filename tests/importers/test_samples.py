@@ -356,3 +356,13 @@ def test_a_known_task_has_priority_over_the_files_own():
     samples = Samples(known_tasks([known]), "", {})
     assert next(samples.records("a/1", "x", task=own)) is known
     assert next(samples.records("b/1", "x", task=own)) is own
+
+
+def test_numbers_that_json_lacks_are_stored_as_text(tmp_path):
+    """NaN in the other fields of a row would make DuckDB refuse every query of ``extra``."""
+    from upsolve.importers.problems.problems import extra_of
+
+    assert json.loads(extra_of({"score": float("nan"), "best": float("inf")}), parse_constant=pytest.fail) == {
+        "score": "nan",
+        "best": "inf",
+    }

@@ -25,6 +25,7 @@ import httpx2
 from upsolve.archive.store import Archive
 from upsolve.errors import ConfigError
 from upsolve.files import is_remote
+from upsolve.importers.rows import as_json
 from upsolve.importers.tables.rollouts import known_tasks, text_of
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.policy.served import FAULTS, ids_of, logps_of
@@ -118,7 +119,7 @@ class Captured:
                 del extra["prompt"]
             tasks[task.task_id] = task
             language = task.language or "python"
-            attempts.append(Attempt(task.task_id, code, language, answer=answer, extra=json.dumps(extra), **fields))
+            attempts.append(Attempt(task.task_id, code, language, answer=answer, extra=as_json(extra), **fields))
         if attempts:
             self.archive.drop(tag)
             known = set(self.archive.column("tasks", "task_id"))

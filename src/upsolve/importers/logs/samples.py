@@ -21,7 +21,7 @@ from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import json_lines, json_value
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
 from upsolve.importers.problems.problems import extra_of, prompt_of
-from upsolve.importers.rows import Row, build_each
+from upsolve.importers.rows import Row, as_json, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.importers.tables.rollouts import TASKS_HELP, KnownTasks, read_known
@@ -275,7 +275,7 @@ class LmEval:
         elif {"task_id", "test_list", "code"} <= doc.keys():
             name = "mbpp"
         else:
-            return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=json.dumps(doc, default=str))
+            return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=as_json(doc))
         (task,) = (record for record in records_of(name, doc) if isinstance(record, Task))
         number = task.task_id.rpartition("/")[2]
         return replace(task, task_id=f"{self.name}/{number}", source=self.name) if "plus" in self.name else task

@@ -1,6 +1,5 @@
 """Helpers of the sources of published problem sets: splits, tests of inputs and outputs, recorded solutions."""
 
-import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any
 
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
-from upsolve.importers.rows import Row, left_out
+from upsolve.importers.rows import Row, as_json, left_out
 from upsolve.types import Task
 
 __all__ = [
@@ -35,7 +34,7 @@ def split_of(file: Path) -> str:
 def extra_of(fields: Mapping[str, Any]) -> str:
     """Return the fields that hold something as JSON; an empty string if none does."""
     filled = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-    return json.dumps(filled, default=str) if filled else ""
+    return as_json(filled) if filled else ""
 
 
 def rest_of(row: Mapping[str, Any], taken: Container[str], **more: Any) -> str:
