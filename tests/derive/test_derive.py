@@ -415,8 +415,8 @@ def test_the_command(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_round_of_co_training_as_the_page_says(tmp_path, monkeypatch):
     """The commands of docs/deriving.md with a random model and twelve tasks; the added options make them small."""
-    from conftest import write_tiny_model
     from safetensors.torch import load_file
+    from tiny import write_tiny_model
 
     monkeypatch.chdir(tmp_path)
     model = write_tiny_model(tmp_path / "tiny", positions=8192)

@@ -375,7 +375,7 @@ def test_test_functions_become_statements():
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from conftest import write_tiny_model
+    from tiny import write_tiny_model
 
     return write_tiny_model(tmp_path_factory.mktemp("long"), positions=8192)
 

@@ -34,6 +34,7 @@ IMPORTS = [
 ELSEWHERE = ("README.md", "codenet/", "evalplus/", "junit/")
 
 
+@pytest.mark.filterwarnings("ignore:outputs such as")  # of functions of APPS without a signature
 @pytest.mark.parametrize(("source", "path", "tasks", "attempts", "verdicts", "bad"), IMPORTS)
 @pytest.mark.slow
 def test_a_data_set(real_data, tmp_path, source, path, tasks, attempts, verdicts, bad):

@@ -358,7 +358,7 @@ def test_a_known_task_has_priority_over_the_files_own():
     assert next(samples.records("b/1", "x", task=own)) is own
 
 
-def test_numbers_that_json_lacks_are_stored_as_text(tmp_path):
+def test_numbers_that_json_lacks_are_stored_as_text():
     """NaN in the other fields of a row would make DuckDB refuse every query of ``extra``."""
     from upsolve.importers.problems.problems import extra_of
 

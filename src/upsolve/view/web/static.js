@@ -91,7 +91,10 @@ function staticTasks(data, query) {
   const rows = data.tasks.map((task, place) => {
     const own = data.rows.filter((row) => row.task_id === task.task_id);
     const scored = own.filter((row) => !["unscored", "unjudged"].includes(row.status));
-    return { ...task, place, attempts: own.length, scored: scored.length, passed: own.filter((row) => row.status === "passed").length };
+    const sampled = [...new Set(own.filter((row) => row.sampled).map((row) => `${row.author}, ${row.sampled}`))].sort();
+    const counted = (rows, name) => rows.filter((row) => `${row.author}, ${row.sampled}` === name).reduce((sum, row) => sum + row.count, 0);
+    const evaluations = sampled.map((name) => ({ name, scored: counted(scored, name), passed: counted(own.filter((row) => row.status === "passed"), name) }));
+    return { ...task, place, evaluations, attempts: own.length, scored: scored.length, passed: own.filter((row) => row.status === "passed").length };
   });
   return staticPage(rows.filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text)), query.after);
 }
