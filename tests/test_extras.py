@@ -19,7 +19,16 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 TASK = {"kind": "task", "task_id": "a", "prompt": "", "tests": [{"kind": "call", "input": "f(2)", "expected": "4"}]}
 RIGHT = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return 2 * x"}
 WRONG = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return x"}
-CORE_ONLY = f"import sys\nsys.modules.update(dict.fromkeys({sorted(EXTRAS)}))\nsys.argv[0] = 'upsolve'\n"
+CORE_ONLY = f"""
+import sys
+sys.modules.update(dict.fromkeys({sorted(EXTRAS.keys() - {"pandas"})}))
+class WithoutPandas:  # pyarrow, which asks for it, does not expect None
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+sys.meta_path.insert(0, WithoutPandas())
+sys.argv[0] = 'upsolve'
+"""
 
 
 def with_core_alone(code, *words):

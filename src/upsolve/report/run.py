@@ -41,8 +41,7 @@ from upsolve.report.several import RunResult, gains, run_result, seeds_of, witho
 from upsolve.report.tables import cost_table
 from upsolve.reward.formula import Rewarded
 from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys, recorded_rows
-from upsolve.train.data.encode import keeps_zero
-from upsolve.train.data.groups import rewards_of, select
+from upsolve.train.data.groups import keeps_zero, rewards_of, select
 from upsolve.train.run.folder import Trained, load_trained
 from upsolve.train.run.monitor import limits_of, read_log
 from upsolve.types import Group, Task

@@ -18,7 +18,7 @@ from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, kept_negatives, token_rewards
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import Judged, conversations, turns_of
-from upsolve.train.data.groups import TrainGroup, with_advantages
+from upsolve.train.data.groups import TrainGroup, keeps_zero, with_advantages
 from upsolve.train.data.pairs import focal_weights
 from upsolve.types import Group, Status, content_id
 
@@ -29,7 +29,6 @@ __all__ = [
     "Encoding",
     "Tokenized",
     "encode_groups",
-    "keeps_zero",
     "prompts_of",
     "tokenize_groups",
 ]
@@ -182,12 +181,6 @@ class Encoding:
     def keeps_zero(self) -> bool:
         """Whether an attempt with advantage 0 has a gradient; a KL term gives it one, unless 0 means that it is not in the data set."""
         return keeps_zero(self.advantage, self.objective)
-
-
-def keeps_zero(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
-    """Return whether attempts with advantage 0 are trained on (``Encoding.keeps_zero``)."""
-    penalised = objective.kl.coefficient > 0 and not advantage.record.selects
-    return advantage.needs_values or objective.record.keeps_zero or penalised
 
 
 def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:

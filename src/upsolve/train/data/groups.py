@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from upsolve.advantage.table import Needs, advantage
 from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline, outline_of
-from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.languages.names import same_language
 from upsolve.reward.formula import Rewarded, reference_seconds, reward
 from upsolve.reward.judged import Part, group_of
@@ -33,6 +33,7 @@ __all__ = [
     "draw_tasks",
     "drawn_first",
     "failed",
+    "keeps_zero",
     "passed",
     "rewards_of",
     "select",
@@ -174,6 +175,12 @@ def select(group: Group, data: DataConfig) -> Group:
         if (not data.authors or attempt.author in data.authors) and same_language(attempt.language, group.task.language)
     ]
     return group_of(group, keep)
+
+
+def keeps_zero(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
+    """Return whether attempts with advantage 0 are trained on by a recipe."""
+    penalised = objective.kl.coefficient > 0 and not advantage.record.selects
+    return advantage.needs_values or objective.record.keeps_zero or penalised
 
 
 def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
