@@ -43,10 +43,8 @@ AnyRecipe = Annotated[
 def checked_split(archive: "Archive", recipe: "Recipe") -> "Split":
     """Return the split of an archive for a recipe, after the checks of a recipe with its archive (``check_run``), without torch."""
     from upsolve.archive.split import split_archive
-    from upsolve.extras import require
     from upsolve.train.check import check_run
 
-    require("torch")
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     return split
