@@ -12,7 +12,8 @@ from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
-from upsolve.evaluate.stages import CONTROL, FOLDER, SUMMARY, Stage
+from upsolve.evaluate.benchmarks import labelled
+from upsolve.evaluate.stages import CONTROL, FOLDER, SUMMARY, Stage, place_of
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
@@ -54,8 +55,8 @@ class Rounds:
 
     def add(self, name: str, recipe: Recipe, groups: Sequence[Group], drawn: Sequence[bool] = ()) -> Stage:
         """Train and measure a stage, or load it."""
-        place = name.replace(", ", "-").replace(" ", "-")
-        report = self.named(name)
+        place = place_of(name)
+        report = labelled(self.progress, name)
         trained = train(
             recipe, groups, self.split.groups["dev"], self.folder / f"{place}-training", on_step=self.on_step, show=report
         )
@@ -63,11 +64,7 @@ class Rounds:
         stage = Stage(name, trained, sweep, False, len(drawn), sum(drawn))
         kept = not self.stages or (name != CONTROL and stage.dev > self.best.dev)
         self.stages.append(replace(stage, kept=kept))
-        rows = [
-            {"name": one.name, "place": str(one.trained.folder.parent.name), "kept": one.kept, "samples": one.samples}
-            | {"passed": one.passed, "sweep": one.trained.folder.parent.name.removesuffix("-training")}
-            for one in self.stages
-        ]
+        rows = [{name: getattr(one, name) for name in ("name", "kept", "samples", "passed")} for one in self.stages]
         write_text(self.folder / SUMMARY, json.dumps(rows, indent=1))
         return self.stages[-1]
 
@@ -97,7 +94,7 @@ class Rounds:
             archive.append(tasks=tasks, attempts=[a for a, _ in pairs], verdicts=[v for _, v in pairs if v])
         config = recipe.sample.model_copy(update={"samples": recipe.own.samples, "temperature": recipe.own.temperature})
         model, by_id = recipe.model.at(str(self.best.trained.folder)), {task.task_id: task for task in archive.tasks()}
-        report = self.named(name)
+        report = labelled(self.progress, name)
         sample_missing(archive, by_id, config, model=model, author=author, progress=report)
 
         def mine() -> list[tuple[Task, Attempt, Verdict | None]]:
@@ -112,10 +109,6 @@ class Rounds:
         settings = judge_settings(recipe.verify)
         archive.append(verdicts=verify(pending, settings, on_done=lambda index, _: report("verify", index + 1, len(pending))))
         return archive, [bool(v and v.status is Status.PASSED) for _, attempt, v in mine() for _ in range(attempt.count)]
-
-    def named(self, stage: str) -> OnProgress:
-        """Return progress that names the stage."""
-        return lambda what, done, total: self.progress(f"{stage}: {what}", done, total)
 
 
 def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from upsolve.evaluate.scores import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep
 from upsolve.train.run.folder import Trained, load_trained
 
-__all__ = ["CONTROL", "FOLDER", "SUMMARY", "Stage", "load_stages"]
+__all__ = ["CONTROL", "FOLDER", "SUMMARY", "Stage", "load_stages", "place_of"]
 
 FOLDER = "own"
 """Folder of the stages, within that of the run."""
@@ -48,10 +48,14 @@ def load_stages(folder: Path) -> tuple[Stage, ...]:
     """Return the finished stages of a run's folder; () for a run without rounds."""
     file = folder / FOLDER / SUMMARY
     rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    places = [file.with_name(place_of(row["name"])) for row in rows]
     return tuple(
-        Stage(
-            row["name"], trained, load_sweep(file.with_name(f"{row['sweep']}.json")), row["kept"], row["samples"], row["passed"]
-        )
-        for row in rows
-        if (trained := load_trained(file.with_name(row["place"])))
+        Stage(trained=trained, sweep=load_sweep(place.with_name(f"{place.name}.json")), **row)
+        for row, place in zip(rows, places, strict=True)
+        if (trained := load_trained(place.with_name(f"{place.name}-training")))
     )
+
+
+def place_of(name: str) -> str:
+    """Return the name of a stage in the names of its files: ``PLACE.json`` its sweep, ``PLACE-training`` the folder of its training."""
+    return name.replace(", ", "-").replace(" ", "-")
