@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -123,6 +124,12 @@ def commands(text: str) -> Iterator[list[str]]:
         yield ["upsolve", *shlex.split(inner)] if inner else words
 
 
+@cache
+def whole_command():
+    """Return the command line, which is built once."""
+    return typer.main.get_command(app)
+
+
 def check_command(words: list[str]) -> None:
     """Check that a command could be typed: targets of make, and options, recipes and settings of upsolve."""
     if words[0] == "make":
@@ -130,7 +137,7 @@ def check_command(words: list[str]) -> None:
         assert [word for word in words[1:] if "=" not in word and word not in targets] == [], words
     if words[0] != "upsolve":
         return
-    command, rest = typer.main.get_command(app), words[1:]
+    command, rest = whole_command(), words[1:]
     context = command.make_context("upsolve", [], resilient_parsing=True)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name, command, rest = command.resolve_command(context, rest)

@@ -1,11 +1,14 @@
+import json
 import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from upsolve.config import Recipe, dump_recipe, explain, load_recipe, recipe_names
 from upsolve.config.keys import all_keys
+from upsolve.config.recipe import recipe_text
 from upsolve.config.rules import RULES
 from upsolve.errors import ConfigError
 from upsolve.types import Status
@@ -365,6 +368,34 @@ def test_recipes_have_names_and_a_line_each():
     found = recipe_names()
     assert "rloo" in found and found["dft"].startswith("Dynamic fine-tuning (2508.05629)")
     assert all(text for text in found.values())
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_printed_recipe_and_the_keys_that_it_inherits_are_the_whole_recipe(name):
+    text = recipe_text(name)
+    inherited = [line.removeprefix("#   ").replace(": ", "=", 1) for line in text.splitlines() if line.startswith("#   ")]
+    own = {key: value for key, value in yaml.safe_load(text).items() if key != "base"}
+    given = [f"{key}={json.dumps(value)}" for key, value in own.items()]
+    assert load_recipe(None, [*inherited, *given]) == load_recipe(name)
+
+
+def test_a_recipe_of_the_user_is_printed_with_what_its_bases_say(tmp_path):
+    (tmp_path / "mine.yaml").write_text("# mine\nbase: other.yaml  # near\noptim: {lr: 1.0e-4}\n")
+    (tmp_path / "other.yaml").write_text("base: sft\noptim: {lr: 1.0e-3, epochs: 2}\n")
+    assert recipe_text(tmp_path / "mine.yaml").splitlines() == [
+        "# mine",
+        "base: other.yaml  # near",
+        "optim: {lr: 1.0e-4}",
+        "# inherited from other.yaml:",
+        "#   optim.epochs: 2",
+        "# inherited from sft:",
+        "#   name: sft",
+        "#   advantage.kind: passed",
+        "#   objective.kind: reinforce",
+        "#   objective.reduce: token_mean",
+        "#   data.groups_per_task: 2",
+        "# all other keys have their defaults: `upsolve explain KEY`",
+    ]
 
 
 def test_one_key_of_the_rollout_leaves_the_others_at_their_defaults():

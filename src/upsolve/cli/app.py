@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from upsolve import __version__
+from upsolve.cli.chapters import in_order
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "keys",
     "print_json",
     "printable",
+    "recipe_names",
     "records",
     "show",
     "show_results",
@@ -51,6 +53,10 @@ USAGE: Any = typer.BadParameter.__mro__[1]
 
 class Commands(TyperGroup):
     """The application; its usage errors are ``ConfigError``, printed in one line like any other error."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order of the chapters."""
+        return in_order(super().list_commands(ctx))
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read the options before the command."""
@@ -91,8 +97,8 @@ def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
-def recipe_names() -> Iterable[str]:
-    """Return the recipes of the package; without one of the prefix, the shell completes files."""
+def recipe_names() -> dict[str, str]:
+    """Return the recipes of the package with their comments; without one of the prefix, the shell completes files."""
     from upsolve.config.recipe import recipe_names as names
 
     return names()

@@ -27,6 +27,7 @@ from upsolve.cli import (
     training,
 )
 from upsolve.cli.app import app, printable
+from upsolve.cli.chapters import arrange
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
@@ -55,6 +56,9 @@ USER_ERRORS = {
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+arrange(app)
 
 
 def main() -> None:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys
+from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys, recipe_names
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,16 +18,63 @@ if TYPE_CHECKING:
 __all__ = ["explain", "init", "load", "load_evaluated", "open_trained_on", "recipes"]
 
 
-@app.command()
-def recipes() -> None:
-    """List the recipes that come with upsolve."""
-    from upsolve.config.recipe import recipe_names
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start here": ("demo", "auto", "sft", "rloo"),
+    "Imitation": ("rft", "dft", "strangers", "conditioned", "unsolved"),
+    "Stored groups": (
+        *("group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "maxrl", "unlikelihood", "divergence"),
+        *("pkpo", "passk", "rspo"),
+    ),
+    "Preferences": ("dpo", "dpo_focal", "kto", "rank"),
+    "Online": (
+        *("grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "nft", "unlikeliness", "gfpo", "ppo", "ppo_dense"),
+        *("rlvr_tests", "rlvr_lint", "rlvr_both", "hybrid", "replay"),
+    ),
+    "Controls": ("ssd", "placebo", "inverted", "format_only"),
+    "Archives of the package": ("demo_python", "sql_sft", "sql_rloo", "robot", "robot_sft"),
+    "Published experiments (docs/papers.md)": (),
+}
+"""Heading -> recipes, as they are listed; the last heading has all others, those in folders."""
+CITATION = re.compile(r" \([^()]*\d{4}\.\d{5}[^()]*\)")
+LISTED = 120
+"""Width of the list of recipes, characters."""
 
-    names = recipe_names()
-    width = max(map(len, names))
-    for name, comment in names.items():
-        first = re.split(r"(?<!\bDr)\. (?=[A-Z])", comment)[0].rstrip(".")  # the first sentence
-        typer.echo(f"{name:<{width}} {first}.")
+
+@app.command()
+def recipes(
+    name: Annotated[
+        str,
+        typer.Argument(help="Recipe to print, with its comments and what it inherits.", autocompletion=completed(recipe_names)),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the recipes that come with upsolve, or print one."""
+    from upsolve.config.recipe import recipe_text
+
+    if name:
+        text = recipe_text(name)
+        answer({"name": name, "text": text}, text, as_json=as_json)
+        return
+    found, lines = grouped(), list[str]()
+    for heading, comments in found.items():
+        width = max(map(len, comments))
+        lines += ["", heading]
+        lines += [f"  {recipe:<{width}}  {in_short(text, LISTED - width - 4)}" for recipe, text in comments.items()]
+    lines += ["", "`upsolve recipes NAME` prints one, `upsolve init ARCHIVE` writes one for your archive."]
+    answer(found, "\n".join(lines[1:]), as_json=as_json)
+
+
+def grouped() -> dict[str, dict[str, str]]:
+    """Return the recipes and their comments, by heading."""
+    left = dict(recipe_names())
+    found = {heading: {name: left.pop(name) for name in names} for heading, names in GROUPS.items() if names}
+    return found | {[*GROUPS][-1]: left}
+
+
+def in_short(comment: str, width: int) -> str:
+    """Return the first sentence of a recipe's comment without citations, cut to a width at a word."""
+    first = re.split(r"(?<!\bDr)\. (?=[A-Z])", CITATION.sub("", comment.removeprefix("Start here: ")))[0].rstrip(".")
+    return shorten(first[:1].upper() + first[1:], width, placeholder=" ...")
 
 
 @app.command()

@@ -21,12 +21,16 @@ from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 from upsolve.yaml_text import read_yaml
 
-__all__ = ["Recipe", "check_recipe", "dump_recipe", "explain", "load_recipe", "recipe_names", "recipe_yaml"]
+__all__ = ["Recipe", "check_recipe", "dump_recipe", "explain", "load_recipe", "recipe_names", "recipe_text", "recipe_yaml"]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each; those in a folder are named with it: ``papers/2605.28409_rloo``."""
 WHOLE = ("source.mix", "source.mix_end")
 """Mappings that an override replaces instead of merging, since their shares belong together."""
+
+
+NEAREST = 3
+"""Most names that an unknown name of a recipe is answered with."""
 
 
 class Recipe(Strict):
@@ -92,9 +96,35 @@ def recipe_file(name: str | Path) -> Path:
     if str(name) in recipes:
         return recipes[str(name)]
     stem = str(name).removesuffix(".yaml").rpartition("/")[2]
-    close = [key for key in recipes if key.rpartition("/")[2] == stem] or get_close_matches(stem, recipes, n=3)
+    close = [key for key in recipes if key.rpartition("/")[2] == stem] or get_close_matches(stem, recipes, n=NEAREST)
+    close = close or [key for key in recipes if stem and stem in key][:NEAREST]
     hint = f"did you mean {' or '.join(close)}?" if close else "name a file, or a recipe that `upsolve recipes` lists"
     raise ConfigError(f"{name}: no such recipe; {hint}")
+
+
+def recipe_text(path: str | Path) -> str:
+    """Return the text of a recipe, then what it inherits from its ``base`` and from that one's base, as comments: a key a line.
+    ConfigError: no such recipe."""
+    file = recipe_file(path)
+    lines, above, taken = [file.read_text(encoding="utf-8").strip()], [file], {*leaves(read_mapping(path, file))}
+    read_recipe(path)  # refuses a base that does not exist, and a circle
+    while base := read_mapping(above[-1], above[-1]).get("base", ""):
+        beside = above[-1].parent / base
+        above.append(beside if beside.is_file() else recipe_file(base))
+        values = flat(read_mapping(base, above[-1]))
+        lines.append(f"# inherited from {base}:")
+        lines += [f"#   {key}: {value}" for key, value in values.items() if key not in taken and key != "base"]
+        taken |= values.keys()
+    return "\n".join([*lines, "# all other keys have their defaults: `upsolve explain KEY`"])
+
+
+def flat(data: Any, key: str = "") -> dict[str, str]:
+    """Return the values of nested mappings as YAML in one line, by key: ``objective.clip.low``."""
+    if isinstance(data, dict) and data and key not in WHOLE:
+        pairs = (flat(inner, f"{key}.{name}".lstrip(".")) for name, inner in data.items())
+        return {name: value for found in pairs for name, value in found.items()}
+    text = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=float("inf"))
+    return {key: text.removesuffix("...\n").strip()}
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
