@@ -8,7 +8,7 @@ import yaml
 
 from upsolve.config import Recipe, dump_recipe, explain, load_recipe, recipe_names
 from upsolve.config.keys import all_keys
-from upsolve.config.recipe import recipe_text
+from upsolve.config.recipe import recipe_text, set_key
 from upsolve.config.rules import RULES
 from upsolve.errors import ConfigError
 from upsolve.types import Status
@@ -372,11 +372,13 @@ def test_recipes_have_names_and_a_line_each():
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_printed_recipe_and_the_keys_that_it_inherits_are_the_whole_recipe(name):
-    text = recipe_text(name)
-    inherited = [line.removeprefix("#   ").replace(": ", "=", 1) for line in text.splitlines() if line.startswith("#   ")]
+    text, data = recipe_text(name), {}
+    inherited = text.partition("# inherited from")[2]
     own = {key: value for key, value in yaml.safe_load(text).items() if key != "base"}
-    given = [f"{key}={json.dumps(value)}" for key, value in own.items()]
-    assert load_recipe(None, [*inherited, *given]) == load_recipe(name)
+    lines = [line.removeprefix("#   ").replace(": ", "=", 1) for line in inherited.splitlines() if line.startswith("#   ")]
+    for line in (*lines, *(f"{key}={json.dumps(value)}" for key, value in own.items())):
+        set_key(data, line)
+    assert Recipe.model_validate(data) == load_recipe(name)
 
 
 def test_a_recipe_of_the_user_is_printed_with_what_its_bases_say(tmp_path):
