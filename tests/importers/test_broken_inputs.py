@@ -227,6 +227,37 @@ def test_a_workbook_has_one_sheet_or_one_is_named(tmp_path):
         list(rows_of(member_of(file)))
 
 
+def cells(*rows, more=""):
+    """A sheet of rows of cells of Excel: pairs of a place and what is in it."""
+    made = "".join(
+        f"<row>{''.join(f'<c r={chr(34)}{place}{chr(34)}>{inner}</c>' for place, inner in row)}</row>" for row in rows
+    )
+    return f'<worksheet xmlns="{MAIN}"><sheetData>{made}</sheetData>{more}</worksheet>'
+
+
+def test_merged_cells_of_a_workbook_count_in_each_row_and_its_header_may_stand_anywhere(tmp_path):
+    pytest.importorskip("python_calamine")
+    places = [[("B4", 7), ("C4", 8)], [("B5", 1), ("C5", 2)], [("C6", 3)], [("B7", 4), ("C7", 5)]]
+    merged = '<mergeCells count="1"><mergeCell ref="B5:B6"/></mergeCells>'
+    sheet = cells(*([(place, f"<v>{value}</v>") for place, value in row] for row in places), more=merged)
+    (tmp_path / "a.xlsx").write_bytes(workbook(a=sheet))
+    rows = [*rows_of(member_of(tmp_path / "a.xlsx"))]
+    assert rows == [(5, {"7": 1, "8": 2}), (6, {"7": 1, "8": 3}), (7, {"7": 4, "8": 5})]
+
+
+@pytest.mark.parametrize(("value", "flag"), [("", ""), ("<v>0</v>", ' fullCalcOnLoad="1"')])
+def test_a_formula_that_was_never_computed_is_no_empty_cell(tmp_path, value, flag):
+    pytest.importorskip("python_calamine")
+    book = workbook(a=cells([("A1", "<v>1</v>")], [("A2", f"<f>A1+1</f>{value}")]))
+    with ZipFile(io.BytesIO(book)) as whole:
+        parts = {
+            name: whole.read(name).replace(b"</sheets>", f"</sheets><calcPr{flag}/>".encode()) for name in whole.namelist()
+        }
+    (tmp_path / "a.xlsx").write_bytes(zipped(parts))
+    with pytest.raises(SourceError, match=r"a\.xlsx: sheet a, cell A2: a formula without a computed value; open"):
+        list(rows_of(member_of(tmp_path / "a.xlsx")))
+
+
 def test_a_missing_reader_of_workbooks_names_its_extra(tmp_path, monkeypatch):
     (tmp_path / "a.xlsx").write_bytes(workbook(a=SHEET))
     monkeypatch.setitem(sys.modules, "python_calamine", None)

@@ -136,6 +136,16 @@ def test_folders_are_recognised_by_their_files(tmp_path, made, source):
     assert reading_of(tmp_path, {}).source == source
 
 
+def test_a_cloned_dataset_is_read_as_data_unless_it_has_tests(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "log.jsonl").write_text(lines_of(ROWS))
+    (tmp_path / "load.py").write_text(ADD)
+    assert reading_of(tmp_path, {}).source == "table"
+    (tmp_path / "test_load.py").write_text("from load import add")
+    with pytest.raises(SourceError, match=r"2 ways[^!]*upsolve ingest git PATH"):
+        reading_of(tmp_path, {})
+
+
 UNDECIDED = {
     "a solution may be an attempt or the reference": (
         [{"question": STATEMENT, "solution": ADD}],

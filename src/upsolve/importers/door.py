@@ -80,10 +80,12 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
     if not path.exists():
         raise SourceError(f"{path}: no such file or folder")
     found = by_files(path) if path.is_dir() else []
-    found = found or tree_readings(path)
     if not found:
-        rows, where = rows_in(path, given)
-        found = by_columns(rows) or table_readings(path, rows, {**where, **given})
+        found = data_readings(path, given)
+    elif [one.source for one in found] == ["git"]:
+        with suppress(SourceError):  # a dataset may be a clone, too
+            data = data_readings(path, given)
+            found = [*found, *data] if has_test_files(path) else data
     if len(found) > 1:
         raise SourceError(several(path, found))
     return replace(found[0], options={**found[0].options, **given})
@@ -108,6 +110,20 @@ def map_file(reading: Reading) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
     return file
+
+
+def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
+    """Return the ways to read the trees and tables of a path; SourceError if nothing is recognised."""
+    if found := tree_readings(path):
+        return found
+    rows, where = rows_in(path, given)
+    return by_columns(rows) or table_readings(path, rows, {**where, **given})
+
+
+def has_test_files(path: Path) -> bool:
+    """Return whether a folder has a file that a test runner would collect."""
+    stems = (PurePosixPath(member.name).stem for member in islice(members(path), FILES))
+    return any(stem.startswith("test_") or stem.endswith(("_test", ".test", ".spec", "Test")) for stem in stems)
 
 
 def by_files(path: Path) -> list[Reading]:

@@ -3,14 +3,16 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from upsolve.errors import MissingExtraError, SourceError, one_line
 from upsolve.extras import needs_extras
@@ -25,6 +27,8 @@ __all__ = ["arrow_rows", "copy_of_query", "duckdb_rows", "excel_rows", "is_datab
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
 """Most bytes (as stored, without compression) and rows of a file in memory at a time, as far as rows are of equal size."""
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+"""Attribute of a sheet of a workbook that names its file."""
 BUFFER = 1 << 20
 """Bytes of each column of a Parquet file that are read at a time."""
 
@@ -73,19 +77,65 @@ def parts_of(batch: Any) -> Iterator[Any]:
 
 
 def excel_rows(member: Member, sheet: str = "") -> Iterator[Numbered]:
-    """Yield the rows of a sheet of a workbook, by default the only one that is not empty; its first row has the names of the columns."""
+    """Yield the rows of a sheet of a workbook, by default the only one that is not empty; its first row with values has the names of the columns."""
     with needs_extras():
         import python_calamine as calamine
     try:
         with member.open() as file, closing(calamine.CalamineWorkbook.from_filelike(file)) as book:
             heights = {name: book.get_sheet_by_name(name).height for name in book.sheet_names}
-            rows = iter(book.get_sheet_by_name(only(member, "sheet", heights, sheet)).iter_rows())
-            names = names_of([str(plain(name) or "").strip() for name in next(rows, [])])
-            for number, row in enumerate(rows, start=2):
-                if any(cell != "" for cell in row):
-                    yield number, dict(zip(names, map(plain, row), strict=True))
+            chosen = book.get_sheet_by_name(only(member, "sheet", heights, sheet))
+            if cell := uncomputed(member, chosen.name):
+                raise SourceError(
+                    f"{member.where}: sheet {chosen.name}, cell {cell}: a formula without a computed value; open the file in a spreadsheet "
+                    "program, save it, and import it again"
+                )
+            numbered = (
+                (number, row) for number, row in enumerate(chosen.iter_rows(), start=1) if any(cell != "" for cell in row)
+            )
+            names = names_of([str(plain(name) or "").strip() for name in next(numbered, (0, []))[1]])
+            left = chosen.start[1] if chosen.start else 0
+            for number, row in unmerged(numbered, chosen.merged_cell_ranges or (), left):
+                yield number, dict(zip(names, map(plain, row), strict=True))
     except (OSError, calamine.CalamineError) as error:
         raise unreadable(member.where, error) from error
+
+
+def unmerged(rows: Iterable[tuple[int, list[Any]]], merged: Iterable[Any], left: int) -> Iterator[tuple[int, list[Any]]]:
+    """Yield numbered rows, whose first column is ``left``, with the value of each merged cell in all rows and columns that it spans.
+
+    A merged cell is its first and last row and column, from 0.
+    """
+    spans = {(row + 1, column - left): (last_row + 1, last_column - left) for (row, column), (last_row, last_column) in merged}
+    held: dict[int, tuple[int, Any]] = {}
+    for number, row in rows:
+        for column in range(len(row)):
+            if (number, column) in spans:
+                last_row, last_column = spans[number, column]
+                held |= dict.fromkeys(range(column, last_column + 1), (last_row, row[column]))
+            if column in held and number <= held[column][0]:
+                row[column] = held[column][1]
+        yield number, row
+
+
+def uncomputed(member: Member, sheet: str) -> str:
+    """Return the first cell of a sheet of an .xlsx file whose formula has no computed value; empty if there is none.
+
+    Libraries such as openpyxl and XlsxWriter store no value, or 0, and ask for a computation when the file is opened (``fullCalcOnLoad``).
+    """
+    with on_disk(member) as path, suppress(zipfile.BadZipFile, KeyError, ElementTree.ParseError), zipfile.ZipFile(path) as book:
+        parts = ("xl/workbook.xml", "xl/_rels/workbook.xml.rels")
+        about, links = (ElementTree.fromstring(book.read(name)) for name in parts)  # noqa: S314  expat limits what entities grow to
+        never = any(one.get("fullCalcOnLoad") in ("1", "true") for one in about.iterfind("{*}calcPr"))
+        link = next((one.get(RELATION) for one in about.iterfind("{*}sheets/{*}sheet") if one.get("name") == sheet), "")
+        target = next((str(one.get("Target")) for one in links if one.get("Id") == link), "")
+        with book.open(target.removeprefix("/") if target.startswith("/") else f"xl/{target}") as text:
+            for _, row in ElementTree.iterparse(text):  # noqa: S314
+                if row.tag.endswith("}row"):
+                    for cell in row.iterfind("{*}c"):
+                        if cell.find("{*}f") is not None and (never or cell.find("{*}v") is None):
+                            return str(cell.get("r"))
+                    row.clear()
+    return ""
 
 
 def plain(cell: Any) -> Any:
