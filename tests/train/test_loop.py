@@ -206,6 +206,8 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     facts = dict(re.findall("<dt>(\\w+)</dt><dd>(.*?)</dd>", page))
     assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts} and "trained on" in facts["data"]
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
+    card = (tmp_path / "run" / "training" / "model" / "README.md").read_text()
+    assert "interval_95:" in card and "trained on" in card and str(tmp_path) not in card and tiny_model not in card
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after
 

@@ -81,8 +81,11 @@ def export(
 ) -> None:
     """Write a model whole, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
     from upsolve.exports.model import export_model
+    from upsolve.report.card import run_of, write_card
 
     path = export_model(model, out, kind=kind)
+    if path.is_dir() and (run := run_of(Path(model))):
+        write_card(path, path.name, run)
     files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     answer({"path": str(path), "bytes": size}, f"{path}: {size / 1e6:,.1f} MB", as_json=as_json)

@@ -131,6 +131,7 @@ def train(
 
     check_out(out, loaded, fresh=fresh)
     split = checked_split(stored, loaded)
+    from upsolve.report.card import write_card
     from upsolve.train.loop import train as train_policy  # torch is imported after the checks: it takes seconds
 
     with bars() as progress:
@@ -143,6 +144,7 @@ def train(
             show=progress,
             fresh=fresh,
         )
+    write_card(trained.folder, loaded.name)
     answer(trained.facts(), f"{trained.text()}\nmodel: {trained.folder}", as_json=as_json)
     if trained.collapsed:
         raise typer.Exit(code=3)

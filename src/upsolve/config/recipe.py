@@ -1,6 +1,6 @@
 """The recipe: all stages, reading and writing YAML."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
@@ -21,7 +21,17 @@ from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 from upsolve.yaml_text import read_yaml
 
-__all__ = ["Recipe", "check_recipe", "dump_recipe", "explain", "load_recipe", "recipe_names", "recipe_text", "recipe_yaml"]
+__all__ = [
+    "Recipe",
+    "check_recipe",
+    "dump_recipe",
+    "explain",
+    "load_recipe",
+    "recipe_changes",
+    "recipe_names",
+    "recipe_text",
+    "recipe_yaml",
+]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each; those in a folder are named with it: ``papers/2605.28409_rloo``."""
@@ -246,6 +256,27 @@ def merged(old: Any, new: Any, key: str = "") -> Any:
 def recipe_yaml(recipe: Recipe) -> str:
     """Return the resolved recipe as YAML, every key written out."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False)
+
+
+def recipe_changes(recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """Return the recipe of upsolve that has the name of a recipe, and the keys in which they differ; no name: the keys that are no defaults.
+
+    ``model.bf16: auto`` is what a run decided, and does not count as changed.
+    """
+    name = recipe.name if recipe.name in recipe_names() else ""
+    before = (load_recipe(name) if name else Recipe()).model_dump(mode="json")
+    after = recipe.model_dump(mode="json")
+    after["model"]["bf16"] = before["model"]["bf16"] if before["model"]["bf16"] == "auto" else after["model"]["bf16"]
+    return name, difference(before, after)
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of nested mappings that are new or have another value; a mapping that lost an entry is returned whole."""
+    changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
+    for name, value in changed.items():
+        if isinstance(value, dict) and isinstance(old.get(name), dict) and not old[name].keys() - value.keys():
+            changed[name] = difference(old[name], value)
+    return changed
 
 
 def dump_recipe(recipe: Recipe, path: str | Path) -> None:

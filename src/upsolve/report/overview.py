@@ -12,7 +12,7 @@ from upsolve.report.content import Change, Example, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text
 from upsolve.report.tables import percent
 
-__all__ = ["CURVES", "curves_of", "example_block", "most_changed", "overview_block", "stopped_at", "verdict_block"]
+__all__ = ["CURVES", "curves_of", "example_block", "interval", "most_changed", "overview_block", "stopped_at", "verdict_block"]
 
 MOST_CHANGED = 5
 """Tasks of the overview: those whose pass rate changed most."""

@@ -26,7 +26,7 @@ from upsolve.report.changes import task_changes
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
-__all__ = ["Table", "calibration_tables", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
+__all__ = ["Table", "calibration_tables", "cell", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
