@@ -3,8 +3,7 @@ from random import Random
 
 import pytest
 
-from upsolve.archive.leaks import find_leaks, shingles
-from upsolve.archive.split import split_archive, split_tasks
+from upsolve.archive.split import find_leaks, shingles, split_archive, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from upsolve.archive.info import archive_info
-from upsolve.archive.leaks import find_leaks
-from upsolve.archive.split import split_archive
+from upsolve.archive.split import find_leaks, split_archive
 from upsolve.archive.store import create_archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.errors import ArchiveError

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from upsolve.archive.leaks import find_leaks
-from upsolve.archive.split import split_archive
+from upsolve.archive.split import find_leaks, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import SourceError

@@ -13,9 +13,8 @@ from pathlib import Path
 import build
 
 from upsolve.archive.info import archive_info
-from upsolve.archive.leaks import find_leaks
 from upsolve.archive.places import EMBEDDED
-from upsolve.archive.split import split_tasks
+from upsolve.archive.split import find_leaks, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.types import Attempt

@@ -15,8 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.leaks import features_of, find_leaks, shingles
 from upsolve.archive.places import SHIPPED
+from upsolve.archive.split import features_of, find_leaks, shingles
 from upsolve.archive.store import read_tasks
 from upsolve.clean.check import Check, Contents, Fault
 from upsolve.clean.code import token_runs

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from upsolve.archive.leaks import find_leaks
 from upsolve.archive.places import SHIPPED
-from upsolve.archive.split import recorded_name, tasks_of
+from upsolve.archive.split import find_leaks, recorded_name, tasks_of
 from upsolve.archive.store import read_tasks
 from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError

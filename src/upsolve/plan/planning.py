@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from upsolve.archive.info import missing_signal
-from upsolve.archive.leaks import find_leaks
-from upsolve.archive.split import Split, recorded_name, split_archive
+from upsolve.archive.split import Split, find_leaks, recorded_name, split_archive
 from upsolve.archive.store import Archive, open_filled
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, RewardConfig, VerifyConfig
 from upsolve.config.rules import few_dev_tasks, few_steps
