@@ -159,7 +159,7 @@ def test_parsers_read_a_megabyte(parser):
 def test_strings_of_a_program_are_found_in_one_pass():
     """Each string's place was counted from the start of the program: 2 s for 30,000."""
     start = time.process_time()
-    quoted_spans = pytest.importorskip("upsolve.clean.code").quoted_spans
+    quoted_spans = pytest.importorskip("upsolve.clean.secrets").quoted_spans
     spans = sorted(quoted_spans("x = 'é';\n" * 30_000, "javascript"), key=lambda span: span.start)
     assert [*spans[:2]] == [range(4, 7), range(13, 16)] and len(spans) == 30_000
     assert time.process_time() - start < 10

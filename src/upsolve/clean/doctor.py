@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from upsolve.archive.store import Archive
-from upsolve.clean import language, outcomes, overlap, secrets, tests
+from upsolve.clean import language, outcomes, overlap, secrets
 from upsolve.clean.check import Action, Check, Fault, open_contents
 from upsolve.errors import ConfigError, IsolationError
 from upsolve.extras import EXTRAS, absent, require
@@ -184,7 +184,7 @@ CHECKS: Mapping[str, Check] = {
     "balance": outcomes.BALANCE,
     "signal": outcomes.SIGNAL,
     "languages": outcomes.LANGUAGES,
-    "tests": tests.TESTS,
-    "sanity": tests.SANITY,
+    "tests": outcomes.TESTS,
+    "sanity": outcomes.SANITY,
 }
 """Name -> check."""

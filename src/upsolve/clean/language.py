@@ -13,7 +13,6 @@ from typing import Any
 
 from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Contents, Fault
-from upsolve.clean.code import is_valid
 from upsolve.languages import PYTHON, languages
 from upsolve.verify.analysis.syntax import nodes_of, python_tree, tree_of
 
@@ -68,6 +67,14 @@ def language_of(code: str, language: str) -> str:
         return "python"
     others = (name for name, mark in MARKS.items() if name != language and name in installed() and mark.search(code))
     return next((name for name in others if not tree_of(code, name).has_error), "")
+
+
+def is_valid(code: str, language: str) -> bool | None:
+    """Return whether a program has no syntax error; None if its language has no grammar."""
+    if language in PYTHON:
+        return python_tree(code) is not None
+    root = tree_of(code, language)
+    return None if root is None else not root.has_error
 
 
 def is_python_2(code: str) -> bool:

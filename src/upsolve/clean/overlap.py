@@ -19,7 +19,6 @@ from upsolve.archive.places import SHIPPED
 from upsolve.archive.split import features_of, find_leaks, shingles
 from upsolve.archive.store import read_tasks
 from upsolve.clean.check import Check, Contents, Fault
-from upsolve.clean.code import token_runs
 from upsolve.errors import ConfigError
 from upsolve.importers.formats import json_lines
 from upsolve.importers.rows import BadRow
@@ -35,7 +34,16 @@ from attempts left join labels using (attempt_id)
 group by task_id, passed, attempt_id, author order by task_id, passed, min(place)
 """
 """Copies of a program by one author are one attempt with a count."""
+TOKEN = re.compile(r"\w+|[^\w\s]")
+RUN = 3
+"""Tokens of a run."""
 Sets = tuple[frozenset[Any], ...]
+
+
+def token_runs(code: str, size: int = RUN) -> frozenset[str]:
+    """Return the runs of ``size`` tokens of a program, or all of its tokens as one run if it is shorter."""
+    tokens = TOKEN.findall(code)
+    return frozenset(" ".join(tokens[start : start + size]) for start in range(max(1, len(tokens) - size + 1)))
 
 
 def find_near(sets: Sequence[Sets], threshold: float) -> Iterator[tuple[int, int]]:

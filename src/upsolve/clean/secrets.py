@@ -4,6 +4,7 @@ Keys are found by the detectors of detect-secrets that know the form of a provid
 variable are left out, because they flag alphabets, and exercises about passwords. Phone numbers with a country code are found by phonenumbers.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from upsolve.clean.check import Action, Check, Contents, Fault, mask
-from upsolve.clean.code import quoted_spans, same_shape
+from upsolve.languages import PYTHON
 from upsolve.types import Task
-from upsolve.verify.analysis.syntax import normalise
+from upsolve.verify.analysis.syntax import nodes_of, normalise, python_tree, tree_of
 
-__all__ = ["LICENCE", "LICENCES", "PROVENANCE", "SECRETS", "Secret", "find_secrets"]
+__all__ = ["LICENCE", "LICENCES", "PROVENANCE", "SECRETS", "Secret", "find_secrets", "quoted_spans"]
 
 LICENCE = ("license", "licence", "License", "Licence", "LICENSE", "license_type", "repo_license", "licenses")
 """Fields that may name a licence; the first present one counts, the attempt's before its task's."""
@@ -187,6 +188,25 @@ def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
     yield from find_beside(contents, options)
 
 
+def is_quoted(node: Any) -> bool:
+    """Return whether a node is a comment or a string literal."""
+    return "comment" in node.type or "string" in node.type
+
+
+def quoted_spans(code: str, language: str) -> list[range]:
+    """Return the spans of comments and string literals, in characters; the whole text if the language has no grammar."""
+    root = tree_of(code, language)
+    if root is None:
+        return [range(len(code))]
+    found = [(node.start_byte, node.end_byte) for node in nodes_of(root, is_quoted) if is_quoted(node)]
+    data = code.encode("utf-8", "replace")
+    places, character, byte = {0: 0}, 0, 0
+    for place in sorted({place for span in found for place in span}):
+        character += len(data[byte:place].decode("utf-8", "replace"))
+        places[place], byte = character, place
+    return [range(places[start], places[end]) for start, end in found]
+
+
 def find_beside(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield attempts whose author, or a value in ``extra``, is a secret: models do not learn it, and it is only reported."""
     for place, attempt_id, author, extra in contents.rows(ABOUT):
@@ -248,6 +268,17 @@ def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
     before, now = (normalise(one, text.language, docstrings=False) for one in (code, after))
     moved = code.count("\n") != after.count("\n")
     return Action.REDACT, placeholders, moved or before != now
+
+
+def same_shape(before: str, after: str, language: str) -> bool:
+    """Return whether both programs are valid and their syntax trees differ in names and literals alone."""
+    if language in PYTHON:
+        trees = [python_tree(code) for code in (before, after)]
+        shapes = [[type(node) for node in ast.walk(tree)] if tree else None for tree in trees]
+    else:
+        roots = [tree_of(code, language) for code in (before, after)]
+        shapes = [None if root is None or root.has_error else str(root) for root in roots]
+    return shapes[0] is not None and shapes[0] == shapes[1]
 
 
 def fault_of(text: Text, place: int, secret: Secret, redaction: Redaction) -> Fault:
