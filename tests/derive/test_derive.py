@@ -13,9 +13,9 @@ import pytest
 from upsolve.archive.split import origin_of, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import app
+from upsolve.derive.answers import CHECK_TEST, held_checker
 from upsolve.derive.derivation import JUDGE, Derivation, Origin, judged_as
 from upsolve.derive.deriving import DERIVATIONS, DeriveSettings, derive, derive_groups
-from upsolve.derive.held import CHECK_TEST, held_checker
 from upsolve.derive.programs import line_of, visible_feedback
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.reward.code import token_distance

@@ -5,7 +5,7 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError
-from upsolve.evaluate.stages import CONTROL, load_stages
+from upsolve.evaluate.runs import CONTROL, load_stages
 from upsolve.experiment import run_recipe
 from upsolve.report.run import read_run
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict

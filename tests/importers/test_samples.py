@@ -360,7 +360,7 @@ def test_a_known_task_has_priority_over_the_files_own():
 
 def test_numbers_that_json_lacks_are_stored_as_text():
     """NaN in the other fields of a row would make DuckDB refuse every query of ``extra``."""
-    from upsolve.importers.problems.problems import extra_of
+    from upsolve.importers.problems import extra_of
 
     assert json.loads(extra_of({"score": float("nan"), "best": float("inf")}), parse_constant=pytest.fail) == {
         "score": "nan",

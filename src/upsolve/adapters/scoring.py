@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from upsolve.archive.store import read_tasks
 from upsolve.config import Recipe, RewardConfig, load_recipe
 from upsolve.errors import JudgeError, SourceError
-from upsolve.importers.tables.fields import FIELDS
+from upsolve.importers.tables import FIELDS
 from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import KnownTasks, known_tasks
 from upsolve.policy.answers import is_only_code, names_of, program_in

@@ -14,8 +14,7 @@ from upsolve.derive.programs import COMPLETE, FASTER, REPAIR, TRANSLATE
 from upsolve.errors import ConfigError
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, reraise
-from upsolve.suites.shrink import archive_parts
-from upsolve.suites.writing import NewArchive, Portion
+from upsolve.suites.shrink import NewArchive, Portion, archive_parts
 from upsolve.types import Group, OnProgress, Status, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify

@@ -13,7 +13,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.evaluate.benchmarks import labelled
-from upsolve.evaluate.stages import CONTROL, FOLDER, SUMMARY, Stage, place_of
+from upsolve.evaluate.runs import CONTROL, OWN_FOLDER, STAGES, Stage, place_of
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
@@ -42,7 +42,7 @@ class Rounds:
         on_step: OnStep,
     ) -> None:
         """Set what ``run_rounds`` takes."""
-        self.recipe, self.folder, self.split = recipe, folder / FOLDER, split
+        self.recipe, self.folder, self.split = recipe, folder / OWN_FOLDER, split
         self.measured, self.progress, self.on_step = measured, progress, on_step
         self.groups = {group.task.task_id: group for group in split.groups["train"]}
         self.stages: list[Stage] = []
@@ -60,12 +60,12 @@ class Rounds:
         trained = train(
             recipe, groups, self.split.groups["dev"], self.folder / f"{place}-training", on_step=self.on_step, show=report
         )
-        sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{FOLDER}/{place}")
+        sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{OWN_FOLDER}/{place}")
         stage = Stage(name, trained, sweep, False, len(drawn), sum(drawn))
         kept = not self.stages or (name != CONTROL and stage.dev > self.best.dev)
         self.stages.append(replace(stage, kept=kept))
         rows = [{name: getattr(one, name) for name in ("name", "kept", "samples", "passed")} for one in self.stages]
-        write_text(self.folder / SUMMARY, json.dumps(rows, indent=1))
+        write_text(self.folder / STAGES, json.dumps(rows, indent=1))
         return self.stages[-1]
 
     def round(self, number: int) -> Stage:

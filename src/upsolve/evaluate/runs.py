@@ -1,21 +1,34 @@
-"""Evaluations and sweeps <-> JSON files.
+"""Evaluations, sweeps and stages of runs <-> JSON files, without torch.
 
 Format version 2 is a sweep: each of its evaluations once, and indices that say which of them is ``best``, ``greedy``, ... Version 1 is one
 evaluation, as ``save_evaluation`` and earlier versions of upsolve write it; it is read as a sweep with one temperature.
 """
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore
+from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.files import write_text
+from upsolve.train.run.folder import Trained, load_trained
 
-__all__ = ["load_evaluation", "load_run", "load_sweep", "save_evaluation", "save_sweep"]
+__all__ = [
+    "CONTROL",
+    "OWN_FOLDER",
+    "STAGES",
+    "Stage",
+    "load_evaluation",
+    "load_run",
+    "load_stages",
+    "load_sweep",
+    "place_of",
+    "save_evaluation",
+    "save_sweep",
+]
 
 VERSION, SWEEP_VERSION = 1, 2
 NAME_ONE = "name a .json file that `upsolve eval` or `upsolve run` wrote"
@@ -124,3 +137,52 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ArchiveError(f"{path}: not an evaluation, but a {type(data).__name__}; {NAME_ONE}")
     return data
+
+
+OWN_FOLDER = "own"
+"""Folder of the stages, within that of the run."""
+STAGES = "stages.json"
+"""List of the finished stages, in this folder."""
+CONTROL = "archive, as long"
+"""Name of the control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a run with rounds of own samples."""
+
+    name: str
+    """``archive``, ``round 1``, ..., or the control (``CONTROL``)."""
+    trained: Trained
+    """Its training."""
+    sweep: Sweep
+    """Its model at several temperatures."""
+    kept: bool
+    """Whether its model was the best on dev tasks so far; the control never is."""
+    samples: int = 0
+    """Own samples that it drew."""
+    passed: int = 0
+    """How many of them passed."""
+
+    @property
+    def dev(self) -> float:
+        """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
+        rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
+        return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
+
+
+def load_stages(folder: Path) -> tuple[Stage, ...]:
+    """Return the finished stages of a run's folder; () for a run without rounds."""
+    file = folder / OWN_FOLDER / STAGES
+    rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    places = [file.with_name(place_of(row["name"])) for row in rows]
+    return tuple(
+        Stage(trained=trained, sweep=load_sweep(place.with_name(f"{place.name}.json")), **row)
+        for row, place in zip(rows, places, strict=True)
+        if (trained := load_trained(place.with_name(f"{place.name}-training")))
+    )
+
+
+def place_of(name: str) -> str:
+    """Return the name of a stage in the names of its files: ``PLACE.json`` its sweep, ``PLACE-training`` the folder of its training."""
+    return name.replace(", ", "-").replace(" ", "-")

@@ -24,8 +24,8 @@ from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
 from upsolve.importers.source import Source, Unit
+from upsolve.importers.tables import FIELDS, NAMES, PROGRAMS
 from upsolve.importers.tables.columns import likely_fields, values_of
-from upsolve.importers.tables.fields import FIELDS, NAMES, PROGRAMS
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at

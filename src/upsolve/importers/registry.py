@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from upsolve.importers.benchmarks import ds1000, evalplus, functions, multilingual, nbgrader, spider, swe_bench
+from upsolve.importers.benchmarks import evalplus, functions, multilingual, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import ci_reports, samples, trajectories
 from upsolve.importers.problems import codenet, polygon, problem_package
@@ -37,7 +37,7 @@ CODE: Mapping[str, Source] = {
     "codet": functions.CODET,
     "composed": COMPOSED,
     "cruxeval": functions.CRUXEVAL,
-    "ds1000": ds1000.SOURCE,
+    "ds1000": functions.DS1000,
     "evalplus": evalplus.SOURCE,
     "git": git.SOURCE,
     "github_log": ci_reports.GITHUB,

@@ -31,8 +31,7 @@ from upsolve.config.rules import FEW_DEV_TASKS, few_dev_tasks, few_steps
 from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.evaluate.calibration import Calibration, calibrations
 from upsolve.evaluate.intervals import paired_difference
-from upsolve.evaluate.runs import load_run, load_sweep
-from upsolve.evaluate.stages import load_stages
+from upsolve.evaluate.runs import load_run, load_stages, load_sweep
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.report.content import Gain, ReportContent, pick_examples

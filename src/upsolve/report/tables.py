@@ -9,6 +9,7 @@ from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
+from upsolve.evaluate.runs import CONTROL, Stage
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
@@ -20,7 +21,6 @@ from upsolve.evaluate.scores import (
     task_pass_at_k,
     weighted_mean,
 )
-from upsolve.evaluate.stages import CONTROL, Stage
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.report.changes import task_changes
 from upsolve.reward.formula import Rewarded

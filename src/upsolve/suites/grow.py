@@ -19,8 +19,7 @@ from upsolve.solve.outputs import outputs_of
 from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.suites.inputs import Candidate, Inputs, call_inputs, candidates, program_inputs
 from upsolve.suites.rows import database_inputs, reversed_rows
-from upsolve.suites.shrink import archive_parts
-from upsolve.suites.writing import NewArchive, Portion
+from upsolve.suites.shrink import NewArchive, Portion, archive_parts
 from upsolve.types import Attempt, Group, OnProgress, Status, Task, TestCase, TestKind, Verdict, is_scored, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify

@@ -12,7 +12,7 @@ from typing import Any
 
 from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import data_files, json_lines, rows_of_file
-from upsolve.importers.problems.problems import rest_of
+from upsolve.importers.problems import rest_of
 from upsolve.importers.recogniser.calls import literal
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Option, Source, Unit, row_units

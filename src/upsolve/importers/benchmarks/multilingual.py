@@ -10,7 +10,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_value, rows_of_file
-from upsolve.importers.problems.problems import extra_of, rest_of, with_sound_tests
+from upsolve.importers.problems import extra_of, rest_of, with_sound_tests
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source

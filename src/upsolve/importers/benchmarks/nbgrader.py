@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.problems import extra_of
 from upsolve.importers.recogniser.asserts import imports_of, names_bound, names_read, packages_in, parsed
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About

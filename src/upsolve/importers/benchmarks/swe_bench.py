@@ -10,7 +10,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
-from upsolve.importers.problems.problems import rest_of
+from upsolve.importers.problems import rest_of
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.templates import loaded

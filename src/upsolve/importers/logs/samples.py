@@ -20,7 +20,7 @@ from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import json_lines, json_value
 from upsolve.importers.outcome import are_statuses, recorded_verdict, status_of
-from upsolve.importers.problems.problems import extra_of, prompt_of
+from upsolve.importers.problems import extra_of, prompt_of
 from upsolve.importers.rows import Row, as_json, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite

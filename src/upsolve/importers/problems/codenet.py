@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.problems import extra_of
 from upsolve.importers.rows import ODD, BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.names import language_in

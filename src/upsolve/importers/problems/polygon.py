@@ -11,8 +11,8 @@ from xml.parsers.expat import ExpatError
 from upsolve.errors import SourceError
 from upsolve.importers.logs.ci_reports import parse_xml
 from upsolve.importers.outcome import WORDS
+from upsolve.importers.problems import extra_of, sections
 from upsolve.importers.problems.problem_package import BUILT, MAX_MB, PACKAGE_OPTIONS, TESTLIB, built_checker
-from upsolve.importers.problems.problems import extra_of, sections
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.languages.names import language_in, languages_in

@@ -13,7 +13,7 @@ import yaml
 from upsolve.checkers import CheckerProgram
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems.problems import extra_of
+from upsolve.importers.problems import extra_of
 from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source

@@ -27,7 +27,7 @@ from upsolve.importers.outcome import (
     without_left_out,
     without_odd,
 )
-from upsolve.importers.problems.problems import prompt_of
+from upsolve.importers.problems import prompt_of
 from upsolve.importers.recogniser.asserts import called_first, imports_of, names_bound, names_read, packages_in
 from upsolve.importers.recogniser.calls import graded
 from upsolve.importers.recogniser.code import sound_suite
@@ -45,7 +45,7 @@ from upsolve.importers.rows import (
     odd_fields,
     without,
 )
-from upsolve.importers.tables.fields import (
+from upsolve.importers.tables import (
     ATTEMPT_FIELDS,
     ATTEMPTS,
     FILE_FIELDS,

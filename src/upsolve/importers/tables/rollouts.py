@@ -13,8 +13,8 @@ from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
 from upsolve.importers.rows import columns_in
 from upsolve.importers.source import Option
+from upsolve.importers.tables import OF_TASK, SPANS, hashes_of
 from upsolve.importers.tables.columns import says_opposite, values_of
-from upsolve.importers.tables.fields import OF_TASK, SPANS, hashes_of
 from upsolve.importers.tables.reader import Reader
 from upsolve.languages.names import is_language, language_in, no_language
 from upsolve.policy.answers import is_only_code, names_of, program_in

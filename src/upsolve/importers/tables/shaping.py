@@ -8,9 +8,9 @@ from typing import Any
 
 from upsolve.importers.formats import member_of, rows_of
 from upsolve.importers.outcome import is_given, number_in, whole
-from upsolve.importers.problems.problems import split_of
+from upsolve.importers.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, reason_of, without
-from upsolve.importers.tables.fields import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE
+from upsolve.importers.tables import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE
 from upsolve.importers.tables.plans import TESTS, Join, Map, Match
 from upsolve.importers.tables.templates import (
     ByCase,

@@ -29,6 +29,7 @@ from upsolve.importers.rows import (
     nested_value,
 )
 from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
+from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables.columns import (
     VAGUE,
     column_of_programs,
@@ -39,7 +40,6 @@ from upsolve.importers.tables.columns import (
     says_opposite,
     unfit_status,
 )
-from upsolve.importers.tables.fields import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
