@@ -14,8 +14,7 @@ import torch
 
 from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.clipped import outside, sequence_logratio
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs, outside, sequence_logratio
 from upsolve.objective.losses import batch_kl, clipped_tokens, dpo, kto, token_losses
 from upsolve.objective.ratio import REDUCTIONS, sum_by_attempt
 

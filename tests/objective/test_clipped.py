@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.clipped import cispo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import (
+    LossInputs,
+    cispo,
+    m2po,
+    m2po_bound,
+    m2po_mask,
+    opsm_mask,
+    outside,
+    ppo_clip,
+    sequence_logratio,
+)
 from upsolve.objective.losses import clipped_tokens, token_losses
 
 RATIOS = torch.tensor([2.0, 2.0, 0.5, 0.5, 1.1])

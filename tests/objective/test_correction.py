@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from upsolve.config import CorrectionConfig, ObjectiveConfig
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs
 from upsolve.objective.losses import corrected_tokens, token_losses
 from upsolve.objective.ratio import drift, icepop, tis, unknown_as_equal
 

@@ -14,7 +14,7 @@ from upsolve.config import AdvantageConfig, ObjectiveConfig, load_recipe
 from upsolve.config.recipe import recipe_yaml
 from upsolve.errors import ConfigError
 from upsolve.objective import losses
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs
 from upsolve.objective.losses import clipped_tokens, formula_id, token_losses
 from upsolve.objective.table import OBJECTIVES, Objective, lazy
 from upsolve.plugins import RecordError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs
 from upsolve.objective.losses import batch_kl, dpo, kto, rank, token_losses, weighted_sum
 from upsolve.objective.ratio import sequence_sum
 

@@ -6,7 +6,7 @@ import torch
 
 from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs
 from upsolve.objective.losses import clipped_tokens, dft, dro, oapl, reinforce, token_losses, topr, unlikelihood
 from upsolve.objective.table import OBJECTIVES
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.verify.judge.compare import (
+    MOST_CHARACTERS,
     Pairs,
     Tolerance,
     answers,
@@ -17,11 +18,11 @@ from upsolve.verify.judge.compare import (
     equal,
     integer,
     literal,
+    memo,
     tolerance_of,
     with_short_integers,
 )
 from upsolve.verify.judge.compare import shown as displayed
-from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
 from upsolve.verify.judge.outputs import (
     apps_match,
     floats_match,

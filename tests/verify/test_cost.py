@@ -8,8 +8,7 @@ import pytest
 from upsolve.config import RewardConfig
 from upsolve.reward.formula import reward
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.judge.cost import with_cost
-from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.plans import judge, with_cost
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit

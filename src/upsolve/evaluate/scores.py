@@ -11,7 +11,7 @@ from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.extras import needs_extras
 from upsolve.languages import PYTHON
 from upsolve.types import Attempt, Status, Task, Verdict, html_facts
-from upsolve.verify.analysis.findings import analysed, findings_of, severity, unreadable
+from upsolve.verify.analysis import analysed, findings_of, severity, unreadable
 
 if TYPE_CHECKING:
     from pandas import DataFrame

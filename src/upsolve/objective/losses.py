@@ -18,8 +18,7 @@ from torch.nn.functional import logsigmoid
 from upsolve.advantage import group
 from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, CorrectionConfig, ObjectiveConfig
-from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs, cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
 from upsolve.objective.ratio import KL, REDUCTIONS, bounded, icepop, mean_by_attempt, sum_by_attempt, tis
 from upsolve.plugins import RecordError, reraise
 from upsolve.types import content_id

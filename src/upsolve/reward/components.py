@@ -19,7 +19,7 @@ from upsolve.reward.code import line_starts, lines_of, names_read, parse, valid_
 from upsolve.reward.credit import EACH, FINDINGS, LAST, LINES, PREFIX, UNIFORM, Credit
 from upsolve.reward.judged import Judged
 from upsolve.types import Attempt, Status, Task, Verdict
-from upsolve.verify.analysis.findings import analysed, findings_of, lint_cost, unreadable
+from upsolve.verify.analysis import analysed, findings_of, lint_cost, unreadable
 from upsolve.verify.analysis.syntax import normalise
 
 __all__ = ["COMPONENTS", "Component", "answer_format", "seconds_of"]

@@ -17,7 +17,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
 from upsolve.files import cache_folder, commit_file
 from upsolve.types import content_id
-from upsolve.verify.analysis.findings import FILE_END
+from upsolve.verify.analysis import FILE_END
 
 __all__ = ["PREVIEW_ROWS", "Index", "archive_state", "index_folder", "parts_of"]
 

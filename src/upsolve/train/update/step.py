@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.clipped import clipped_value_loss
-from upsolve.objective.inputs import LossInputs
+from upsolve.objective.clipped import LossInputs, clipped_value_loss
 from upsolve.objective.losses import clipped_tokens, corrected_tokens, step_statistic, token_losses
 from upsolve.objective.ratio import REDUCTIONS, Drift, drift, effective_sample_size, sum_by_attempt
 from upsolve.train.data.pack import PackedBatch

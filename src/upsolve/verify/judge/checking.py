@@ -10,9 +10,8 @@ from upsolve.checkers import CALLS, CheckerProgram, program_of
 from upsolve.errors import JudgeError
 from upsolve.languages import Language, language
 from upsolve.types import Task, content_id
-from upsolve.verify.judge.commands import build_job, command_job, encode_text
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.process import SLOTS, Job
+from upsolve.verify.sandbox.process import SLOTS, Job, build_job, command_job, encode_text
 from upsolve.verify.sandbox.runner import Exit
 
 __all__ = ["checked", "checker_fault"]

@@ -1,6 +1,7 @@
 """Compare the value that an attempt returned with the expected value, on plain data, outside the attempt's process.
 
 The work is O(n log n) in the length of the value, whatever the attempt returns; an error while comparing means unequal.
+``memo`` bounds what workers, which are long-lived, remember of tests, which can be megabytes long.
 """
 
 import ast
@@ -8,18 +9,19 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import wraps
 from itertools import islice
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
-from upsolve.verify.judge.memo import memo
 from upsolve.verify.sandbox.inside.values import Opaque, value_of
 
 __all__ = [
     "LONGEST_NUMBER",
+    "MOST_CHARACTERS",
     "NUMBER",
     "PLAIN",
     "Tolerance",
@@ -27,11 +29,60 @@ __all__ = [
     "as_literal",
     "integer",
     "literal",
+    "memo",
     "near",
     "shown",
     "tolerance_of",
     "with_short_integers",
 ]
+
+MOST_CHARACTERS = 8 << 20
+"""Maximum characters of the arguments in one cache; small, since attempts at the same task arrive together."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def memo(function: Callable[P, T]) -> Callable[P, T]:
+    """Cache a function of hashable positional arguments; the oldest entries go when their text exceeds ``MOST_CHARACTERS``.
+
+    Calls with more than that are not cached.
+    """
+    cache: dict[tuple[object, ...], T] = {}
+    characters = 0
+
+    @wraps(function)
+    def remembered(*args: P.args, **named: P.kwargs) -> T:
+        nonlocal characters
+        if args in cache:
+            return cache[args]
+        value = function(*args, **named)
+        size = entry_size(args)
+        if size <= MOST_CHARACTERS:
+            while characters + size > MOST_CHARACTERS:
+                oldest = next(iter(cache))
+                characters -= entry_size(oldest)
+                del cache[oldest]
+            cache[args] = value
+            characters += size
+        return value
+
+    return remembered
+
+
+def entry_size(args: tuple[object, ...]) -> int:
+    """Return the size of an entry, characters; short arguments count as 64."""
+    return 64 + characters_of(args)
+
+
+def characters_of(parts: tuple[object, ...]) -> int:
+    """Return the number of characters of the texts in a tuple and in its tuples."""
+    sizes = (
+        len(part) if isinstance(part, str) else characters_of(cast("tuple[object, ...]", part))
+        for part in parts
+        if isinstance(part, str | tuple)
+    )
+    return sum(sizes)
+
 
 NUMBERS = (bool, int, float, complex)
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)", re.IGNORECASE | re.ASCII)

@@ -12,8 +12,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import groupby, zip_longest
 from typing import Any
 
-from upsolve.verify.judge.compare import LONGEST_NUMBER, NUMBER, Tolerance, near, tolerance_of
-from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.compare import LONGEST_NUMBER, NUMBER, Tolerance, memo, near, tolerance_of
 
 __all__ = ["difference", "output_matches", "rows_of"]
 

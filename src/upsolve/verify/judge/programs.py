@@ -11,7 +11,6 @@ from upsolve.languages import Language, language, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.changes import OF_OLDER
 from upsolve.verify.judge.checking import checked
-from upsolve.verify.judge.commands import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import (
     ENDED,
     MOST_TYPE,
@@ -23,7 +22,7 @@ from upsolve.verify.judge.outcomes import (
     verdict,
 )
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.process import COMPILE_SECONDS, Job, build_job, encode_text, run_job
 from upsolve.verify.sandbox.runner import Exit
 
 __all__ = ["Plan", "in_language", "run_programs"]

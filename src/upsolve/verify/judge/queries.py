@@ -7,7 +7,7 @@ from typing import Any
 
 from upsolve.languages import ENGINES, Language, language, profile_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.compare import memo
 from upsolve.verify.judge.outcomes import (
     ENDED,
     ClaimError,

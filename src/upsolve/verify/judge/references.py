@@ -7,13 +7,12 @@ from typing import Any
 
 from upsolve.languages import PYTHON, profile_of
 from upsolve.types import Task, TestKind
-from upsolve.verify.judge.commands import encode_text
 from upsolve.verify.judge.compare import answers
 from upsolve.verify.judge.outcomes import ClaimError, error_of, how_it_ended, whole_program
 from upsolve.verify.judge.plans import as_sent, common_fields
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.inside.values import value_of
-from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.process import Job, encode_text
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
 __all__ = ["OPAQUE", "REFERENCE_LIMITS", "expected_answers", "expected_values"]

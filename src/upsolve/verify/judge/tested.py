@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from upsolve.types import Task, TestKind
-from upsolve.verify.judge.compare import with_short_integers
-from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.compare import memo, with_short_integers
 from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
 from upsolve.verify.sandbox.inside.values import QUESTIONS
 

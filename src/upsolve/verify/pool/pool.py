@@ -15,13 +15,13 @@ from upsolve.checkers import is_program
 from upsolve.errors import ConfigError
 from upsolve.languages import PYTHON, language
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.judge.plans import judge_chunk
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.rpc import LocalWorker, RayWorker, WorkerLostError, ray_slots
 from upsolve.verify.resources import usable_cores
+from upsolve.verify.sandbox.process import COMPILE_SECONDS
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED
 
 __all__ = [

@@ -25,10 +25,10 @@ from upsolve.languages import PYTHON, language
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
-from upsolve.verify.judge.commands import COMPILE_SECONDS, encode_text
 from upsolve.verify.judge.outcomes import unjudged
 from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, refuse_impossible
 from upsolve.verify.pool.pool import Numbered, refuse_unknown
+from upsolve.verify.sandbox.process import COMPILE_SECONDS, encode_text
 from upsolve.verify.sandbox.runner import Exit
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.run_code import Program, ProgramResult

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from upsolve.errors import JudgeError
 from upsolve.languages import PYTHON, language
-from upsolve.verify.judge.commands import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.process import COMPILE_SECONDS, Job, build_job, encode_text, run_job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
 __all__ = ["Program", "ProgramResult", "run_program"]
