@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from upsolve.policy.engines import Engine
     from upsolve.report.content import ReportContent
     from upsolve.report.html import write_report
-    from upsolve.report.opened import Run, open_run
+    from upsolve.report.run import Run, open_run
     from upsolve.reward.components import Component
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
@@ -137,7 +137,7 @@ SOURCES = {
     "upsolve.policy.engines": ("Engine",),
     "upsolve.report.content": ("ReportContent",),
     "upsolve.report.html": ("write_report",),
-    "upsolve.report.opened": ("Run", "open_run"),
+    "upsolve.report.run": ("Run", "open_run"),
     "upsolve.reward.components": ("Component",),
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),

@@ -1,4 +1,4 @@
-"""The content of a report on the folder of a run."""
+"""A run in a folder: the content of its report, and the run itself for Python and notebooks."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,12 +30,17 @@ from upsolve.config import (
 from upsolve.config.rules import FEW_DEV_TASKS, few_dev_tasks, few_steps
 from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.evaluate.calibration import Calibration, calibrations
+from upsolve.evaluate.capability import Capability, capability
+from upsolve.evaluate.comparison import pairings_of, task_changes
 from upsolve.evaluate.intervals import paired_difference
 from upsolve.evaluate.runs import load_run, load_stages, load_sweep
 from upsolve.evaluate.sweep import Sweep
+from upsolve.extras import needs_extras
 from upsolve.files import write_text
+from upsolve.report.blocks import html_of
 from upsolve.report.content import Gain, ReportContent, pick_examples
 from upsolve.report.markdown import markdown_of
+from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
 from upsolve.report.tables import cost_table
 from upsolve.reward.formula import Rewarded
@@ -46,9 +51,11 @@ from upsolve.train.run.monitor import limits_of, read_log
 from upsolve.types import Group, Task
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from upsolve.evaluate.benchmarks import HeldOut
 
-__all__ = ["facts_of", "read_overview", "read_run", "rewarded_of", "run_content", "write_run_report"]
+__all__ = ["Run", "facts_of", "open_run", "read_overview", "read_run", "rewarded_of", "run_content", "write_run_report"]
 
 FACTS = "facts.json"
 """Model, machine, versions, ... of the run, in its folder."""
@@ -292,3 +299,68 @@ def command_line() -> str:
     program, *words = sys.argv
     name = Path(program).name
     return shlex.join(["upsolve" if name in ("upsolve", "__main__.py") else name, *words])
+
+
+STYLE = Path(__file__).with_name("block.css")
+"""The style of the overview."""
+COLOURS = ":root { --card: #8881; --soft: #777; --line: #8885; --good: #00795a; --bad: #b34700; --plus: 0, 122, 90; --minus: 196, 72, 0; --s0: #0072b2 }"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    """Its folder."""
+    recipe: Recipe
+    """All settings."""
+    before: Sweep
+    """The base model at several temperatures."""
+    after: Sweep
+    """The trained model at the same temperatures."""
+    trained: Trained | None
+    """Steps, metrics and the folder of the weights; None for folds, whose trainings are in folders of their own."""
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.capability.sentence!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the overview of the run, as its report begins, for a notebook."""
+        content = read_overview(self.folder, lambda _names: {})
+        return f"<style>{COLOURS}\n{STYLE.read_text(encoding='utf-8')}</style>{html_of(overview_block(content))}"
+
+    @property
+    def capability(self) -> Capability:
+        """The comparison of both models."""
+        return capability(self.before, self.after)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return a data frame with a row for each task and each temperature: passed and scored samples of both models, and the change.
+
+        Needs pandas (the extra ``hub``).
+        """
+        with needs_extras():
+            from pandas import DataFrame
+
+        return DataFrame(
+            [
+                {
+                    "evaluation": pairing.label,
+                    "task_id": row.task_id,
+                    "difficulty": row.difficulty,
+                    "passed_before": row.before[0],
+                    "samples_before": row.before[1],
+                    "passed_after": row.after[0],
+                    "samples_after": row.after[1],
+                    "change": row.change,
+                }
+                for pairing in pairings_of(self.before, self.after)
+                for row in task_changes(pairing.before, pairing.after)
+            ]
+        )
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open the folder of a finished `upsolve run`; ConfigError names a missing file."""
+    path = Path(folder)
+    return Run(path, *load_run(path), load_trained(path / "training"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text, task_changes
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
 from upsolve.evaluate.runs import CONTROL, Stage
 from upsolve.evaluate.scores import (
@@ -22,7 +22,6 @@ from upsolve.evaluate.scores import (
     weighted_mean,
 )
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
-from upsolve.report.changes import task_changes
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import ArchiveError
+from upsolve.evaluate.comparison import Pairing, pairings_of, task_changes
 from upsolve.evaluate.runs import load_sweep
 from upsolve.evaluate.scores import Evaluation
 from upsolve.report.blocks import Node
-from upsolve.report.changes import Pairing, pairings_of, task_changes
 from upsolve.report.content import Sample, example, samples_of
 from upsolve.report.overview import example_block, overview_block
 from upsolve.report.run import read_overview
