@@ -22,8 +22,7 @@ from pathlib import Path
 
 from machine import machine
 
-from upsolve.languages import SYSTEM_PATH, languages
-from upsolve.languages.prepare import preparable, prepare
+from upsolve.languages import SYSTEM_PATH, languages, preparable, prepare
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify

@@ -7,8 +7,7 @@ import pytest
 
 from upsolve import languages
 from upsolve.errors import ConfigError
-from upsolve.languages import prepared_folder
-from upsolve.languages.prepare import is_prepared, preparable, prepare
+from upsolve.languages import is_prepared, preparable, prepare, prepared_folder
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.attacks import tries
 from upsolve.verify.judge.plans import judge, judge_all

@@ -18,8 +18,7 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, sanity_of
 from upsolve.errors import ConfigError
-from upsolve.languages import install_command, packages_folder
-from upsolve.languages.prepare import is_prepared, preparable, prepare
+from upsolve.languages import install_command, is_prepared, packages_folder, preparable, prepare
 from upsolve.types import Status, Verdict
 from upsolve.verify.contest import Imports
 from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
