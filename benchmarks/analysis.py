@@ -17,8 +17,8 @@ from machine import machine
 from ty import find_ty_bin
 
 from upsolve.archive.store import open_archive
+from upsolve.verify.analysis import Source
 from upsolve.verify.analysis.analyst import ANALYSES, analyst, tools
-from upsolve.verify.analysis.source import Source
 
 
 def rate(name, sources, size):

@@ -8,9 +8,8 @@ from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.report.blocks import curve, html_of
-from upsolve.report.content import Example, ReportContent, pick_examples
+from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
-from upsolve.report.markdown import fenced, markdown_of
 from upsolve.report.overview import curves_of, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.programs import Reason, diff_lines, program_pair, reason_of

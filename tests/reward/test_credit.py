@@ -14,7 +14,7 @@ from upsolve.reward.credit import CREDITS, Credit, distribute, error_findings, e
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.analysis.source import Source
+from upsolve.verify.analysis import Source
 from upsolve.verify.analysis.syntax import syntax as find_syntax
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify

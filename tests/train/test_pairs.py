@@ -9,8 +9,15 @@ from upsolve.config.select import edit_distance
 from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
-from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
-from upsolve.train.data.pairs import build_pairs, draw_pairs, focal_weights, ranked_pairs
+from upsolve.train.data.encode import (
+    Encoding,
+    build_pairs,
+    draw_pairs,
+    encode_groups,
+    focal_weights,
+    ranked_pairs,
+    tokenize_groups,
+)
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED

@@ -7,12 +7,11 @@ import pytest
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.analysis import SEVERITY, severity
+from upsolve.verify.analysis import SEVERITY, Source, severity, source_of
 from upsolve.verify.analysis import analyst as analyst_module
 from upsolve.verify.analysis import linters as lint_module
 from upsolve.verify.analysis.analyst import ANALYSES, TOOLS, Analyst, analyse
 from upsolve.verify.analysis.linters import complexity, lint, security, types
-from upsolve.verify.analysis.source import Source, source_of
 from upsolve.verify.analysis.syntax import dead, syntax
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.limits import ANALYSES as NAMES

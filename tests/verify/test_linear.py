@@ -16,7 +16,7 @@ from upsolve.reward.components import COMPONENTS
 from upsolve.reward.hacks import DETECTORS, hacks
 from upsolve.reward.judged import Judged
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.analysis.source import column_of, source_of
+from upsolve.verify.analysis import column_of, source_of
 from upsolve.verify.judge.outputs import difference, output_matches
 
 UNITS = (

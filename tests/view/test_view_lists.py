@@ -10,10 +10,9 @@ from test_view_server import Viewer
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task
 from upsolve.view.answers import Answers
-from upsolve.view.browse import Filters, list_attempts
+from upsolve.view.browse import KINDS, Filters, list_attempts, syntax_spans
 from upsolve.view.index import Index
 from upsolve.view.static import write_page
-from upsolve.view.syntax import KINDS, syntax_spans
 
 
 @pytest.fixture(params=["served", "static"])

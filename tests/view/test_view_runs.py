@@ -16,9 +16,8 @@ from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import DrawnGroups
-from upsolve.train.data.encode import Encoding, encode_groups, tokenize_groups
+from upsolve.train.data.encode import Encoding, draw_pairs, encode_groups, tokenize_groups
 from upsolve.train.data.groups import with_advantages
-from upsolve.train.data.pairs import draw_pairs
 from upsolve.train.data.sources import round_tag
 from upsolve.types import Attempt, Finding, Group, Status, Task
 from upsolve.view.answers import Answers, read_metrics

@@ -17,8 +17,7 @@ from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.worlds.composed.goal import Names
 from upsolve.worlds.composed.goals import HELD_OUT_GOALS, HELD_OUT_JOINS, JOINS, fetch, if_answer, relay, report
 from upsolve.worlds.composed.programs import KINDS, STYLES, mutated, plain, printed, restyled
-from upsolve.worlds.composed.source import compositions, read
-from upsolve.worlds.composed.worlds import WORLDS, checks, rehearse, start, worlds
+from upsolve.worlds.composed.source import WORLDS, checks, compositions, read, rehearse, start, worlds_of
 from upsolve.worlds.contract import IDLE
 from upsolve.worlds.tasks import BUILT_IN
 
@@ -115,7 +114,7 @@ def test_a_program_and_checks_worked_by_hand():
         '        robot.place("cup")\n'
     )
     assert goal.name == "if_answer(report,fetch)"
-    for world in worlds(goal, Random(0)):
+    for world in worlds_of(goal, Random(0)):
         asked = {"ask": ["Bo", {"has": "ready"}, None]}
         things = dict(world.things)
         if world.answers["Bo"]["ready"] == "yes":
@@ -132,10 +131,10 @@ def test_a_program_and_checks_worked_by_hand():
 def test_worlds_go_every_way_and_differ(join):
     names = Names(Random(5))
     goal = join(names, report(names), relay(names))
-    made = worlds(goal, Random(1))
+    made = worlds_of(goal, Random(1))
     assert len(made) == WORLDS and len({goal.outcome(world).branch for world in made}) == goal.branches
     assert len({json.dumps(start(world)) for world in made}) == WORLDS
-    assert len(worlds(goal, Random(1), 5)) == 5
+    assert len(worlds_of(goal, Random(1), 5)) == 5
 
 
 def test_programs_that_do_nothing_pass_nowhere(tasks_and_attempts):

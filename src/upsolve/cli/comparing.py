@@ -42,7 +42,7 @@ def report(
 ) -> None:
     """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
     from upsolve.cli.figures import results_figures
-    from upsolve.report.markdown import markdown_of
+    from upsolve.report.content import markdown_of
 
     beside = evaluations[0] if evaluations[0].is_dir() else Path()
     printed = markdown or as_json
@@ -117,7 +117,7 @@ def show_runs(results: Sequence["RunResult"]) -> None:
 
 def markdown_of_runs(results: Sequence["RunResult"]) -> str:
     """Return the comparison of several runs as Markdown."""
-    from upsolve.report.markdown import markdown_text
+    from upsolve.report.content import markdown_text
     from upsolve.report.several import parts_of_runs
 
     content, changes, tables = parts_of_runs(results)

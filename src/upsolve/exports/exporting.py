@@ -27,6 +27,7 @@ from upsolve.importers.source import parse_options
 from upsolve.plugins import find, name_of
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import choose
+from upsolve.train.data.encode import draw_pairs
 from upsolve.train.data.groups import (
     TrainGroup,
     decided_by_outcome,
@@ -37,7 +38,6 @@ from upsolve.train.data.groups import (
     whole_groups,
     with_advantages,
 )
-from upsolve.train.data.pairs import draw_pairs
 from upsolve.types import Group, Task
 
 __all__ = ["export_archive", "format_of"]

@@ -23,8 +23,7 @@ from upsolve.extras import needs_extras
 from upsolve.files import write_text
 from upsolve.policy.locate import ADAPTERS, BUILTIN, is_path
 from upsolve.policy.prompt import PLAIN, messages, opening, plain_prompt
-from upsolve.report.content import ReportContent, changes_of
-from upsolve.report.markdown import fenced, plain, table_text
+from upsolve.report.content import ReportContent, changes_of, fenced, plain, table_text
 from upsolve.report.overview import interval
 from upsolve.report.run import read_overview
 from upsolve.report.tables import Table, cell

@@ -38,8 +38,7 @@ from upsolve.evaluate.sweep import Sweep
 from upsolve.extras import needs_extras
 from upsolve.files import write_text
 from upsolve.report.blocks import html_of
-from upsolve.report.content import Gain, ReportContent, pick_examples
-from upsolve.report.markdown import markdown_of
+from upsolve.report.content import Gain, ReportContent, markdown_of, pick_examples
 from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
 from upsolve.report.tables import cost_table

@@ -29,8 +29,7 @@ from upsolve.reward.code import (
 )
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Finding, Status
-from upsolve.verify.analysis import findings_of, lint_cost
-from upsolve.verify.analysis.source import Source
+from upsolve.verify.analysis import Source, findings_of, lint_cost
 from upsolve.verify.analysis.syntax import unexecuted
 
 __all__ = [

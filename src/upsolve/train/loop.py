@@ -21,11 +21,10 @@ from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.check import checked_rewarder
 from upsolve.train.data.drawn import FOLDER, DrawnGroups
-from upsolve.train.data.encode import Encoded, Encoding, Tokenized, encode_groups, tokenize_groups
+from upsolve.train.data.encode import Encoded, Encoding, Tokenized, draw_pairs, encode_groups, tokenize_groups
 from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome, draw_groups, whole_groups
 from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics
 from upsolve.train.data.pack import PackedBatch, pack_round
-from upsolve.train.data.pairs import draw_pairs
 from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
 from upsolve.train.run.folder import Trained, claim_run
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of

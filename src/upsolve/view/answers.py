@@ -4,14 +4,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from upsolve import __version__
+from upsolve.archive.preference import preferred
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.view.again import outputs_of
+from upsolve.report.programs import reason_of
+from upsolve.types import Status, with_tests
 from upsolve.view.browse import (
     CHOICES,
     Filters,
@@ -24,12 +26,43 @@ from upsolve.view.browse import (
     read_attempt,
     read_groups,
     read_tasks,
+    records_of,
 )
 from upsolve.view.index import Index, archive_state, parts_of
-from upsolve.view.measured import Measured
-from upsolve.view.scores import RunScores, TaskScores
+from upsolve.view.scores import Measured, RunScores, TaskScores
 
-__all__ = ["Answers", "Query", "read_metrics"]
+__all__ = ["Answers", "Query", "outputs_of", "read_metrics"]
+
+MOST_TESTS = 20
+"""Failed tests that are run again; of an attempt with more, the first ones."""
+
+
+def outputs_of(index: Index, place: int) -> list[dict[str, Any]]:
+    """Return number, outcome, input, what the attempt gave and what was expected of each test that it does not pass.
+
+    Raises:
+        ArchiveError: no attempt is stored at this place.
+        IsolationError: this machine lacks a layer of the sandbox.
+    """
+    from upsolve.verify.limits import JudgeSettings
+    from upsolve.verify.pool.pool import verify
+
+    ((attempt, judged),) = records_of(index, [entry_at(index, place)])
+    task = read_tasks(index, [attempt.task_id]).get(attempt.task_id)
+    if task is None or not task.tests:
+        return []
+    verdict = preferred(judged, task, index.judge)
+    outcomes = verdict.outcomes if verdict and len(verdict.outcomes) == len(task.tests) else ()
+    failed = [at for at in range(len(task.tests)) if not outcomes or outcomes[at] is not Status.PASSED][:MOST_TESTS]
+    shown = replace(task, tests=tuple(replace(test, hidden=False) for test in task.tests))
+    verdicts = verify([(with_tests(shown, [at]), attempt) for at in failed], JudgeSettings(workers=1))
+    rows: list[dict[str, Any]] = []
+    for at, found in zip(failed, verdicts, strict=True):
+        reason, test = reason_of(found.error_type, found.error_message, None), shown.tests[at]
+        got = reason.got or (found.error_message if found.status is not Status.PASSED else "as expected")
+        rows.append({"test": at + 1, "status": found.status, "input": test.input, "got": got, "expected": test.expected})
+    return rows
+
 
 CHECK_SECONDS = 5.0
 """Time between two looks at whether the archive has grown, seconds."""

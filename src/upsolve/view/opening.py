@@ -25,9 +25,8 @@ from upsolve.types import Attempt, Status, Task, Turn, Verdict
 from upsolve.view.answers import Answers
 from upsolve.view.browse import find_tasks
 from upsolve.view.index import index_folder
-from upsolve.view.measured import Measured
 from upsolve.view.runs import Runs
-from upsolve.view.scores import Recorded, RunScores
+from upsolve.view.scores import Measured, Recorded, RunScores
 
 __all__ = ["ENDING", "LOGS", "fill_with_samples", "open_path"]
 

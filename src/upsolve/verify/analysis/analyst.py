@@ -16,8 +16,8 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.extras import require
 from upsolve.types import Attempt, Finding, Task, Verdict
+from upsolve.verify.analysis import Source, source_of
 from upsolve.verify.analysis.linters import complexity, lint, security, types
-from upsolve.verify.analysis.source import Source, source_of
 from upsolve.verify.analysis.syntax import dead, syntax
 from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 

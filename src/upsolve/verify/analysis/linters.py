@@ -8,8 +8,7 @@ from typing import Any
 
 from upsolve.languages import languages
 from upsolve.types import Finding
-from upsolve.verify.analysis import severity
-from upsolve.verify.analysis.source import Source, column_of, in_folder, rows_of
+from upsolve.verify.analysis import Source, column_of, in_folder, rows_of, severity
 
 __all__ = ["complexity", "lint", "security", "types"]
 

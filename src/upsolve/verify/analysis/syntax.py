@@ -16,7 +16,7 @@ from upsolve.errors import JudgeError
 from upsolve.extras import needs_extras
 from upsolve.languages import PYTHON, languages
 from upsolve.types import Finding
-from upsolve.verify.analysis.source import Source, column_of
+from upsolve.verify.analysis import Source, column_of
 
 __all__ = ["dead", "nodes_of", "normalise", "parse", "python_tree", "syntax", "tree_of", "unexecuted"]
 

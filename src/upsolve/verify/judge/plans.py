@@ -22,12 +22,18 @@ from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, memo, tolerance_of
-from upsolve.verify.judge.cross_process import changes_process
 from upsolve.verify.judge.outcomes import ClaimError, forged, function_outcomes, merged, shares_of, unscored, verdict
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
 from upsolve.verify.judge.simulations import parsed, run_simulation, simulates
-from upsolve.verify.judge.tested import called_names, is_direct_call, literal_call, required_names, variables_read
+from upsolve.verify.judge.tested import (
+    called_names,
+    changes_process,
+    is_direct_call,
+    literal_call,
+    required_names,
+    variables_read,
+)
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
