@@ -15,11 +15,22 @@ RUN apt-get update \
 RUN python3 -m venv /opt/upsolve
 ENV PATH=/opt/upsolve/bin:$PATH
 
+# Dependencies are a layer of their own: an empty package with our pyproject.toml requires them, and a change in src/ leaves them installed
 COPY pyproject.toml constraints.txt README.pypi.md LICENSE MANIFEST.in /src/
-COPY src /src/src
-RUN if [ -n "${TORCH_INDEX}" ]; then pip install --no-cache-dir -c /src/constraints.txt torch --index-url "${TORCH_INDEX}"; fi \
+RUN mkdir -p /src/src/upsolve && echo '__version__ = "0"' > /src/src/upsolve/__init__.py \
+    && if [ -n "${TORCH_INDEX}" ]; then pip install --no-cache-dir -c /src/constraints.txt torch --index-url "${TORCH_INDEX}"; fi \
     && pip install --no-cache-dir -c /src/constraints.txt "/src[${EXTRAS}]" \
-    && rm -rf /src
+    && rm -rf /src/build /src/src
+COPY src /src/src
+RUN pip install --no-cache-dir --no-deps --force-reinstall /src
+
+# Converted models, verdicts and indexes outlive a container in a volume: docker run -v upsolve-cache:/cache
+ENV UPSOLVE_CACHE=/cache
+RUN mkdir -m 1777 /cache
+VOLUME ["/cache"]
+
+# Of the service (upsolve verify --serve) on its port 8000; a container that runs another command is healthy while it runs
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["python", "-c", "import pathlib, urllib.request; b'--serve' not in pathlib.Path('/proc/1/cmdline').read_bytes() or urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=4)"]
 
 # The judge gives every attempt a user id of its own where it is root, and drops all rights before an attempt runs
 WORKDIR /data

@@ -7,12 +7,15 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
 import venv
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 import upsolve
 
@@ -149,3 +152,63 @@ def test_the_dockerfile_copies_what_is_there_and_names_extras():
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {*copied} == let_in and all((ROOT / name).exists() for name in copied)
     assert {project["readme"], *project["license-files"], "constraints.txt", "src"} <= let_in, "the build needs them"
+
+
+def dockerfile():
+    """The instructions of the Dockerfile, continued lines joined: (word, rest)."""
+    text = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE))
+    return [tuple(line.split(" ", 1)) for line in text.splitlines() if line]
+
+
+def test_a_change_in_src_keeps_the_layer_with_the_dependencies():
+    steps = dockerfile()
+    sources = steps.index(("COPY", "src /src/src"))
+    (dependencies,) = [at for at, (word, rest) in enumerate(steps) if word == "RUN" and "${EXTRAS}" in rest]
+    (metadata,) = [at for at, (word, rest) in enumerate(steps) if word == "COPY" and "pyproject.toml" in rest]
+    assert metadata < dependencies < sources
+    assert steps[dependencies][1].endswith("rm -rf /src/build /src/src"), "files of the empty package would be newer than ours"
+    later = [rest for word, rest in steps[sources:] if word == "RUN" and "pip install" in rest]
+    assert len(later) == 1 and "--no-deps" in later[0], "what follows the sources installs nothing else"
+
+
+def test_the_image_knows_whether_its_service_answers_and_keeps_its_cache(tmp_path):
+    steps = dict(dockerfile())
+    assert json.loads(steps["VOLUME"]) == [steps["ENV"].removeprefix("UPSOLVE_CACHE=")]
+    program, option, code = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
+    assert (program, option) == ("python", "-c") and "/health" in code
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Healthy", (BaseHTTPRequestHandler,), {"do_GET": answer_health}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    code = code.replace("/proc/1/cmdline", str(tmp_path / "command")).replace("8000", str(server.server_port))
+    (tmp_path / "command").write_bytes(b"upsolve\0verify\0--serve\0")
+    exec(code, {})
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(OSError, match="refused"):
+        exec(code, {})
+    (tmp_path / "command").write_bytes(b"upsolve\0verify\0my-archive\0")
+    exec(code, {})
+
+
+def answer_health(handler):
+    """Answer as the service does where it is asked for its health, else with 404."""
+    handler.send_response(200 if handler.path == "/health" else 404)
+    handler.end_headers()
+
+
+def test_a_release_is_of_the_tagged_version_and_names_its_repository(tmp_path):
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    same, address = (
+        step["run"] for step in jobs["build"]["steps"] if "run" in step and "name" in step and "GITHUB_" in step["run"]
+    )
+    for name in ("pyproject.toml", "CHANGELOG.md", "src/upsolve/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+
+    def run(script, **env):
+        return subprocess.run(["bash", "-ec", script], cwd=tmp_path, env={**os.environ, **env}, check=False).returncode
+
+    assert run(same, GITHUB_REF_NAME=f"v{upsolve.__version__}") == 0 and run(same, GITHUB_REF_NAME="v9.9.9") != 0
+    assert run(address, GITHUB_SERVER_URL="https://github.com", GITHUB_REPOSITORY="me/own") == 0
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
+    assert len(urls) == 4 and all(url.startswith("https://github.com/me/own") for url in urls.values())
+    assert jobs["publish"]["permissions"] == {"id-token": "write"} and jobs["publish"]["needs"] == "build"
