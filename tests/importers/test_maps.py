@@ -49,7 +49,8 @@ constants: {language: cpp, author: gpt-4, year: 2019}
     assert (first.task_id, first.prompt, first.difficulty, first.language) == ("t/7", "Add.", "easy", "cpp")
     assert (second.task_id, second.prompt, second.difficulty) == ("t/8", "Add.\n\nHint: none", "hard")
     assert {(one.code, one.author, one.language) for one in archive.attempts()} == {("int f(){}", "gpt-4", "cpp")}
-    assert json.loads(archive.attempts()[0].extra) == {"year": 2019}
+    extras = {one.task_id: json.loads(one.extra) for one in archive.attempts()}
+    assert extras == {"t/7": {"year": 2019}, "t/8": {"year": 2019, "grade": "easy"}}  # the alternative that was not used
 
 
 def test_explode_parallel_lists_keeps_columns_of_the_task_with_the_task(tmp_path):

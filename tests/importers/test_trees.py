@@ -166,3 +166,18 @@ def test_the_shares_of_a_tree_are_read_as_the_whole_is(tmp_path, monkeypatch):
         found.append(([*archive.tasks()], [*archive.attempts()], parts))
     assert found[0][:2] == found[1][:2] and len(found[1][2]) > 10 and found[1] == found[2]
     assert {len(task.tests) for task in found[0][0]} == {3} and {task.language for task in found[0][0]} == {""}
+
+
+def test_a_task_whose_statement_is_missing_keeps_its_tests(tmp_path):
+    files = {f"{task}/{author}/sol.py": ADD for task in "abc" for author in ("ann", "bob")}
+    files |= {f"{task}/statement.md": f"Task {task}." for task in "ab"}
+    files |= {f"{task}/tests/1.{end}": f"{end}\n" for task in "abc" for end in ("in", "out")}
+    tree = put(tmp_path / "tree", files)
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, str(map_file(reading_of(tree, {}))), tree)
+    assert {task.task_id[-1]: (task.prompt, len(task.tests)) for task in archive.tasks()} == {
+        "a": ("Task a.", 1),
+        "b": ("Task b.", 1),
+        "c": ("", 1),
+    }
+    assert len(archive.attempts()) == 6

@@ -146,6 +146,7 @@ class Reader:
         self.fields: dict[str, list[str]] = {}
         for name, column in self.columns.items():
             self.fields.setdefault(column, []).append(name)
+        self.tests_in_files = self.columns.get("tests") == TESTS
         self.names_files = not self.columns.keys().isdisjoint(FILE_FIELDS)
         self.nested = {column: tuple(column.split(".")) for column in (*self.fields, *self.scores) if "." in column}
 
@@ -162,7 +163,7 @@ class Reader:
         cells, odd = without_odd(cells)
         rest |= {self.columns[name]: value for name, value in odd.items()}
         yield from odd_fields(odd, "is no such number")
-        described = "prompt" in cells or (not self.has_prompts and "task_id" in cells)
+        described = self.describes(cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
             raise ValueError("neither a program nor a prompt")
@@ -293,6 +294,11 @@ class Reader:
         except UnicodeError as error:
             raise ValueError(f"file {name}: {error}; name the encoding, such as --encoding latin-1") from error
 
+    def describes(self, cells: Mapping[str, Any]) -> bool:
+        """Return whether a row describes its task: it has the statement, there are none, or the task has files of tests and no statement."""
+        without = not self.has_prompts or (self.tests_in_files and "tests" in cells)
+        return "prompt" in cells or (without and "task_id" in cells)
+
     def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
 
@@ -300,7 +306,7 @@ class Reader:
         """
         name = str(cells.get("task_id", ""))
         full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
-        if "prompt" not in cells and self.has_prompts:
+        if not self.describes(cells):
             if not name:
                 raise ValueError(
                     f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
@@ -363,8 +369,7 @@ class Reader:
         self.refused, self.lost = [*found.refused], found.left_out
         if found.refused:
             self.kept.setdefault(full, found.kept)
-        in_files = self.columns.get("tests") == TESTS
-        fields["tests"] = tuple(replace(test, hidden=True) for test in found.tests) if in_files else found.tests
+        fields["tests"] = tuple(replace(test, hidden=True) for test in found.tests) if self.tests_in_files else found.tests
         if found.entry_point or entry:
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
         if found.setup:

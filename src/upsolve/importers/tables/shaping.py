@@ -286,9 +286,10 @@ class Shape:
             kept = {*plan.extra, *plan.of_task, OF_TASK} | self.fields
             row = {name: value for name, value in row.items() if name in kept}
         elif self.spent:
-            spent = self.spent
-            if plan.rollouts is not None:  # of alternatives those that a row does not use are stored
-                spent = spent & ({name for make in plan.makers.values() for name in names_in(make, row)} | self.always)
+            spent = self.spent  # of alternatives those that a row does not use are stored
+            if self.optional:
+                taken = {name for make in plan.makers.values() for name in names_in(make, row)}
+                spent = spent & (taken | self.always | {*self.parts})
             row = {name: value for name, value in row.items() if name not in spent}
         own = {*self.columns.values()}
         if of_task := {name: row[name] if name in own else row.pop(name) for name in plan.of_task if is_given(row.get(name))}:
