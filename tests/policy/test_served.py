@@ -1,14 +1,11 @@
 """A real server in this process: OpenAI's protocol over the tiny model, with injected faults."""
 
-import json
-import socket
-import struct
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
+from tiny_server import Handler, TinyServer, running
 
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, ServerConfig
@@ -23,106 +20,6 @@ from upsolve.types import Attempt, Task, Turn
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
 CONFIG = SampleConfig(samples=3, max_tokens=12, seed=3, batch=4)
-FINISH = {True: "stop", False: "length"}
-
-
-class TinyServer(ThreadingHTTPServer):
-    """Answers from a model, after the faults that were asked for; remembers what it was sent and what it drew."""
-
-    daemon_threads = False
-
-    def __init__(self, model, codec):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.model, self.codec, self.lock = model, codec, threading.Lock()
-        self.faults, self.always, self.sent, self.keys, self.times, self.drawn = [], None, [], [], [], {}
-        self.open, self.let_go = 0, threading.Event()
-
-    def handle_error(self, *_):
-        """Say nothing of connections that were dropped on purpose."""
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    @torch.inference_mode()
-    def draw(self, body):
-        """Token by token, the whole text read anew for each; returns ids, their log-probabilities, and if it stopped."""
-        noise = torch.Generator().manual_seed(body["seed"])
-        prompt = body["prompt"] if isinstance(body["prompt"], list) else self.codec.tokenizer(body["prompt"])["input_ids"]
-        ids, logp = [], []
-        while len(ids) < body["max_tokens"]:
-            logits = self.model(torch.tensor([[*prompt, *ids]])).logits[0, -1]
-            warm = (logits / body["temperature"]).softmax(-1) if body["temperature"] else None
-            token = int(logits.argmax()) if warm is None else int(torch.multinomial(warm, 1, generator=noise))
-            ids.append(token)
-            logp.append(float(logits.log_softmax(-1)[token]))
-            if token == 0 or "```" in self.codec.tokenizer.decode([token]):
-                return ids, logp, True
-        return ids, logp, False
-
-
-class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        """Stay silent."""
-
-    def setup(self):
-        super().setup()
-        with self.server.lock:
-            self.server.open += 1
-
-    def finish(self):
-        super().finish()
-        with self.server.lock:
-            self.server.open -= 1
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        home = self.server
-        with home.lock:
-            home.sent.append((self.path, body))
-            home.keys.append(self.headers.get("Authorization"))
-            home.times.append(time.monotonic())
-            fault = home.faults.pop(0) if home.faults else home.always
-            if fault is None:
-                ids, logp, stopped = home.draw(body) if "prompt" in body else ([5, 6], [-1.0, -2.0], True)
-                home.drawn[body["seed"]] = ids
-        if fault == "drop":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-        elif fault == "hang":
-            home.let_go.wait(60)
-        elif fault == "half":
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b'{"choices": [')
-        elif fault == "strange":
-            self.reply(200, {"weather": "fine"})
-        elif fault == "abort":
-            self.reply(200, {"choices": [{"text": "", "finish_reason": "abort"}]})
-        elif isinstance(fault, dict):
-            self.reply(307, {}, fault)
-        elif fault is not None:
-            code, seconds = fault
-            self.reply(code, {"error": {"message": "the model is made of cheese"}}, {"Retry-After": seconds} if seconds else {})
-        elif "prompt" in body:
-            text = home.codec.tokenizer.decode(ids, skip_special_tokens=True).partition("```")[0]
-            choice = {"text": text, "finish_reason": FINISH[stopped], "logprobs": {"token_logprobs": logp}}
-            if body.get("return_token_ids"):
-                choice["token_ids"] = ids
-            self.reply(200, {"choices": [choice], "usage": {"completion_tokens": len(ids)}})
-        else:
-            said = {"role": "assistant", "content": "Here it is:\n```python\nx = 1\n```\nEnjoy."}
-            choice = {"message": said, "finish_reason": "stop", "logprobs": {"content": [{"logprob": -1.0}]}}
-            self.reply(200, {"choices": [choice], "usage": {"completion_tokens": 14}})
-
-    def reply(self, code, answer, headers=()):
-        data = json.dumps(answer).encode()
-        self.send_response(code)
-        for name, value in {"Content-Length": str(len(data)), **dict(headers)}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +29,8 @@ def tiny(tiny_model):
 
 @pytest.fixture
 def server(tiny):
-    with TinyServer(*tiny) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield running
-        running.let_go.set()
-        running.shutdown()
-        thread.join()
+    with running(*tiny) as one:
+        yield one
 
 
 def served(server, codec=None, **settings):
@@ -288,7 +180,7 @@ class Waits(threading.Event):
 def test_waits_double(server):
     """5, 10, 20, 40, 60 and 60 seconds, each times something in [1/2, 1]."""
 
-    def refused():
+    def refused(_place):
         raise RetryError("500")
 
     [request], over = requests(TASKS[:1], CONFIG.model_copy(update={"samples": 1})), Waits()
@@ -303,6 +195,23 @@ def test_requests_to_a_hanging_server_are_retried(server):
     server.faults = ["hang"]
     hasty = served(server, timeout_seconds=0.5, retries=100)
     assert len(list(hasty(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))) == 1 and len(server.sent) >= 2
+
+
+def test_several_servers_share_the_requests_and_do_the_work_of_one_that_dies(server, tiny, caplog):
+    whole = sorted(served(server)(TASKS, config=CONFIG), key=key)
+    with running(*tiny) as other:
+        both = Server(ServerConfig(urls=[server.url, other.url], wait_seconds=0.01, retries=1), "tiny", tiny[1])
+        server.sent.clear()
+        assert sorted(both(TASKS, config=CONFIG), key=key) == whole and server.sent and other.sent
+        assert len(server.sent) + len(other.sent) == 9 and not caplog.text
+        other.die(after=1)
+        assert sorted(both(TASKS, config=CONFIG), key=key) == whole
+        assert "the other servers do its work" in caplog.text and other.drawn_now == 1
+        server.die(after=0)
+        with pytest.raises(
+            ModelError, match=rf"{server.url}/completions, {other.url}/completions: no answer.*2 requests failed"
+        ):
+            list(both(TASKS, config=CONFIG))
 
 
 def test_a_refusal_ends_at_once_with_the_servers_words(server):

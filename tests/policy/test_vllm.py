@@ -13,18 +13,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from upsolve.archive.store import Archive
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import Archive, open_archive
 from upsolve.config import ModelConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ModelError
 from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model, save_model
+from upsolve.train.data.sources import round_tag
+from upsolve.train.loop import train
+from upsolve.train.run.monitor import read_steps
 from upsolve.types import Attempt, Task
 
 pytestmark = pytest.mark.vllm
 ROOT = Path(__file__).parents[2]
 BIN = Path(os.environ.get("VLLM_VENV", ROOT / ".venv-vllm")).absolute() / "bin"
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT / "src")}
+QUIET["VLLM_SERVER_DEV_MODE"] = "1"  # the calls that load weights
 TASKS = [
     Task("add", "Write a function add(a, b) that returns the sum of two numbers."),
     Task("turn", "Write a function turn(text) that returns the text reversed."),
@@ -213,6 +218,59 @@ def test_vllm_samples_the_weights_of_now(folder, tmp_path):
     check(second, str(tmp_path / "policy"))
     with pytest.raises(AssertionError):
         check(second, folder)
+
+
+def test_two_vllm_servers_sample_ahead_with_the_weights_that_they_are_given(folder, tmp_path):
+    """One of them is killed while the last round is sampled; log-probabilities tell whose weights sampled a round."""
+    with vllm_server(folder, tmp_path / "log0") as one, vllm_server(folder, tmp_path / "log1") as other:
+        there = {"urls": [one.url, other.url], "model": "smollm2", "retries": 2, "wait_seconds": 0.5}
+        rollout = {"engine": "server", "server": there, "max_tokens": 24, "batch": 8}
+        recipe = Recipe.model_validate(
+            {
+                "model": {"name": folder, "bf16": False},
+                "data": {"train": 0.1, "dev": 0.05, "group_size": 8},
+                "source": {"rounds": 3, "groups": 2, "ahead": 1, "rollout": rollout},
+                "reward": {"weights": {"length": 1.0}, "length": [0, 80]},
+                "advantage": {"kind": "standardised"},
+                "objective": {"kind": "ppo_clip", "correction": {"kind": "tis"}},
+                "optim": {"tokens_per_step": 9999, "tokens_per_batch": 1000, "lr": 3e-4, "schedule": "constant", "warmup": 0},
+                "verify": {"cache": False, "workers": 1},
+                "monitor": {"heldout": 0, "snapshot_every": 1, "stop_on_collapse": False, "max_drift": 99},
+            }
+        )
+        split = split_archive(open_archive("embedded"), recipe.data, untried=True)
+
+        def kill(done, _total, _row):
+            if done == 1:  # round 2 is not begun before round 1 is there
+                other.__exit__()
+
+        train(recipe, split.groups["train"], [], tmp_path / "run", on_step=kill)
+    rows, archive, codec = (
+        read_steps(tmp_path / "run" / "metrics.jsonl"),
+        Archive(tmp_path / "run" / "rollouts"),
+        load_codec(folder),
+    )
+    assert [row["staleness"] for row in rows] == [0, 1, 1] and all(row["sampler_known"] == 1 for row in rows)
+    assert rows[0]["drift"] < 0.05 < min(row["drift"] for row in rows[1:])
+    tasks = {task.task_id: task for task in archive.tasks()}
+    weights = [folder, str(tmp_path / "run" / "snapshots" / "000001"), str(tmp_path / "run" / "snapshots" / "000002")]
+    for number, now in enumerate((0, 0, 1)):
+        attempts = archive.tagged("attempts", round_tag(number))
+        assert sum(attempt.count for attempt in attempts) == 16
+        distance = {place: distance_to(place, codec, attempts, tasks) for place in weights}
+        assert min(distance, key=distance.get) == weights[now] and distance[weights[now]] < 0.05, distance
+    assert read_steps(tmp_path / "run" / "metrics.jsonl")[2]["sampled"] == 16, "by the server that is left"
+
+
+@torch.inference_mode()
+def distance_to(place, codec, attempts, tasks):
+    """Return how far log-probabilities of attempts are from those of a model, nats a token."""
+    model, apart = load_model(place), []
+    for attempt in attempts:
+        prompt, ids = codec.prompt(tasks[attempt.task_id]).ids_P, list(attempt.token_ids)
+        logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)[range(len(ids)), ids]
+        apart.append((torch.tensor(attempt.token_logps) - logp).abs())
+    return float(torch.cat(apart).mean())
 
 
 @pytest.mark.parametrize("prompt", ["chat", "text"])

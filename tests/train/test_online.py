@@ -191,8 +191,11 @@ def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkey
 
 
 def test_what_samples_must_have_the_weights(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="server does not get the trained weights; use one of: transformers, vllm"):
-        recipe_for(tiny_model, source={"rollout": {"engine": "server"}})
+    with pytest.raises(
+        ModelError, match=r"no server could load the policy's weights \(http://127.0.0.1:9/v1/completions: no answer"
+    ):
+        server = {"url": "http://127.0.0.1:9/v1", "retries": 0}
+        run(recipe_for(tiny_model, source={"rollout": {"engine": "server", "server": server}}), tmp_path / "server")
     with pytest.raises(ModelError, match="pip install vllm"):
         run(recipe_for(tiny_model, source={"rollout": {"engine": "vllm"}}), tmp_path / "vllm")
 
@@ -407,8 +410,10 @@ def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):
             verdicts=[replace(v, attempt_id=a.attempt_id) for g in groups for a, v in zip(g.attempts, g.verdicts, strict=True)],
             tag=f"{number:08x}",
         )
-    assert [g.task.task_id for g in source.replayed(3, 2)] == ["1/t1"], "round 0 is too long ago, the others all pass or fail"
-    assert [g.task.task_id for g in source.replayed(1, 2)] == ["0/t0"]
+    assert [(age, g.task.task_id) for age, g in source.replayed(3, 2)] == [(2, "1/t1")], (
+        "round 0 is too long ago, the others all pass or fail"
+    )
+    assert [(age, g.task.task_id) for age, g in source.replayed(1, 2)] == [(1, "0/t0")]
 
 
 def test_advantages_of_values_by_hand():

@@ -39,6 +39,21 @@ class SourceConfig(Strict):
                 f"{', '.join(name for name in names('engine') if find('engine', name).follow is not None)}"
             ),
         ),
+        Rule(
+            lambda s: not s.ahead or s.rollout.record.beside is not None,
+            lambda s: (
+                f"ahead: {s.ahead}: rollout.engine: {s.rollout.engine} does not sample beside the trainer; use one of: "
+                f"{', '.join(name for name in names('engine') if find('engine', name).beside is not None)}"
+            ),
+        ),
+        Rule(
+            lambda s: not s.ahead or s.hints_passed is None,
+            "ahead: {0.ahead}: hints_passed reads the results of the round before, which are not there yet; leave one of them out",
+        ),
+        Rule(
+            lambda s: s.max_staleness is None or s.ahead <= s.max_staleness,
+            "ahead: {0.ahead} trains on samples of weights up to {0.ahead} rounds old, and max_staleness is {0.max_staleness}; lower ahead",
+        ),
         *(
             Rule(
                 lambda s, name=name: are_shares(getattr(s, name), empty=name == "mix_end"),
@@ -79,6 +94,12 @@ class SourceConfig(Strict):
     hints_passed: float | None = Field(default=None, ge=0, lt=1)
     """CCCS (2402.01391): samples of a task continue its reference from a conditional statement, the last one within the share ``hints`` first,
     and from the one before as soon as more than this share of them passes; null: ``hints`` falls with the rounds."""
+    ahead: int = Field(default=0, ge=0)
+    """Rounds that are sampled and judged before the trainer reaches them, in the background, with weights as many rounds old; 0: sample and
+    train in turn. Needs an engine with servers of its own and, for losses of tokens, ``objective.correction``."""
+    max_staleness: int | None = Field(default=None, ge=0)
+    """Most rounds between the weights that sampled a group and those that train on it, new or replayed; null: as old as ``ahead`` and
+    ``replay_rounds`` make them."""
     rollout: RolloutConfig = RolloutConfig()
     """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
 

@@ -207,6 +207,11 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        lambda r: not (r.source.rounds and r.source.ahead) or not reads_tokens(r) or r.objective.correction.kind != "none",
+        "source.ahead: {0.source.ahead}: samples are of earlier weights, and objective.kind {0.objective.kind} is for samples of the "
+        "current ones; set objective.correction.kind: tis (or icepop)",
+    ),
+    Rule(
         lambda r: not r.data.turns or r.objective.record.unit == "attempt",
         "data.turns: objective.kind {0.objective.kind} compares attempts at one prompt, and each attempt has its own conversation",
     ),
@@ -307,7 +312,12 @@ READ: Mapping[str, Condition] = {
         for key in ("tasks", "samples", "temperature", "steps", "control")
     },
     "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
-    **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
+    **{f"source.{key}": share("policy") for key in ("ahead", "oversample", "order", "solved", "hints")},
+    "source.max_staleness": Condition(
+        "source.rounds above 0, and source.ahead or a share of replay in source.mix or source.mix_end",
+        lambda r: r.source.rounds > 0 and (r.source.ahead > 0 or r.source.takes("replay")),
+        "source.rounds",
+    ),
     "source.hints_passed": Condition(
         "source.hints above 0 and model.completion: code", lambda r: r.source.hints > 0 and not r.model.answers
     ),

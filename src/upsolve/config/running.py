@@ -262,11 +262,19 @@ class MonitorConfig(Strict):
     After a collapse only ``best`` has earlier weights to end with."""
 
 
-class ServerConfig(Strict):
-    """A server with an OpenAI-compatible API."""
+LOCAL = "http://127.0.0.1:8000/v1"
+"""Where vLLM listens by default."""
 
-    url: str = Field(default="http://127.0.0.1:8000/v1", pattern="^https?://")
+
+class ServerConfig(Strict):
+    """A server with an OpenAI-compatible API, or several."""
+
+    RULES = (Rule(lambda s: not s.urls or s.url == LOCAL, "url: {0.url} is not used, because urls is set; add it to urls"),)
+
+    url: str = Field(default=LOCAL, pattern="^https?://")
     """Base URL, without ``/completions``."""
+    urls: tuple[Annotated[str, Field(pattern="^https?://")], ...] = ()
+    """Base URLs of several servers of one model, instead of ``url``: they share the requests, and those of a server that fails go to the others."""
     model: str = ""
     """Name of the model on the server; empty: ``model.name``."""
     tokenizer: str = ""

@@ -24,6 +24,9 @@ class Engine:
     follow: Callable[[SampleConfig, ModelConfig, Path], PolicySampler] | None = None
     """Returns a sampler of the policy in training, which uses its current weights; the path is a folder for the engine's files in the
     run. None: the engine cannot be used in online training."""
+    beside: Callable[[SampleConfig, ModelConfig, Path], Sampler] | None = None
+    """Returns a sampler of the weights in a folder, which samples in a thread while the trainer steps (``source.ahead``); the model is that of
+    the recipe. None: the engine cannot sample ahead."""
     every_rank: bool = False
     """True: in online training each rank samples its share of the tasks. False: rank 0 samples them all."""
     tempered_logps: bool = False
@@ -78,8 +81,22 @@ def make_server(config: SampleConfig, model: ModelConfig) -> Sampler:
     return Server(server, model.name, codec, style=model.prompt)
 
 
+def follow_server(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
+    """Write the policy's weights to a folder at each call, from which vLLM servers load them."""
+    from upsolve.policy.served_policy import PolicyServers
+
+    return PolicyServers(config, model, folder)
+
+
+def servers_beside(config: SampleConfig, model: ModelConfig, folder: Path) -> Sampler:
+    """Return vLLM servers that load the weights in a folder."""
+    from upsolve.policy.served_policy import servers_with
+
+    return servers_with(config, model, folder)
+
+
 ENGINES: Mapping[str, Engine] = {
-    "server": Engine(make_server),
+    "server": Engine(make_server, follow_server, servers_beside),
     "transformers": Engine(make_transformers, follow_transformers, every_rank=True, tempered_logps=True),
     "vllm": Engine(make_vllm, follow_vllm),
 }

@@ -1,9 +1,10 @@
-"""A model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, ``transformers serve``, an API."""
+"""A model behind servers that speak OpenAI's protocol: vLLM, SGLang, llama.cpp, ``transformers serve``, an API."""
 
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from queue import SimpleQueue
 from random import Random
@@ -21,10 +22,12 @@ from upsolve.policy.request import Part, Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["FAULTS", "Server", "ids_of", "logps_of"]
+__all__ = ["FAULTS", "Place", "RetryError", "Server", "ids_of", "logps_of"]
 
 LONGEST_WAIT_SECONDS = 60.0
 """Longest wait before a retry, unless the server asks for a longer one."""
+CONNECT_SECONDS = 30.0
+"""Longest time to connect to a server."""
 BUSY = (408, 425, 429)
 """Status codes below 500 after which the request is retried."""
 HARMLESS = {"cache_prompt", "n_probs", "return_token_ids"}
@@ -37,15 +40,31 @@ log = logging.getLogger(__name__)
 
 
 class RetryError(Exception):
-    """No complete answer; retry, after ``seconds`` if the server asks for it."""
+    """No complete answer; retry, after ``seconds`` if the server asks for it. ``broken``: the server may have ended or been restarted."""
 
-    def __init__(self, why: str, seconds: float = 0.0) -> None:
+    def __init__(self, why: str, seconds: float = 0.0, *, broken: bool = False) -> None:
         super().__init__(why)
-        self.seconds = seconds
+        self.seconds, self.broken = seconds, broken
+
+
+class Place:
+    """One of the servers of a model."""
+
+    def __init__(self, base: str, route: str) -> None:
+        self.base = base.rstrip("/")
+        self.url = self.base + route
+        self.running, self.failures, self.rests_until = 0, 0, 0.0
+        """Requests in flight, failures since the last answer, and the time (``time.monotonic``) before which others are preferred."""
+        self.is_outdated = False
+        """Whether its weights are unknown: no request is sent to it."""
+        self.is_lost = False
+        """True from a failed request to the next answer: one warning for each outage."""
 
 
 class Server:
-    """Sample a server's model (``upsolve.policy.request.Sampler``).
+    """Sample the model of a server, or of several that share the requests (``upsolve.policy.request.Sampler``).
+
+    A request goes to the server with the fewest in flight; if that fails, to the others before it is retried.
 
     ``behavior_logp`` is the sum of the log-probabilities that the server returns, in nats, over all sampled tokens, including those of the
     closing fence; vLLM's are those of the untempered distribution. ``token_logps``, which are of the distribution that is sampled, are
@@ -65,9 +84,11 @@ class Server:
         if codec is None and style.date != PLAIN.date:
             raise ConfigError("model.prompt.date: with sample.server.prompt: chat the server writes the date; leave it out")
         self.server, self.model, self.codec, self.style = server, model, codec, style
-        self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
+        route = "/completions" if codec else "/chat/completions"
+        self.places = [Place(base, route) for base in server.urls or (server.url,)]
+        self.url = ", ".join(place.url for place in self.places)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.lost = False  # true from a failed request to the next answer: one warning for each outage
+        self.guard = Lock()
 
     def __call__(self, tasks: Sequence[Task], *, config: SampleConfig, **how: Any) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts per task, in the order in which they end; ModelError if the server refuses or never answers."""
@@ -91,11 +112,12 @@ class Server:
         prompts = {key: self.prompt(request) for key, request in first.items()}
         self.warn_of_special([*first.values()])
         over, client = Event(), self.connect()
+        self.prepare(client, over)
         is_plain = config.is_plain and self.server.extra.keys() <= HARMLESS
 
         def work(request: Request) -> Part:
             body = {**self.settings(request, config), **prompts[request.prompt_key], **self.server.extra}
-            post = partial(self.post, client, body, request.task)
+            post = partial(self.post, client=client, body=body, task=request.task)
             return request.part, self.attempt(request, post, author, over=over, is_plain=is_plain)
 
         ended = run_concurrently(work, iter(requests), config.batch, over)
@@ -111,11 +133,15 @@ class Server:
             over.set()
             client.close()
 
+    def prepare(self, client: httpx2.Client, over: Event) -> None:
+        """Make the servers ready for requests: nothing to do for a model that does not change."""
+
     def connect(self) -> httpx2.Client:
         """Return a client with its own connections, to be closed by the caller."""
+        seconds = self.server.timeout_seconds
         return httpx2.Client(
             headers=self.headers,
-            timeout=self.server.timeout_seconds,
+            timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
             limits=httpx2.Limits(max_connections=None),  # ``sample.batch`` is the limit
             follow_redirects=False,  # the key is for this server alone
         )
@@ -209,21 +235,26 @@ class Server:
             return self.codec.of_answer(prefix + text, task)
         return prefix + before_fence(text, truncated=truncated), ""
 
-    def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
-        """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the
-        request's seed."""
-        jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
+    def attempt(self, request: Request, post: Callable[[Place], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
+        """Request an attempt, from each server in turn until one answers; retry number n waits min(60, wait_seconds * 2^n) * u seconds,
+        u uniform in [1/2, 1] by the request's seed."""
+        jitter, tries, why = Random(request.seed), self.server.retries + 1, "no server has the weights"
         for number in range(tries):
-            try:
-                attempt = self.read(request, post(), author, is_plain=is_plain)
-                self.lost = False
-                return attempt
-            except RetryError as error:
-                why = str(error)
-                if number + 1 < tries:
-                    self.warn(why)
-                    wait = min(LONGEST_WAIT_SECONDS, self.server.wait_seconds * 2**number) * jitter.uniform(0.5, 1)
-                    over.wait(max(wait, error.seconds))
+            tried, asked = list[Place](), 0.0
+            while (place := self.take(tried)) and not over.is_set():
+                try:
+                    attempt = self.read(request, post(place), author, is_plain=is_plain)
+                    place.is_lost, place.failures = False, 0
+                    return attempt
+                except RetryError as error:
+                    tried.append(place)
+                    why, asked = str(error), max(asked, error.seconds)
+                    self.rest(place, error)
+                finally:
+                    self.release(place)
+            if number + 1 < tries and not over.is_set():
+                over.wait(max(self.wait_seconds(number) * jitter.uniform(0.5, 1), asked))
+                why = self.revive(over) or why
             if over.is_set():
                 break
         raise ModelError(
@@ -231,28 +262,57 @@ class Server:
             "Start the server and run the same command again: samples received so far are in the archive"
         )
 
-    def warn(self, why: str) -> None:
-        """Log the first failure of an outage."""
-        if not self.lost:
-            self.lost = True
-            log.warning("%s: %s; retrying", self.url, why)
+    def wait_seconds(self, failures: int) -> float:
+        """Return the longest wait after ``failures`` earlier failures, seconds."""
+        return min(LONGEST_WAIT_SECONDS, self.server.wait_seconds * 2.0 ** min(failures, 30))
 
-    def post(self, client: httpx2.Client, body: Json, task: Task) -> Json:
+    def take(self, tried: Collection[Place]) -> Place | None:
+        """Return the server for a request, which counts as in flight until ``release``: one that answers before one that has failed, then
+        the one with the fewest requests; None if all were tried."""
+        now = time.monotonic()
+        with self.guard:
+            left = [place for place in self.places if place not in tried and not place.is_outdated]
+            chosen = min(left, key=lambda place: (place.rests_until > now, place.running), default=None)
+            if chosen:
+                chosen.running += 1
+        return chosen
+
+    def release(self, place: Place) -> None:
+        """Count a request as ended."""
+        with self.guard:
+            place.running -= 1
+
+    def rest(self, place: Place, error: RetryError) -> None:
+        """Prefer the other servers for a while; log the first failure of an outage."""
+        others = "; the other servers do its work" if len(self.places) > 1 else "; retrying"
+        if not place.is_lost:
+            log.warning("%s: %s%s", place.url, error, others)
+        place.is_lost = True
+        place.rests_until = time.monotonic() + max(self.wait_seconds(place.failures), error.seconds)
+        place.failures += 1
+
+    def revive(self, over: Event) -> str:
+        """Make servers ready again if none is left, or return why that fails: nothing to do for a model that does not change."""
+        del over
+        return ""
+
+    def post(self, place: Place, *, client: httpx2.Client, body: Json, task: Task) -> Json:
         """Make one request; RetryError if it is to be retried, ModelError if the server refuses it."""
         try:
-            reply = client.post(self.url, json=body)
+            reply = client.post(place.url, json=body)
             if reply.is_success:
                 answer: Json = reply.json()
                 return answer
         except (httpx2.HTTPError, ValueError) as error:  # a truncated answer is not JSON
-            raise RetryError(f"no answer: {error!r}") from error
+            raise RetryError(f"no answer: {error!r}", broken=True) from error
         why = f"{reply.status_code} {reply.reason_phrase}: {reply.text[:2000].strip()}"
         if reply.status_code in BUSY or reply.status_code >= 500:
             wait = reply.headers.get("Retry-After", "")
-            raise RetryError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0)
+            seconds = min(float(wait), 600.0) if wait.isdigit() else 0.0
+            raise RetryError(why, seconds, broken=reply.status_code >= 500)
         if reply.is_redirect:
             why += f" (redirect to {reply.headers['Location']}: redirects are not followed; set sample.server.url)"
-        raise ModelError(f"{self.url}: task {task.task_id}: {why}")
+        raise ModelError(f"{place.url}: task {task.task_id}: {why}")
 
 
 def run_concurrently(

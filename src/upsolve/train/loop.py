@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,18 +16,19 @@ from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe,
 from upsolve.errors import CollapseError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
-from upsolve.policy.model import codec_of
+from upsolve.policy.model import codec_of, save_model
 from upsolve.policy.request import Sampler, of_policy, request_sampler
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.check import checked_rewarder
+from upsolve.train.data.ahead import RoundsAhead, read_weights
 from upsolve.train.data.drawn import FOLDER, DrawnGroups
 from upsolve.train.data.encode import Encoded, Encoding, Tokenized, draw_pairs, encode_groups, tokenize_groups
 from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome, draw_groups, whole_groups
-from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics
+from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics, staleness_metrics
 from upsolve.train.data.pack import PackedBatch, pack_round
 from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
-from upsolve.train.run.folder import Trained, claim_run
+from upsolve.train.run.folder import Trained, claim_run, replace_folder
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
 from upsolve.train.run.processes import Processes, deterministic
 from upsolve.train.run.steps import OnStep, Round, StopSignals, start_run
@@ -70,8 +72,9 @@ def train(
     if done:
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
-    with StopSignals() as signals, deterministic(recipe.optim.deterministic):
+    with StopSignals() as signals, deterministic(recipe.optim.deterministic), ExitStack() as stack:
         pipeline = open_pipeline(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
+        stack.callback(pipeline.close)
         ahead = pipeline.prepare_epochs() if pipeline.source.is_ahead else []
         rounds = len(ahead) or pipeline.source.rounds
         run = start_run(
@@ -84,6 +87,7 @@ def train(
                     run.record(pipeline.step(batches, now.scores, lr))
         except CollapseError as error:
             collapsed, usable = str(error), error.ahead
+        pipeline.close()  # before files are removed that it reads
         return run.finish(collapsed, usable=usable)
 
 
@@ -109,6 +113,8 @@ class Pipeline:
     """Records the groups that are trained on."""
     folder: Path
     """Folder of the run."""
+    ahead: RoundsAhead | None = None
+    """Samples rounds in the background (``source.ahead``); None: each round is sampled when it is prepared."""
 
     def prepare(self, number: int) -> Round:
         """Return a round (offline: an epoch), ready to train on."""
@@ -118,7 +124,7 @@ class Pipeline:
         encoded, values = self.advantage(number, self.tokenize_and_filter(formed))
         steps, scores = self.pack(number, encoded, values)
         seconds = {"preparing_seconds": time.monotonic() - started}
-        metrics = {**sample_metrics(judged.sampled), **value_metrics(scores), **seconds}
+        metrics = {**sample_metrics(judged.sampled), **staleness_metrics(judged), **value_metrics(scores), **seconds}
         return Round(number, steps, scores, len(encoded.groups), formed.left_out + encoded.left_out, formed.flagged, metrics)
 
     def prepare_epochs(self) -> list[Round]:
@@ -129,7 +135,9 @@ class Pipeline:
         return ahead
 
     def groups(self, number: int) -> RoundGroups:
-        """Return the stored groups of a round, and online the tasks to sample."""
+        """Return the stored groups of a round, and online the tasks to sample; none are left to sample once the round was sampled ahead."""
+        if self.ahead:
+            self.ahead.reach(number)
         return self.source.groups(number)
 
     def judge(self, found: RoundGroups) -> RoundGroups:
@@ -177,6 +185,11 @@ class Pipeline:
         """Do an optimizer step: forward and backward passes, sum over processes, clip, update. Returns its metrics."""
         return self.learner.step(batches, scores, lr)
 
+    def close(self) -> None:
+        """Stop what samples in the background."""
+        if self.ahead:
+            self.ahead.close()
+
     def scores_file(self, number: int) -> Path:
         """Return the file of the scores of a round, which a resumed run reads because its weights have changed."""
         return self.folder / "rounds" / f"{round_tag(number)}.npz"
@@ -202,13 +215,14 @@ def open_pipeline(
     learner.choose_scorer(probe(codec, groups[0].task))
     encoding = Encoding(codec, recipe.data.max_tokens, recipe.reward, advantage, objective, recipe.data.seed)
     recorder = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
+    ahead = None
     if recipe.source.rounds:
-        source, rollouts = open_online(recipe, groups, folder, learner=learner, rewarder=rewarder, plan=plan, show=show)
+        source, rollouts, ahead = open_online(recipe, groups, folder, learner=learner, rewarder=rewarder, plan=plan, show=show)
     else:
         draws = objective.record.unit != "pair" and decided_by_outcome(recipe.reward, recipe.select, recipe.data)
         source, rollouts = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws), None
     cached = CachedRewards(source.stored, rewarder)
-    return Pipeline(recipe, learner, source, rollouts, rewarder, cached, encoding, recorder, folder)
+    return Pipeline(recipe, learner, source, rollouts, rewarder, cached, encoding, recorder, folder, ahead)
 
 
 def open_online(
@@ -220,12 +234,13 @@ def open_online(
     rewarder: Callable[[Group], Rewarded],
     plan: MemoryPlan,
     show: OnProgress,
-) -> tuple[Source, Callable[[RoundGroups], RoundGroups]]:
-    """Return the source of an online run, and what samples and judges its tasks."""
-    processes = learner.processes
+) -> tuple[Source, Callable[[RoundGroups], RoundGroups], RoundsAhead | None]:
+    """Return the source of an online run, what samples and judges its tasks, and what does so in the background (``source.ahead``)."""
+    processes, place = learner.processes, folder / "policy"
     with processes.accelerator.main_process_first():
         archive = Archive.create(folder / "rollouts")
-    source = OnlineSource(groups, archive, recipe.source, data=recipe.data, answers=recipe.model.answers)
+    weights = partial(read_weights, place)
+    source = OnlineSource(groups, archive, recipe.source, data=recipe.data, answers=recipe.model.answers, weights=weights)
     sample = beside_trainer(recipe.source.rollout, plan)
     rollouts = Rollouts(
         processes,
@@ -237,8 +252,19 @@ def open_online(
         show if processes.is_main else no_progress,
     )
     gives = recipe.source.hints > 0 and not recipe.model.answers
-    ready = current_sampler(learner, sample, folder / "policy", gives_prefixes=gives)
-    return source, partial(rollouts.judge, sampler=ready)
+    ready = current_sampler(learner, sample, place, gives_prefixes=gives)
+    ahead = None
+    if recipe.source.ahead:
+        beside = partial(find("engine", sample.engine).beside, sample, learner.config)
+        ahead = RoundsAhead(rollouts, source, place, publish=partial(publish_weights, learner), sampler=beside)
+    return source, partial(rollouts.judge, sampler=ready), ahead
+
+
+def publish_weights(learner: Learner, folder: Path) -> None:
+    """Write the current weights into a folder, as a model to sample from. Collective."""
+    policy = learner.full_policy()
+    if learner.processes.is_main:
+        replace_folder(folder, lambda path: save_model(learner.sampling_copy(policy), learner.codec, path))
 
 
 def current_sampler(

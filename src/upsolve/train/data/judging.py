@@ -19,7 +19,7 @@ from upsolve.types import Attempt, Group, OnProgress, Task, Verdict
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import judged, worker_count
 
-__all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]
+__all__ = ["Rollouts", "judge_while_sampling", "sample_metrics", "staleness_metrics"]
 
 Pair = tuple[Task, Attempt]
 STRIDE = 1_000_003
@@ -112,7 +112,7 @@ class Rollouts:
             tried += len(tasks)
         if self.processes.is_main:
             self.store(sampled, round_tag(groups.number))
-        return replace(groups, sampled=sampled, tasks=())
+        return replace(groups, sampled=sampled, tasks=(), staleness=[*(len(sampled) * [0]), *groups.staleness])
 
     def sample(
         self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int, prefixes: Mapping[str, str] | None = None
@@ -173,6 +173,12 @@ def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processe
     """Return the judge's settings: with the analyses that the reward needs, and this rank's share of the machine's workers."""
     judging = judge_settings(config, lines=rewards.mask_unexecuted).with_analyses(analyses_needed(rewards))
     return replace(judging, workers=max(1, worker_count(judging) // processes.per_node))
+
+
+def staleness_metrics(found: RoundGroups) -> dict[str, float]:
+    """Return ``staleness``, the mean over the groups that the policy sampled, and ``staleness_max``, in rounds; {} without any."""
+    ages = found.staleness
+    return {"staleness": float(np.mean(ages)), "staleness_max": float(max(ages))} if ages else {}
 
 
 def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:

@@ -5,8 +5,8 @@ its verdict in ``rollouts``, an archive of the run, before it is trained on: a r
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class RoundGroups:
     """Judged samples of this round."""
     replayed: Sequence[Group] = ()
     """Judged samples of earlier rounds."""
+    staleness: Sequence[int] = ()
+    """Rounds between the weights that sampled a group and those that train on it, of ``sampled``, then of ``replayed``."""
     tasks: Sequence[Task] = ()
     """Tasks to sample, in order; () once ``sampled`` has the samples."""
     prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -132,12 +134,21 @@ class OnlineSource:
     is_online, is_ahead = True, False
 
     def __init__(
-        self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, *, data: DataConfig, answers: bool = False
+        self,
+        groups: Sequence[Group],
+        rollouts: Archive,
+        source: SourceConfig,
+        *,
+        data: DataConfig,
+        answers: bool = False,
+        weights: Callable[[], Mapping[int, int]] = dict,
     ) -> None:
         """Make the source from the training tasks with their stored attempts, if any, and the archive of the run's samples.
 
-        ``answers``: the policy writes whole answers (``model.completion``).
+        ``answers``: the policy writes whole answers (``model.completion``). ``weights``: returns for each round sampled ahead the round at
+        whose start its weights were written; other rounds are sampled with their own.
         """
+        self.weights = weights
         self.answers, self.reached, self.read = answers, dict[str, str](), 0
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
         self.stored = Lazy(groups, lambda group: select(group, data))
@@ -147,22 +158,26 @@ class OnlineSource:
         self.by_rate = [task for task, _ in sorted(rated, key=lambda pair: sign * (0.5 if pair[1] is None else pair[1]))]
 
     def groups(self, number: int) -> RoundGroups:
-        """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
+        """Return the groups of a round and the tasks to sample; a round that is judged already is not sampled again."""
         counts = shares(self.source, number)
         sampled = self.judged_samples(number) if counts["policy"] else []
-        most = math.ceil(counts["policy"] * self.source.oversample)
-        tasks = self.candidates(number)[:most] if counts["policy"] and not sampled else []
-        return RoundGroups(
-            number,
+        replayed = self.replayed(number, counts["replay"])
+        asked = RoundGroups(number) if sampled else self.to_sample(number)
+        return replace(
+            asked,
             stored=self.stored if counts["archive"] else (),
             most_stored=counts["archive"],
             repeats=counts["archive"] > 0,
             sampled=sampled,
-            replayed=self.replayed(number, counts["replay"]),
-            tasks=tasks,
-            prefixes=self.prefixes(number, tasks),
-            wanted=counts["policy"],
+            replayed=[group for _, group in replayed],
+            staleness=[*(len(sampled) * [number - self.weights().get(number, number)]), *(age for age, _ in replayed)],
         )
+
+    def to_sample(self, number: int) -> RoundGroups:
+        """Return the tasks of a round, without its groups."""
+        wanted = shares(self.source, number)["policy"]
+        tasks = self.candidates(number)[: math.ceil(wanted * self.source.oversample)] if wanted else []
+        return RoundGroups(number, tasks=tasks, prefixes=self.prefixes(number, tasks), wanted=wanted)
 
     def candidates(self, number: int) -> list[Task]:
         """Return the tasks of a round in the order of sampling, with hints in their prompts if the policy writes whole answers."""
@@ -209,16 +224,15 @@ class OnlineSource:
         attempts = self.rollouts.tagged("attempts", tag)
         return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
-    def replayed(self, number: int, count: int) -> list[Group]:
-        """Return groups of earlier rounds, sampled without replacement."""
-        source = self.source
-        earlier = (
-            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.judged_samples(n)]
-            if count
-            else []
-        )
+    def replayed(self, number: int, count: int) -> list[tuple[int, Group]]:
+        """Return groups of earlier rounds, sampled without replacement, each after its staleness."""
+        source, weights = self.source, self.weights()
+        rounds = range(max(0, number - source.replay_rounds), number) if count else ()
+        ages = {n: number - weights.get(n, n) for n in rounds}
+        oldest = max(ages.values(), default=0) if source.max_staleness is None else source.max_staleness
+        earlier = [(age, group) for n, age in ages.items() if age <= oldest for group in self.judged_samples(n)]
         low, high = source.replay_solved
-        fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
+        fit = [(age, group) for age, group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
         order = np.random.default_rng([self.data.seed, number, 3]).permutation(len(fit))
         return [fit[i] for i in order[:count]]
 

@@ -51,6 +51,7 @@ FREE = (
     *("verify.cache", "verify.executor", "verify.workers"),
     *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
     *("monitor.project", "monitor.trackers"),
+    *(f"source.rollout.server.{key}" for key in ("url", "urls", "key_variable", "timeout_seconds", "retries", "wait_seconds")),
 )
 """Keys that a started run may change: they do not affect training, up to the rounding of sums."""
 LIMITS = ("monitor.max_likelihood_drop", "monitor.min_entropy", "monitor.max_logit_variance", "monitor.max_negative_gap")

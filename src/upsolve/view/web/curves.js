@@ -3,7 +3,7 @@ import { el, show, svg, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 import { rewardBins } from "./changes.js";
 
-const FIRST = ["loss", "sampled_passed", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
+const FIRST = ["loss", "sampled_passed", "staleness", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
 const EVERY_MS = 2000;
 
 export async function curvesView(main, info, alive) {

@@ -1,0 +1,227 @@
+"""Rounds that are sampled and judged in the background, by servers beside the trainer (``source.ahead``).
+
+Round r is sampled with the weights at the start of round max(0, r - ahead), with seeds of its own, one round after the other. So the attempts
+of a round do not depend on how fast sampler and trainer are, and a resumed run samples what an interrupted one had begun with the same weights.
+
+    folder/rounds.json     round -> round at whose start the weights that sample it were written
+    folder/00000003/       weights at the start of round 3, until the rounds that they sample are stored
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+from upsolve.config import SourceConfig
+from upsolve.errors import TrainingError
+from upsolve.files import write_text
+from upsolve.policy.request import Sampler, request_sampler
+from upsolve.train.data.judging import Rollouts
+from upsolve.train.data.sources import OnlineSource, round_tag, shares
+from upsolve.train.run.processes import Processes
+
+__all__ = ["RoundsAhead", "read_weights", "stoppable"]
+
+T = TypeVar("T")
+POLL_SECONDS = 0.1
+"""Time after which a thread that waits looks whether it is to stop."""
+
+
+class StoppedError(Exception):
+    """The run has ended, and with it what it samples in the background."""
+
+
+class MainAlone(Processes):
+    """Rank 0 without the others: what a thread does is not collective."""
+
+    def __init__(self) -> None:
+        """Join no group."""
+
+    @property
+    def is_main(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def index(self) -> int:
+        """0."""
+        return 0
+
+    @property
+    def count(self) -> int:
+        """1."""
+        return 1
+
+
+def read_weights(folder: Path) -> Mapping[int, int]:
+    """Return for each round that was sampled ahead the round at whose start its weights were written; {} without any."""
+    with suppress(FileNotFoundError):
+        stored: dict[str, int] = json.loads((folder / "rounds.json").read_text(encoding="utf-8"))
+        return {int(number): weights for number, weights in stored.items()}
+    return {}
+
+
+class RoundsAhead:
+    """Samples the rounds of an online run before the trainer reaches them."""
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        source: OnlineSource,
+        folder: Path,
+        *,
+        publish: Callable[[Path], None],
+        sampler: Callable[[Path], Sampler],
+    ) -> None:
+        """Make the sampler of rounds; nothing is sampled yet.
+
+        Args:
+            rollouts: sample, judge and store a round, on rank 0.
+            source: the tasks of each round.
+            folder: for weights.
+            publish: writes the current weights into a folder, from rank 0. Collective.
+            sampler: returns a sampler of the weights in a folder.
+        """
+        self.processes, self.show = rollouts.processes, rollouts.on_progress
+        self.source, self.folder, self.publish, self.sampler = source, folder, publish, sampler
+        self.rollouts = replace(rollouts, processes=MainAlone(), on_progress=self.note)
+        self.weights = dict(read_weights(folder))
+        self.rounds, self.jobs = dict[int, Future[None]](), SimpleQueue[int]()
+        self.news: tuple[str, int, int] | None = None
+        self.stopped, self.thread = Event(), Thread(target=self.work, name="sampler", daemon=True)
+
+    def reach(self, number: int) -> None:
+        """Return when a round is stored, while later ones are sampled in the background. Collective.
+
+        Raises:
+            TrainingError: the round can be sampled neither with the weights that it was begun with, nor with the current ones.
+            ModelError, and others that a sampler raises: on all ranks.
+        """
+        begun, fresh = self.processes.from_main(lambda: self.missing(number))
+        if fresh:
+            self.publish(self.folder / round_tag(number))
+        if self.processes.is_main:
+            self.start(begun, fresh, number)
+        if error := self.processes.from_main(lambda: self.wait(number)):
+            raise error
+
+    def missing(self, number: int) -> tuple[list[int], list[int]]:
+        """Return the rounds up to ``number + ahead`` that are to be sampled: those that an interrupted run has begun, and new ones."""
+        config = self.source.source
+        last = min(number + config.ahead, config.rounds - 1)
+        todo = [n for n in range(number, last + 1) if n not in self.rounds and needs_samples(config, n)]
+        todo = [n for n in todo if not self.source.judged_samples(n)]
+        begun = [n for n in todo if n in self.weights and (self.folder / round_tag(self.weights[n])).exists()]
+        return begun, [n for n in todo if n not in begun]
+
+    def start(self, begun: Sequence[int], fresh: Sequence[int], number: int) -> None:
+        """Queue rounds for the thread; which weights sample them is written down first."""
+        if fresh:
+            self.weights |= dict.fromkeys(fresh, number)
+            write_text(self.folder / "rounds.json", json.dumps(self.weights))
+        for each in sorted((*begun, *fresh)):
+            self.rounds[each] = Future()
+            self.jobs.put(each)
+        if self.rounds and not self.thread.ident:
+            self.thread.start()
+
+    def wait(self, number: int) -> Exception | None:
+        """Wait until a round is stored, and return what its sampler raised."""
+        future = self.rounds.get(number)
+        while future and not future.done():
+            if self.news:
+                self.show(*self.news)
+            time.sleep(POLL_SECONDS / 10)
+        error = future.exception() if future else None
+        return error if error is None or isinstance(error, Exception) else TrainingError(repr(error))
+
+    def note(self, stage: str, done: int, total: int) -> None:
+        """Keep the progress of the round that is sampled, for the thread that waits for it."""
+        self.news = (stage, done, total)
+
+    def work(self) -> None:
+        """Sample the queued rounds in turn; after an exception all later ones fail with it."""
+        error: BaseException | None = None
+        while not self.stopped.is_set():
+            with suppress(Empty):
+                number = self.jobs.get(timeout=POLL_SECONDS)
+                try:
+                    if error is None:
+                        self.sample(number)
+                except BaseException as raised:  # raised again by the thread that waits for the round
+                    error = raised
+                self.rounds[number].set_exception(error) if error else self.rounds[number].set_result(None)
+
+    def sample(self, number: int) -> None:
+        """Sample, judge and store a round; then remove the weights that no later round needs."""
+        now = self.weights[number]
+        sampler = StoppableSampler(self.sampler(self.folder / round_tag(now)), self.stopped)
+        asked = self.source.to_sample(number)
+        self.rollouts.judge(asked, lambda: sampler)
+        needed = {round_tag(self.weights[n]) for n, future in [*self.rounds.items()] if n > number and not future.done()}
+        for place in [path for path in self.folder.iterdir() if path.is_dir() and path.name < round_tag(now)]:
+            if place.name not in needed:
+                shutil.rmtree(place, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop sampling; return when nothing more will be stored."""
+        self.stopped.set()
+        if self.thread.ident:
+            self.thread.join()
+
+
+def needs_samples(config: SourceConfig, number: int) -> bool:
+    """Return whether a round has groups of new samples."""
+    return shares(config, number)["policy"] > 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoppableSampler:
+    """A sampler whose attempts end with ``StoppedError`` as soon as an event is set, even while the sampler waits for a server."""
+
+    sampler: Sampler
+    stopped: Event
+
+    def __call__(self, tasks: Sequence[Any], **options: Any) -> Iterator[Any]:
+        """Yield attempts as ``Sampler`` does."""
+        return stoppable(self.sampler(tasks, **options), self.stopped)
+
+    def sample_requests(self, requests: Sequence[Any], **options: Any) -> Iterator[Any]:
+        """Yield attempts as ``RequestSampler`` does."""
+        return stoppable(request_sampler(self.sampler, "source.hints").sample_requests(requests, **options), self.stopped)
+
+
+def stoppable(items: Iterator[T], stopped: Event) -> Iterator[T]:
+    """Yield items, which another thread takes from the iterator; raise StoppedError soon after ``stopped`` is set."""
+    passed = SimpleQueue[tuple[T] | BaseException | None]()
+
+    def take() -> None:
+        try:
+            for item in items:
+                passed.put((item,))
+                if stopped.is_set():
+                    break
+            passed.put(None)
+        except BaseException as error:  # raised again by the thread that reads
+            passed.put(error)
+        finally:
+            if close := getattr(items, "close", None):
+                close()
+
+    Thread(target=take, daemon=True).start()
+    while not stopped.is_set():
+        with suppress(Empty):
+            item = passed.get(timeout=POLL_SECONDS)
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item[0]
+    raise StoppedError
