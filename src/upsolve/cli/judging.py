@@ -45,7 +45,10 @@ Packages = Annotated[
     str | None,
     typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
 ]
-Executor = Annotated[str | None, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")]
+Executor = Annotated[
+    str | None,
+    typer.Option(help="Where attempts are judged: local, ray (the cluster at $RAY_ADDRESS), or URLs of judges, with commas."),
+]
 Interpreter = Annotated[str | None, typer.Option(help="Language that runs Python programs which read standard input: pypy.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
 Host = Annotated[str, typer.Option(help="--serve: address to listen on; an address other than localhost needs a token.")]
@@ -253,6 +256,8 @@ def doctor(
     from upsolve.verify.doctor import Check, checks
 
     try:
+        if executor not in ("local", "ray"):
+            raise ValueError(f"executor must be local or ray, got {executor!r}; on another machine, run it there")
         settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
     except ValueError as error:
         raise ConfigError(f"doctor: {error}") from error
@@ -307,6 +312,8 @@ def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 
+    if settings.executor not in ("local", "ray"):
+        raise ConfigError(f"verify.executor: {settings.executor}: a judge that serves judges by local or ray")
     service = Service(settings.with_analyses(analyses_needed(rewards)), token=token_of(token_file))
     serve(service, host, port, routes=trainer_routes(rewards), say=typer.echo)
 

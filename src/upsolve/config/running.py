@@ -1,6 +1,7 @@
 """Configuration of prompt, model, data, optimizer, monitors, sampler, judge and evaluation."""
 
 import datetime
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator
@@ -358,6 +359,15 @@ class SampleConfig(RecordConfig):
 class VerifyConfig(Strict):
     """Limits of an attempt, isolation, workers."""
 
+    RULES = (
+        Rule(
+            lambda v: (
+                v.executor in ("local", "ray") or all(map(re.compile(r"https?://[^,\s]+").fullmatch, v.executor.split(",")))
+            ),
+            "executor: {0.executor}: must be local, ray, or URLs of judges with commas, such as http://a:8000,http://b:8000",
+        ),
+    )
+
     wall_seconds: float = Field(default=10.0, gt=0)
     """Elapsed time of an attempt over all of its tests; of more than ten, over every ten and over each."""
     cpu_seconds: float = Field(default=5.0, gt=0)
@@ -387,8 +397,9 @@ class VerifyConfig(Strict):
     ``required`` under gVisor's kernel (docs/threat-model.md)."""
     workers: int = Field(default=0, ge=0)
     """Attempts judged in parallel; 0: one per core."""
-    executor: Literal["local", "ray"] = "local"
-    """Worker processes on this machine, or tasks of a Ray cluster."""
+    executor: str = "local"
+    """``local``: worker processes on this machine; ``ray``: tasks of a Ray cluster; or URLs of judges (``upsolve verify --serve``),
+    separated by commas: ``http://a:8000,http://b:8000``. The work of a judge or node that ends goes to the others."""
     cache: bool = True
     """Cache verdicts by content (code, tests, limits, judge)."""
 

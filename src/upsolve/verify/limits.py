@@ -77,7 +77,7 @@ class JudgeSettings:
     workers: int = 0
     """Number of worker processes, >= 0; 0: one per usable core (affinity mask and control group quota)."""
     executor: str = "local"
-    """``local``: processes on this machine; ``ray``: tasks of a Ray cluster."""
+    """``local``: processes on this machine; ``ray``: tasks of a Ray cluster; else URLs of services (``verify.pool.services``), with commas."""
     lines: bool = False
     """Record which lines of a Python attempt were executed. The attempt's own process records them, so it can forge them."""
     repeats: int = 1
@@ -109,8 +109,12 @@ class JudgeSettings:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.cost < 0:
             raise ValueError(f"cost must be at least 0, got {self.cost}")
-        if self.executor not in ("local", "ray"):
-            raise ValueError(f"executor must be local or ray, got {self.executor!r}")
+        if self.executor not in ("local", "ray") and not all(
+            url.startswith(("http://", "https://")) for url in self.executor.split(",")
+        ):
+            raise ValueError(
+                f"executor must be local, ray or URLs of services (http://a:8000,http://b:8000), got {self.executor!r}"
+            )
 
     def with_analyses(self, names: Iterable[str]) -> JudgeSettings:
         """Return the settings with further analyses."""

@@ -1,8 +1,9 @@
-"""Judge many attempts in parallel on local cores or a Ray cluster; equal attempts are judged once."""
+"""Judge many attempts in parallel on local cores, a Ray cluster or services; equal attempts are judged once."""
 
 import atexit
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,7 @@ from upsolve.verify.judge.plans import judge_chunk
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.rpc import LocalWorker, RayWorker, WorkerLostError, ray_slots
+from upsolve.verify.pool.services import ServiceWorker, services
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.process import COMPILE_SECONDS
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED
@@ -46,10 +48,10 @@ AHEAD = 2
 """Chunks queued for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
 Chunk = Sequence[tuple[Task, Attempt]]
-Worker = LocalWorker | RayWorker
+Worker = LocalWorker | RayWorker | ServiceWorker
 T = TypeVar("T")
 
-idle: dict[str, list[Worker]] = {"local": [], "ray": []}
+idle: defaultdict[str, list[Worker]] = defaultdict(list)
 """Executor -> idle workers, reused by the next batch; they end with this process."""
 guard = threading.Lock()
 
@@ -65,7 +67,9 @@ def dismiss() -> None:
 
 def worker_count(settings: JudgeSettings) -> int:
     """Return the number of chunks judged in parallel."""
-    return settings.workers or (ray_slots() if settings.executor == "ray" else usable_cores())
+    if settings.workers or settings.executor == "local":
+        return settings.workers or usable_cores()
+    return ray_slots() if settings.executor == "ray" else services(settings.executor).slots()
 
 
 def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
@@ -88,9 +92,15 @@ class Batch:
         self.busy: set[Worker] = set()
 
     @property
-    def kind(self) -> type[LocalWorker] | type[RayWorker]:
+    def kind(self) -> type[LocalWorker] | type[RayWorker] | type[ServiceWorker]:
         """Return the class of the workers."""
-        return RayWorker if self.settings.executor == "ray" else LocalWorker
+        return {"local": LocalWorker, "ray": RayWorker}.get(self.settings.executor, ServiceWorker)
+
+    def new_worker(self) -> Worker:
+        """Start a worker."""
+        if self.settings.executor == "local":
+            return LocalWorker()
+        return RayWorker() if self.settings.executor == "ray" else ServiceWorker(services(self.settings.executor))
 
     def take(self) -> Worker:
         """Return an idle worker, or start one."""
@@ -98,7 +108,7 @@ class Batch:
             if self.stopped:
                 raise WorkerLostError("the batch was stopped")
             waiting = idle[self.settings.executor]
-            worker = waiting.pop() if waiting else self.kind()
+            worker = waiting.pop() if waiting else self.new_worker()
             self.busy.add(worker)
         return worker
 

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields, replace
 from itertools import islice
+from threading import Event
 from typing import Any
 
 from upsolve.errors import JudgeError
@@ -18,7 +19,7 @@ from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.limits import DECISIVE, JudgeSettings
 
-__all__ = ["Remote", "remote"]
+__all__ = ["IncompleteAnswerError", "Remote", "TooLargeError", "open_request", "remote"]
 
 BATCH = 500
 """Maximum number of attempts in a request."""
@@ -88,13 +89,15 @@ class Remote:
                 yield from self.batch({index: pair for index, pair in left.items() if index < middle}, settings)
                 left = {index: pair for index, pair in left.items() if index >= middle}
 
-    def ask(self, left: Pairs, settings: JudgeSettings) -> Iterator[tuple[int, Verdict]]:
-        """Send one request; raise IncompleteAnswerError if the answer is incomplete."""
+    def ask(self, left: Pairs, settings: JudgeSettings, stopped: Event | None = None) -> Iterator[tuple[int, Verdict]]:
+        """Send one request; raise IncompleteAnswerError if the answer is incomplete, or soon after ``stopped`` was set."""
         indices = [*left]
         request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], settings), self.headers)  # noqa: S310
         try:
             with contextlib.closing(open_request(request)) as answer:
                 for line in answer:
+                    if stopped and stopped.is_set():
+                        break
                     record: dict[str, Any] = json.loads(line) if line.strip() else {}
                     if "error" in record:
                         raise JudgeError(f"{self.url}: {record['error']}")
