@@ -27,7 +27,7 @@ class TinyServer(ThreadingHTTPServer):
         self.faults, self.always, self.sent, self.keys, self.times, self.drawn = [], None, [], [], [], {}
         self.open, self.let_go = 0, threading.Event()
         self.start, self.loaded, self.dies_after, self.drawn_now = model, [], None, 0
-        self.holds, self.held = None, threading.Event()
+        self.holds, self.held, self.restarts, self.since = None, threading.Event(), None, 0
 
     def die(self, after):
         """Answer so many more requests, then drop each connection."""
@@ -89,10 +89,15 @@ class Handler(BaseHTTPRequestHandler):
                 place = Path(body["kwargs"]["weights_path"])
                 home.model = load_model(str(place)).eval()
                 home.loaded.append(place.name)
+                home.since = home.drawn_now
                 if home.holds == place.name:
                     home.held.set()
                     home.let_go.wait(60)
             self.reply(200, {"results": [None]})
+            return
+        if home.loaded and home.restarts == home.loaded[-1] and home.drawn_now > home.since:
+            home.restarts, home.model = None, home.start
+            self.drop()
             return
         with home.lock:
             home.sent.append((self.path, body))

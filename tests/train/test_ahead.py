@@ -115,7 +115,7 @@ def test_without_a_step_that_changes_the_weights_ahead_and_in_turn_are_one_curve
 
 @pytest.mark.slow
 def test_the_work_of_a_server_that_dies_goes_to_the_others(tiny_model, tmp_path, whole, caplog):
-    """It comes back with the weights that it was started with, and samples only after it has loaded those of the policy."""
+    """It is used again after it has come back and loaded the policy's weights."""
     with servers(tiny_model, 2) as places:
         places[0].die(after=3)  # in round 1
 
@@ -126,6 +126,15 @@ def test_the_work_of_a_server_that_dies_goes_to_the_others(tiny_model, tmp_path,
         assert trained(served_recipe(tiny_model, places, 1, max_staleness=1), tmp_path, on_step=revive) == whole[:2]
         assert places[0].loaded[-1] == "00000002" and len(places[0].loaded) < 4
     assert "the other servers do its work" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_server_that_was_restarted_gets_no_request_before_it_has_loaded_the_weights(tiny_model, tmp_path, whole):
+    """In the middle of round 2, when the weights that it was started with are old; it answers again at once."""
+    with servers(tiny_model, 2) as places:
+        places[0].restarts = "00000001"
+        assert trained(served_recipe(tiny_model, places, 1, max_staleness=1), tmp_path) == whole[:2]
+        assert places[0].restarts is None and places[0].loaded[-1] == "00000002"
 
 
 @pytest.mark.slow
