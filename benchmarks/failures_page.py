@@ -81,19 +81,19 @@ def shown(values):
 def tables(rows, others):
     """Return the text of both tables by the name of its mark."""
     text = {
-        "unsolved": "| failures of | solved tasks | arm | seeds | pass@1, % | beside `solved` | beside `foreign first` |\n|---|---|---|---|---|---|---|\n"
+        "unsolved": "| arm | beside `solved` | beside `foreign first` | pass@1, % | failures of | solved tasks | seeds |\n|---|---|---|---|---|---|---|\n"
     }
     for row in others:
         cells = [shown(row[key]["difference"]) if key in row else "" for key in ("over solved", "over foreign-first")]
         arm = next(arm for arm in unsolved.ARMS if slug(arm) == row["arm"])
-        first = f"| {row['author']} | {row['solved']} | {arm} | {row['seeds']} | {shown(row['pass@1'])} |"
-        text["unsolved"] += f"{first} {cells[0]} | {cells[1]} |\n"
+        last = f"{shown(row['pass@1'])} | {row['author']} | {row['solved']} | {row['seeds']} |"
+        text["unsolved"] += f"| {arm} | {cells[0]} | {cells[1]} | {last}\n"
     text["attempts"] = (
-        "| domain | uses failures | does not | difference, points | shown with a power of 80 % | seeds, tasks |\n|---|---|---|---|---|---|\n"
+        "| uses failures | difference, points | does not | domain | shown with a power of 80 % | seeds, tasks |\n|---|---|---|---|---|---|\n"
     )
     for row in rows:
-        cells = f"{shown(row['difference'])} | {row['detectable']:.1f} | {row['seeds']}, {row['tasks']} |"
-        text["attempts"] += f"| {row['domain']} | `{row['method']}` | `{row['beside']}` | {cells}\n"
+        cells = f"{row['domain']} | {row['detectable']:.1f} | {row['seeds']}, {row['tasks']} |"
+        text["attempts"] += f"| `{row['method']}` | {shown(row['difference'])} | `{row['beside']}` | {cells}\n"
     return text
 
 

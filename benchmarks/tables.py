@@ -16,9 +16,12 @@ def read(name):
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def table(header, rows):
-    """Return a Markdown table."""
+def table(header, rows, *, second=""):
+    """Return a Markdown table; ``second``: the column of the conclusion, which is moved to the second place."""
     lines = [header, ["---"] * len(header), *rows]
+    if second:
+        at = header.index(second)
+        lines = [[line[0], line[at], *line[1:at], *line[at + 1 :]] for line in lines]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
@@ -98,8 +101,8 @@ def agreement():
         for s in sets
     ]
     kinds = [[s["set"], kind, disagreement["count"]] for s in sets for kind, disagreement in s["disagreements"].items()]
-    header = ["set", "tasks", "attempts judged", "with a recorded outcome", "agree", "", "attempts/s"]
-    return table(header, rows) + "\n\n" + table(["set", "disagreement", "attempts"], kinds)
+    header = ["set", "tasks", "attempts judged", "with a recorded outcome", "agree", "agreement", "attempts/s"]
+    return table(header, rows, second="agreement") + "\n\n" + table(["set", "disagreement", "attempts"], kinds)
 
 
 def mbpp():
@@ -129,7 +132,7 @@ def mbpp():
         "tokens/s",
         "training, s",
     ]
-    return table(header, rows)
+    return table(header, rows, second="pass@1 - base")
 
 
 def throughput():
@@ -152,7 +155,7 @@ def throughput():
     ]
     prices = data["milliseconds_each_with_one_layer_off"]
     return (
-        table(["set", "workers", *(peer for peer in peers if peer != "upsolve"), "upsolve"], rows)
+        table(["set", "workers", *(peer for peer in peers if peer != "upsolve"), "upsolve"], rows, second="upsolve")
         + "\n\n"
         + table(["all layers", *(f"without {name}" for name in prices if name != "all")], [list(prices.values())])
     )
@@ -189,7 +192,11 @@ def drift():
         [row["arm"], row["seed"], f"{row['mean reward of all rounds']:.3f}", *steps(row["steps"])] for row in data["online"]
     ]
     logged = ["passed, %", "drift", "drift_k3", "corrected, %", "gradient norm"]
-    return table(["sampler", "trainer", *figures], rows) + "\n\n" + table(["rollouts", "seed", "mean reward", *logged], runs)
+    return (
+        table(["sampler", "trainer", *figures], rows, second="effective sample size")
+        + "\n\n"
+        + table(["rollouts", "seed", "mean reward", *logged], runs)
+    )
 
 
 def steps(rows):
@@ -260,7 +267,7 @@ def bars():
         "ours, MiB",
         "share",
     ]
-    return table(header, lines)
+    return table(header, lines, second="times as fast")
 
 
 def arms():
