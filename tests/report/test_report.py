@@ -269,8 +269,8 @@ def test_the_cost_of_a_run_by_hand():
     steps = ({"step": 1.0, "loss": 1.0, "attempt_tokens": 1000.0, "seconds": 90.0, "preparing_seconds": 60.0},)
     table = cost_table((chosen("base", FEW, COLD),), ({"step": 0.0, "round": 0.0}, *steps))
     assert table.rows == (
-        ("evaluation of base", "189 samples", "3,780 sampled", "48 s"),
-        ("training", "1 steps", "1,000 trained", "2 min"),
+        ("evaluation of base", "189 samples", "3,780 tokens sampled", "48 s"),
+        ("training", "1 steps", "1,000 tokens trained", "2 min"),
         ("sum", "", "", "3 min"),
     )
 

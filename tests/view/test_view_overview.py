@@ -53,10 +53,10 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             page.goto(viewer.address if viewer else file.as_uri())
             verdict, numbers, facts, tasks = seen(page)
             assert "pass@1 at each model's own best temperature goes from 12.5 % (T 0.5) to 65.6 % (T 0.5)" in verdict
-            assert [*numbers] == ["base", "trained", "change, points", "control: placebo, verdicts shuffled"]
+            assert [*numbers] == ["base", "trained", "change, points", "gain beyond the control"]
             assert numbers["base"][0] == "12.5 %" and re.fullmatch(r"\[\d+\.\d, \d+\.\d\]", numbers["base"][1])
-            assert numbers["change, points"][0] == "+53.1" and numbers["control: placebo, verdicts shuffled"][0] == "+12.5"
-            assert numbers["control: placebo, verdicts shuffled"][2].startswith("gain beyond it +40.6 [")
+            assert numbers["change, points"][0] == "+53.1" and numbers["gain beyond the control"][0] == "+40.6"
+            assert numbers["gain beyond the control"][2].startswith("the control (placebo, verdicts shuffled) itself +12.5 [")
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]

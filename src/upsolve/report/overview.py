@@ -88,10 +88,9 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         difference = change.capability.best.paired.difference
         cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
     for control in content.controls:
-        beyond = f"gain beyond it {100 * control.beyond.mean:+.1f} {interval(control.beyond, sign='+')}"
-        cards.append(
-            card(f"control: {control.name}", f"{100 * control.gain.mean:+.1f}", interval(control.gain, sign="+"), beyond)
-        )
+        gain = f"the control ({control.name}) itself {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
+        number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
+        cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:
         cards.append(card("control", "–", "", "no control run of this recipe beside this run (reward.verdicts=shuffled)"))
     return el("div", *cards, class_="numbers")

@@ -327,13 +327,13 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
         parts = {id(one): one for one in (*sweep.dev, *test)}.values()  # each once
         counts = [(score.mean_tokens, sum(score.statuses.values())) for one in parts for score in one.scores]
         known = [mean * count for mean, count in counts if mean is not None]
-        tokens = f"{sum(known):,.0f} sampled" if known else "–"
+        tokens = f"{sum(known):,.0f} tokens sampled" if known else "–"
         samples, seconds = sum(count for _, count in counts), sum(part.wall_seconds for part in parts)
         rows.append((f"evaluation of {sweep.name}", f"{samples:,} samples", tokens, seconds))
     if training:
         trained = sum(row.get("attempt_tokens", 0.0) for row in training)
         steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
-        rows.append(("training", f"{steps:,} steps", f"{trained:,.0f} trained", seconds))
+        rows.append(("training", f"{steps:,} steps", f"{trained:,.0f} tokens trained", seconds))
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
     total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))
