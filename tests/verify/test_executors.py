@@ -16,7 +16,7 @@ from upsolve.config import load_recipe
 from upsolve.errors import ConfigError, JudgeError
 from upsolve.types import Attempt
 from upsolve.verify.limits import JudgeSettings, judge_settings
-from upsolve.verify.pool.pool import Batch, judged, verify
+from upsolve.verify.pool.pool import judged, verify
 from upsolve.verify.pool.services import PATIENCE_SECONDS, Services, services
 from upsolve.verify.service import client
 
@@ -49,14 +49,7 @@ def nobody():
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-def test_a_service_that_is_not_there_leaves_its_work_to_the_other(judge, caplog):
-    pairs = [*attempts(30), (TASK, Attempt("t", "1 +")), *attempts(2)]
-    there = verify(pairs, replace(SETTINGS, executor=f"{nobody()},{judge.url}"))
-    assert timeless(there) == timeless(verify(pairs, SETTINGS))
-    assert caplog.text.count("the other judges do its work") == 1
-    assert Batch(replace(SETTINGS, executor=f"{nobody()},{judge.url}")).size == 2, "two chunks for its worker"
-
-
+@pytest.mark.slow
 def test_without_any_judge_one_sentence_says_so(judge, monkeypatch):
     settings = replace(SETTINGS, executor=f"{nobody()},{nobody()}")
     with pytest.raises(
@@ -71,12 +64,14 @@ def test_without_any_judge_one_sentence_says_so(judge, monkeypatch):
         verify(attempts(3), replace(settings, workers=1))
 
 
+@pytest.mark.slow
 def test_a_judge_of_another_version_is_refused(judge, monkeypatch):
     monkeypatch.setattr("upsolve.verify.pool.services.JUDGE", "upsolve-9")
     with pytest.raises(JudgeError, match=r"runs upsolve .* \(upsolve-2\), and this is .* verdicts could differ"):
         verify(attempts(1), replace(SETTINGS, executor=judge.url))
 
 
+@pytest.mark.slow
 def test_what_a_service_does_not_take_at_once_is_sent_one_by_one(judge, monkeypatch):
     whole = client.body_of
 

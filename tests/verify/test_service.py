@@ -23,7 +23,8 @@ import pytest
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.pool.pool import verify
+from upsolve.verify.pool.pool import Batch, verify
+from upsolve.verify.pool.services import services
 from upsolve.verify.service.client import remote
 
 pytest.importorskip("fastapi")
@@ -105,6 +106,21 @@ def test_verdicts_are_those_of_the_judge_here(server):
     assert [replace(there[k], **vague) for k in range(len(pairs))] == [replace(verdict, **vague) for verdict in here]
     again = dict(remote(server.url, TOKEN).judged(pairs[:20], settings))  # from the cache: to the last microsecond
     assert [again[k] for k in range(20)] == [there[k] for k in range(20)]
+
+
+def test_the_pool_judges_at_services_and_leaves_the_work_of_one_that_is_not_there_to_the_other(server, monkeypatch, caplog):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("UPSOLVE_TOKEN", TOKEN)
+    services.cache_clear()
+    settings = replace(SETTINGS, executor=f"{nobody},{server.url}")
+    assert Batch(settings).size == 4, "two chunks for each of its workers"
+    pairs = [*attempts(30, 700), (TASK, Attempt("t", "1 +")), *attempts(2, 700)]
+    vague = {"wall_seconds": None, "cpu_seconds": None, "memory_bytes": None}
+    here, there = ([replace(v, **vague) for v in verify(pairs, each)] for each in (SETTINGS, settings))
+    assert here == there and caplog.text.count("the other judges do its work") == 1
+    services.cache_clear()
 
 
 def test_a_bad_record_is_one_unscored_verdict(server):
