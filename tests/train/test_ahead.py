@@ -6,23 +6,26 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
 import torch
 import yaml
-from test_online import curve, recipe_for
+from test_online import by_code, curve, numbered, recipe_for, rollouts_of, source_of
 from tiny_server import running
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import Recipe, load_recipe
+from upsolve.config import Recipe, SourceConfig, load_recipe
 from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.model import load_codec, load_model
-from upsolve.train.data.ahead import read_weights, stoppable
+from upsolve.train.data import judging
+from upsolve.train.data.ahead import MainAlone, RoundsAhead, read_weights, stoppable
 from upsolve.train.data.sources import round_tag
 from upsolve.train.loop import train
+from upsolve.types import Group, Task
 
 STAGES = {
     "data": {"group_size": 4},
@@ -72,6 +75,7 @@ def whole(tiny_model, tmp_path_factory):
     return losses, attempts, folder, loaded
 
 
+@pytest.mark.slow
 def test_each_round_is_sampled_by_the_weights_of_the_round_before(whole, tiny_model):
     """Log-probabilities of the stored attempts are those of the weights that the log names, and of no others."""
     _, attempts, folder, loaded = whole
@@ -93,6 +97,7 @@ def test_each_round_is_sampled_by_the_weights_of_the_round_before(whole, tiny_mo
             assert number == weights or list(logps) != pytest.approx(found[number], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_correction_weighs_by_the_age_of_the_samples(whole):
     """The current weights are those that sampled round 0, not those that sampled later rounds."""
     rows = [row for row in curve(whole[2]) if "drift" in row]
@@ -218,6 +223,43 @@ def test_what_does_not_go_together_is_refused(settings, said):
     assert isinstance(load_recipe(None, [*base, "objective.correction.kind=tis"]), Recipe)
     with pytest.raises(ConfigError, match=said):
         load_recipe(None, [*base, "objective.correction.kind=tis", *settings])
+
+
+def test_the_weights_of_each_round_are_written_down_and_kept_until_it_is_stored(tmp_path, monkeypatch):
+    """Two rounds ahead: 0, 1 and 2 by the weights of 0, 3 by those of 1; a new process samples what an earlier one had begun."""
+    monkeypatch.setattr(judging, "judged", by_code(lambda _code: True))
+    recipe = Recipe(source=SourceConfig.model_validate({"rounds": 4, "groups": 1, "ahead": 2, "rollout": {"engine": "server"}}))
+    source = source_of(tmp_path, [Group(Task(f"t{k}", ""), (), ()) for k in range(4)], recipe)
+    written, used = [], []
+
+    def publish(folder):
+        folder.mkdir(parents=True)
+        written.append(folder.name[-1])
+
+    def sampler(folder):
+        assert folder.exists()
+        used.append(folder.name[-1])
+        if used == ["0", "0"]:
+            raise ModelError("no server")
+        return numbered
+
+    def rounds_ahead():
+        rollouts = replace(rollouts_of(source, recipe), processes=MainAlone())
+        return RoundsAhead(rollouts, source, tmp_path / "policy", publish=publish, sampler=sampler)
+
+    first = rounds_ahead()
+    first.reach(0)
+    with pytest.raises(ModelError, match="no server"):
+        first.reach(1)
+    first.close()
+    assert read_weights(tmp_path / "policy") == {0: 0, 1: 0, 2: 0, 3: 1}
+    second = rounds_ahead()
+    for number in range(1, 4):
+        second.reach(number)
+    second.close()
+    assert (written, used) == (["0", "1"], ["0", "0", "0", "0", "1"])
+    assert all(len(source.judged_samples(number)) == 1 for number in range(4))
+    assert [path.name for path in (tmp_path / "policy").iterdir() if path.is_dir()] == ["00000001"]
 
 
 def test_a_sampler_that_hangs_can_be_stopped():

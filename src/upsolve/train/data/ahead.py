@@ -27,7 +27,7 @@ from upsolve.train.data.judging import Rollouts
 from upsolve.train.data.sources import OnlineSource, round_tag, shares
 from upsolve.train.run.processes import Processes
 
-__all__ = ["RoundsAhead", "read_weights", "stoppable"]
+__all__ = ["MainAlone", "RoundsAhead", "read_weights", "stoppable"]
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1
