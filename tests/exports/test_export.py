@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import datasets
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -66,6 +65,7 @@ def archive(tmp_path_factory):
 @pytest.fixture
 def loaded(archive, tmp_path):
     """Export the archive, and load the folder as its users do."""
+    import datasets  # takes a second, which collecting the tests need not take
 
     def load(name, **how):
         export_archive(archive, tmp_path / name, name, **how)

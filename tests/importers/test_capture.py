@@ -14,8 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx2
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from upsolve.archive.store import Archive
+from upsolve.cli.main import app
 from upsolve.importers.capture import completions
 from upsolve.policy.model import load_codec, load_model
 from upsolve.types import Status, Task, TestCase, TestKind
@@ -184,6 +186,10 @@ def test_completions_of_several_clients_are_stored_with_tokens_and_log_probabili
         ) or not found.answer
     assert all(body["logprobs"] in (True, 1) for body in upstream.sent)
     assert not [*(tmp_path / "archive" / "captures").iterdir()]
+    assert CliRunner().invoke(app, ["verify", str(archive.path), "--no-cache", "--no-check"]).exit_code == 0
+    verdicts = {one.attempt_id: one.status for one in archive.verdicts()}
+    known = [one.attempt_id for one in attempts if one.task_id == "known"]
+    assert known and all(verdicts[one] is not Status.UNSCORED for one in known), "captured attempts are judged"
 
 
 def test_requests_and_answers_pass_unchanged(start, upstream):
@@ -243,17 +249,6 @@ def test_a_killed_proxy_loses_no_finished_completion(start, upstream, tmp_path):
     assert "3 attempts added" in stop(again)
     seeds = [json.loads(one.extra)["request"].get("seed") for one in Archive(tmp_path / "archive").attempts()]
     assert sorted(seeds, key=str) == [1, 3, None]
-
-
-def test_captured_attempts_are_judged_by_verify(start, tmp_path):
-    Archive.create(tmp_path / "archive").append(tasks=[Task("known", "Say one.", (TestCase(TestKind.STDIO, "", "1"),))])
-    process, url = start()
-    post(url)
-    stop(process)
-    words = [sys.executable, "-m", "upsolve", "verify", str(tmp_path / "archive"), "--no-cache", "--no-check"]
-    subprocess.run(words, check=True, capture_output=True)
-    (verdict,) = Archive(tmp_path / "archive").verdicts()
-    assert verdict.status is not Status.UNSCORED
 
 
 def test_what_a_completion_becomes():

@@ -1,11 +1,14 @@
 """Idle threads of OpenMP: short spinning while others need the cores, long spinning otherwise."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
 
-from upsolve.policy.machine import CALM_SECONDS, CONTENDED_SECONDS, SpinWatch
+from upsolve.policy.machine import CALM_SECONDS, CONTENDED_SECONDS, SpinWatch, use_allowed_cores
+from upsolve.verify import resources
 
 LOOP = """
 import os, subprocess, sys, time
@@ -86,22 +89,17 @@ def test_spinning_returns_after_calm_seconds(calm):
     assert watch.short
 
 
-@pytest.mark.parametrize(
-    ("quota", "threads"),
-    [
-        pytest.param("100000 100000", 1, marks=pytest.mark.slow),
-        ("150000 100000", 2),
-        pytest.param("max 100000", 3, marks=pytest.mark.slow),
-    ],
-)
-def test_threads_of_torch_keep_to_the_quota_of_the_control_group(quota, threads, tmp_path):
+@pytest.mark.parametrize(("quota", "threads"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 3)])
+def test_threads_of_torch_keep_to_the_quota_of_the_control_group(quota, threads, tmp_path, monkeypatch):
     (tmp_path / "cpu.max").write_text(quota)
-    code = (
-        "import os, torch\nfrom pathlib import Path\nfrom upsolve.policy.machine import use_allowed_cores\n"
-        f"from upsolve.verify import resources\nresources.control_groups = lambda name: [Path({str(tmp_path)!r})]\n"
-        "os.sched_getaffinity = lambda process: {0, 1, 2}\ntorch.set_num_threads(3)\nuse_allowed_cores()\nprint(torch.get_num_threads())\n"
-    )
-    for given, found in (({}, threads), ({"OMP_NUM_THREADS": "3"}, 3)):
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **given}
-        printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert int(printed.stdout) == found
+    monkeypatch.setattr(resources, "control_groups", lambda _name: [tmp_path])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0, 1, 2})
+    before = torch.get_num_threads()
+    try:
+        for given, found in (("", threads), ("3", 3)):
+            monkeypatch.setenv("OMP_NUM_THREADS", given) if given else monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+            torch.set_num_threads(3)
+            use_allowed_cores()
+            assert torch.get_num_threads() == found
+    finally:
+        torch.set_num_threads(before)

@@ -26,7 +26,18 @@ from upsolve.languages.names import asking_for
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Turn, Verdict, content_id
 
-__all__ = ["BLOCK_ROWS", "Groups", "Lazy", "MappedBlocks", "earlier_turns", "open_groups", "pick", "stored_at", "task_ids"]
+__all__ = [
+    "BLOCK_ROWS",
+    "Groups",
+    "Lazy",
+    "MappedBlocks",
+    "earlier_turns",
+    "is_small",
+    "open_groups",
+    "pick",
+    "stored_at",
+    "task_ids",
+]
 
 BLOCK_ROWS = 256
 """Attempts that are compressed, and read, together."""
@@ -275,9 +286,7 @@ def open_groups(
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
-    size = sum(file.stat().st_size for file in files)
-    small = not files or (size <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS)
-    if small:
+    if small := not files or is_small(parts):
         blocks = [*sorted_blocks(parts)]
         counts: Mapping[int, int] = count_rows(blocks)
     else:
@@ -289,6 +298,12 @@ def open_groups(
         blocks = MappedBlocks(folder / f"{state}.arrow")
     groups = Groups(blocks, counts, [asking_for(task, language) for task in tasks()], judge=judge, labels=known, turns=turns)
     return [*groups] if small else groups
+
+
+def is_small(parts: Mapping[str, Sequence[Path]]) -> bool:
+    """Return whether the records of an archive can be held in memory."""
+    size = sum(file.stat().st_size for name in TABLES for file in parts[name])
+    return size <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS
 
 
 class MappedBlocks(Sequence[Any]):

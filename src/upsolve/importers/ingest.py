@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from upsolve.archive.compacting import tag_of
 from upsolve.archive.database import connect, register_parts
+from upsolve.archive.groups import is_small
 from upsolve.archive.parts import is_merged, read_part, rewrite_part, rows_in
 from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
 from upsolve.archive.schema import TABLES
@@ -322,19 +323,64 @@ class Census:
 def census(archive: Archive, tag: str) -> Census:
     """Count the records written under a tag; tasks and attempts that they refer to may be anywhere in the archive."""
     parts = {name: archive.parts(name) for name in TABLES}
-    with connect(parts) as connection:
+    by_age: dict[str, list[Path]] = {f"{age}_{name}": [] for name in TABLES for age in ("old", "new")}
+    for name, files in parts.items():
+        for part in files:
+            by_age[f"{'new' if part.stem.endswith(f'-{tag}') else 'old'}_{name}"].append(part)
+    count = counted if is_small(parts) else queried
+    (without_task, missing), without_attempt, written, new, (others, task_id, stored, language) = count(by_age)
+    orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
+    mistaken = (
+        f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
+        ": if they have no language of their own, import the tasks first, into a new archive"
+    )
+    return Census(written, new, orphans, missing or "", mistaken if others else "")
+
+
+Counts = tuple[tuple[int, str | None], int, int, int, tuple[int, str | None, str | None, str | None]]
+"""Results of ``NO_TASK``, ``NO_ATTEMPT``, ``WRITTEN``, ``NEW`` and ``OTHER_LANGUAGE``."""
+
+
+def queried(parts: Mapping[str, Sequence[Path]]) -> Counts:
+    """Count by queries; ``parts``: ``old_`` or ``new_`` and the name of a table -> its files."""
+    with connect({}) as connection:
+        for name, files in parts.items():
+            register_parts(connection, name, files, table=name.partition("_")[2])
         for name in TABLES:
-            new = [part for part in parts[name] if part.stem.endswith(f"-{tag}")]
-            register_parts(connection, f"new_{name}", new, table=name)
-            register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
-        found = [connection.sql(sql).fetchall()[0] for sql in (NO_TASK, NO_ATTEMPT, WRITTEN, NEW, OTHER_LANGUAGE)]
-        (without_task, missing), (without_attempt,), (written,), (new,), (others, task_id, stored, language) = found
-        orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
-        mistaken = (
-            f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
-            ": if they have no language of their own, import the tasks first, into a new archive"
+            connection.execute(f"create view {name} as from old_{name} union all by name from new_{name}")
+        lacking, (alone,), (written,), (new,), others = (
+            connection.sql(sql).fetchall()[0] for sql in (NO_TASK, NO_ATTEMPT, WRITTEN, NEW, OTHER_LANGUAGE)
         )
-        return Census(written, new, orphans, missing or "", mistaken if others else "")
+        return lacking, alone, written, new, others
+
+
+def counted(parts: Mapping[str, Sequence[Path]]) -> Counts:
+    """Count as ``queried``, in memory: opening DuckDB takes longer than the rest of a small import."""
+    columns = {"tasks": ["task_id", "language"], "attempts": ["task_id", "attempt_id", "language"], "verdicts": ["attempt_id"]}
+    rows = {
+        name: [row for part in files for row in read_part(part, columns[name.partition("_")[2]]).to_pylist()]
+        for name, files in parts.items()
+    }
+    tasks = {row["task_id"] for row in (*rows["old_tasks"], *rows["new_tasks"])}
+    earlier, these = ({row["attempt_id"] for row in rows[f"{age}_attempts"]} for age in ("old", "new"))
+    lacking = [row["task_id"] for row in rows["new_attempts"] if row["task_id"] not in tasks]
+    attempts, languages = earlier | these, dict[str, list[str]]()
+    for row in rows["new_tasks"]:
+        if row["language"]:
+            languages.setdefault(row["task_id"], []).append(row["language"])
+    others = [
+        (row["task_id"], row["language"], language)
+        for row in rows["old_attempts"]
+        for language in languages.get(row["task_id"], ())
+        if row["language"] not in (None, language)
+    ]
+    return (
+        (len(lacking), next(iter(lacking), None)),
+        sum(row["attempt_id"] not in attempts for row in rows["new_verdicts"]),
+        len(rows["new_attempts"]),
+        len(these - earlier),
+        (len(others), *(others[0] if others else (None, None, None))),
+    )
 
 
 Runs = list[tuple[int, int]]

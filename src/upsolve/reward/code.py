@@ -9,7 +9,6 @@ feed, a carriage return or both, and includes its end. Lines and columns count f
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from upsolve.config.select import edit_distance
 from upsolve.types import Finding, Status, Verdict
+from upsolve.verify.analysis.syntax import python_tree
 
 __all__ = [
     "Bools",
@@ -149,14 +149,8 @@ def left_at(code: str, other: str, window: int) -> Bools:
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@lru_cache(maxsize=1024)
-def parse(code: str) -> ast.Module | None:
-    """Return the tree of a program, None if it does not parse. The tree is cached: do not change it."""
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+parse = lru_cache(maxsize=1024)(python_tree)
+"""Returns the tree of a program, None if it does not parse. The tree is cached: do not change it."""
 
 
 def literal(node: ast.expr | None) -> str | None:

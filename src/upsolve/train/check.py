@@ -121,7 +121,10 @@ def missing_rewards(start: Start) -> str:
 
 
 def missing_outcomes(start: Start) -> str:
-    """Return why no group can be drawn (``draw_groups``): no task has a passed and a failed attempt, or a passed one; empty if one has."""
+    """Return why no group can be drawn (``draw_groups``); empty if a task has what the advantage needs (``Advantage.needs``).
+
+    ``contrast``: a passed and a failed attempt; ``pass``: a passed one; ``attempt``: a scored one.
+    """
     reasons, needs = Counter[str](), start.recipe.advantage.record.needs
     for group in start.selected:
         scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
