@@ -14,8 +14,8 @@ import pytest
 
 from upsolve import __version__
 from upsolve.archive.store import open_archive
+from upsolve.cli.app import line_reporter
 from upsolve.cli.main import main
-from upsolve.cli.progress import line_reporter
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe, recipe_names
 from upsolve.errors import ConfigError

@@ -12,8 +12,7 @@ from upsolve.importers.ingest import ingest
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.values import recognise
 from upsolve.types import Attempt, Status, Task, TestKind
-from upsolve.verify.contest import Imports
-from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.limits import Imports, JudgeSettings
 
 DOUBLE, SAME = "def f(x):\n    return 2 * x\n", "def f(x):\n    return x\n"
 STACK = """

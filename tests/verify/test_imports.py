@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from upsolve.config import load_recipe
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.contest import Imports, imports_without, prepared, with_imports
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
+from upsolve.verify.limits import Imports, JudgeSettings, Limits, imports_without, judge_settings, prepared, with_imports
 from upsolve.verify.pool.cache import key_of
 
 CONTEST = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=5), imports=Imports.CONTEST)

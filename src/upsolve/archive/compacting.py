@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.archive.parts import FORMAT, batches_of, is_merged, rows_in
+from upsolve.archive.database import FORMAT, batches_of, is_merged, rows_in
 from upsolve.archive.places import fresh, locked
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive

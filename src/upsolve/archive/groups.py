@@ -16,9 +16,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from upsolve.archive.database import connect
+from upsolve.archive.database import check_part, connect, read_part, rows_in
 from upsolve.archive.labels import Labels, read_labels
-from upsolve.archive.parts import check_part, read_part, rows_in
 from upsolve.archive.preference import RANK, preferred
 from upsolve.archive.schema import TABLES
 from upsolve.files import cache_folder, commit_file, is_remote, write_text

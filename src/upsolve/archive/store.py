@@ -22,10 +22,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.archive.database import connect, name_damaged
+from upsolve.archive.database import connect, is_merged, name_damaged, none_of, read_part, rows_of, write_records
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
-from upsolve.archive.parts import is_merged, none_of, read_part, rows_of, write_records
 from upsolve.archive.places import SHIPPED, fresh, is_url, locked, place_of, refuse_shipped, remove_folder
 from upsolve.archive.preference import register_contradictions, register_scores
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.archive.parts import FORMAT, batches_of, read_part
+from upsolve.archive.database import FORMAT, batches_of, read_part
 from upsolve.archive.places import local_place, refuse_shipped
 from upsolve.archive.schema import SCHEMA, TABLES
 from upsolve.archive.store import META, Archive, copy_archive

@@ -1,17 +1,31 @@
-"""Commands around an archive: ingest, archive info and query."""
+"""Commands around an archive: ingest, capture, archive info and query, and derive, which makes tasks from its attempts."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, print_json, printable, records, show, show_rows
-from upsolve.cli.progress import bars
+from upsolve.cli.app import (
+    ArchivePath,
+    AsJson,
+    Seed,
+    Settings,
+    answer,
+    app,
+    bars,
+    completed,
+    print_json,
+    printable,
+    records,
+    show,
+    show_rows,
+)
 from upsolve.cli.recipes import load
-from upsolve.cli.suites import Checked, sanity_of
+from upsolve.cli.suites import Checked, OutFolder, sanity_of
 
 if TYPE_CHECKING:
     from upsolve.archive.info import Agreement
@@ -19,7 +33,18 @@ if TYPE_CHECKING:
     from upsolve.archive.store import Archive
     from upsolve.evaluate.calibration import Calibration
 
-__all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query", "score"]
+__all__ = [
+    "archive_app",
+    "capture",
+    "derive",
+    "info",
+    "ingest",
+    "list_records",
+    "not_judged_again",
+    "options_of",
+    "query",
+    "score",
+]
 
 TITLES = {
     "statuses": "attempts by outcome",
@@ -350,3 +375,62 @@ def distinct_names(names: list[str]) -> list[str]:
         others = (f"{name}_{number}" for number in range(1, 2 + len(names)))
         distinct.append(name if name not in distinct else next(other for other in others if other not in (*distinct, *names)))
     return distinct
+
+
+@app.command()
+def capture(
+    archive: Annotated[str, typer.Argument(help="Folder of an archive to add to; created if it does not exist.")],
+    upstream: Annotated[str, typer.Option(help="URL of the server, such as http://server:8000/v1.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one.")] = 8001,
+) -> None:
+    """Pass requests of any client on to an OpenAI-compatible server, and store its completions as attempts; judge them with `verify`."""
+    from upsolve.archive.store import create_archive
+    from upsolve.extras import require
+    from upsolve.importers.capture import serve
+
+    require("fastapi", "uvicorn")
+    stored = serve(upstream, create_archive(archive), port, say=partial(typer.echo, err=True))
+    typer.echo(f"{stored} attempts added; judge them with: upsolve verify {archive}")
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def derive(
+    context: typer.Context,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="What is asked: repair, test, ..., or module:attribute.", autocompletion=completed(records("derivation"))
+        ),
+    ] = "",
+    archive: ArchivePath = "",
+    out: OutFolder = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Most derived tasks; without it, all.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the kind, key=value; also as --key value.")] = None,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds; with KIND its options.")] = False,
+    seed: Seed = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an archive of tasks made from attempts: to repair, test, judge, predict, complete, speed up or translate them."""
+    if kinds:
+        list_records("derivation", "help", kind, as_json=as_json)
+        return
+    if not out:
+        raise typer.BadParameter("derive needs KIND ARCHIVE OUT; `upsolve derive --kinds` lists the kinds")
+    from upsolve.archive.store import open_filled
+    from upsolve.derive.deriving import DeriveSettings
+    from upsolve.derive.deriving import derive as write_derived
+    from upsolve.verify.limits import judge_settings
+
+    how = DeriveSettings(kind, options_of(option, context), limit or 0, seed or 0)
+    judging = judge_settings(load(None, settings).verify)
+    with bars() as progress:
+        rows = write_derived(open_filled(archive), out, how, settings=judging, progress=progress)
+    made, used = sum(row["derived"] for row in rows), sum(bool(row["derived"]) for row in rows)
+    left_out = sum((Counter(row["left_out"]) for row in rows), Counter[str]())
+    if as_json:
+        print_json({"archive": archive, "out": out, "kind": kind, "derived": made, "left_out": left_out, "tasks": rows})
+        return
+    typer.echo(f"{made:,} tasks derived from {used:,} of {len(rows):,} tasks: {out}")
+    for reason, count in left_out.most_common():
+        typer.echo(f"{count:,} left out: {reason}")

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, Settings, app, print_json, printable, show, text_of
+from upsolve.cli.app import AsJson, Settings, app, bars, print_json, printable, show, text_of
 from upsolve.cli.archives import not_judged_again
-from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, sanity_of
 from upsolve.errors import ConfigError
 from upsolve.languages import install_command, is_prepared, packages_folder, preparable, prepare
 from upsolve.types import Status, Verdict
-from upsolve.verify.contest import Imports
-from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
+from upsolve.verify.limits import ANALYSES, ISOLATIONS, Imports, JudgeSettings, judge_settings
 
 if TYPE_CHECKING:
     from upsolve.archive.store import Archive

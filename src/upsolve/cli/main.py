@@ -14,9 +14,7 @@ import typer
 from upsolve import __version__
 from upsolve.cli import (
     archives,
-    capturing,
     comparing,
-    deriving,
     judging,
     plan,
     publishing,
@@ -33,7 +31,7 @@ from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
-COMMANDS = (archives, capturing, comparing, deriving, judging, plan, publishing, recipes, rewriting, solving, suites, training)
+COMMANDS = (archives, comparing, judging, plan, publishing, recipes, rewriting, solving, suites, training)
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""

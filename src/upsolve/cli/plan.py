@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchiveName, ArchivePath, AsJson, ModelName, RecipeFile, Seed, Settings, app, print_json, show
-from upsolve.cli.progress import bars
+from upsolve.cli.app import ArchiveName, ArchivePath, AsJson, ModelName, RecipeFile, Seed, Settings, app, bars, print_json, show
 from upsolve.cli.recipes import load, open_trained_on
 
 if TYPE_CHECKING:

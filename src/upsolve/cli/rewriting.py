@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, completed, print_json, printable, records, show
+from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, bars, completed, print_json, printable, records, show
 from upsolve.cli.archives import archive_app, list_records, options_of
-from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 
 if TYPE_CHECKING:

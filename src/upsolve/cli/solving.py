@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, ModelName, Seed, Settings, app, print_json, text_of
-from upsolve.cli.progress import bars
+from upsolve.cli.app import AsJson, ModelName, Seed, Settings, app, bars, print_json, text_of
 from upsolve.cli.recipes import load
 from upsolve.errors import ConfigError
 

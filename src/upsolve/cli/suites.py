@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, Seed, Settings, app, print_json, show
-from upsolve.cli.progress import bars
+from upsolve.cli.app import ArchivePath, AsJson, Seed, Settings, app, bars, print_json, show
 from upsolve.cli.recipes import load
 from upsolve.errors import IsolationError
 

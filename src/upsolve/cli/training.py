@@ -18,10 +18,10 @@ from upsolve.cli.app import (
     Settings,
     answer,
     app,
+    bars,
     print_json,
     show_results,
 )
-from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated, open_trained_on
 from upsolve.errors import ConfigError
 

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from upsolve import __version__
-from upsolve.archive.parts import read_part, rewrite_part
+from upsolve.archive.database import read_part, rewrite_part
 from upsolve.archive.places import fresh, locked, remove_folder
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive

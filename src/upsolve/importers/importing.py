@@ -20,7 +20,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from upsolve.archive.parts import write_records
+from upsolve.archive.database import write_records
 from upsolve.archive.places import fresh
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from upsolve.archive.compacting import tag_of
-from upsolve.archive.database import connect, register_parts
+from upsolve.archive.database import connect, is_merged, read_part, register_parts, rewrite_part, rows_in
 from upsolve.archive.groups import is_small
-from upsolve.archive.parts import is_merged, read_part, rewrite_part, rows_in
 from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive

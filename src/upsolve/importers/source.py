@@ -10,7 +10,7 @@ from typing import Any
 from upsolve.importers.formats import data_files
 from upsolve.importers.rows import BadRow, Row
 from upsolve.types import Task
-from upsolve.verify.contest import Imports
+from upsolve.verify.limits import Imports
 
 __all__ = ["IMPORTS", "SHARE_BYTES", "Option", "Source", "Unit", "parse_options", "row_units", "split_files"]
 
@@ -33,7 +33,7 @@ class Option:
 IMPORTS = Option(
     "imports", Imports, "what attempts at tasks in Python find imported: none, or contest (List, deque, math, ...)"
 )
-"""For sources whose rows say nothing about it (``verify.contest.prepared``)."""
+"""For sources whose rows say nothing about it (``verify.limits.prepared``)."""
 
 
 @dataclass(frozen=True, slots=True)

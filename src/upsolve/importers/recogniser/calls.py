@@ -18,10 +18,9 @@ from upsolve.errors import JudgeError
 from upsolve.importers.recogniser.asserts import BUILTINS, UNREADABLE, names_bound, names_read, parsed
 from upsolve.importers.recogniser.failing import About, Compare
 from upsolve.types import TestCase, TestKind
-from upsolve.verify.contest import PROVIDED, imports_without
 from upsolve.verify.judge.compare import as_literal, integer
 from upsolve.verify.judge.references import expected_values
-from upsolve.verify.limits import JudgeSettings, Limits
+from upsolve.verify.limits import PROVIDED, JudgeSettings, Limits, imports_without
 
 __all__ = [
     "Callee",

@@ -37,7 +37,7 @@ from upsolve.languages.names import language_in
 from upsolve.policy.answers import names_of, program_in
 from upsolve.records import KINDS, from_row, refuse_impossible
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.contest import Imports, prepared
+from upsolve.verify.limits import Imports, prepared
 
 __all__ = ["SOURCE"]
 

@@ -22,7 +22,7 @@ from upsolve.importers.tables.templates import (
     maker_of,
 )
 from upsolve.types import Status
-from upsolve.verify.contest import Imports
+from upsolve.verify.limits import Imports
 
 __all__ = ["Parser", "read_map"]
 

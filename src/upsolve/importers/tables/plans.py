@@ -10,7 +10,7 @@ from upsolve.errors import SourceError
 from upsolve.importers.formats import Quotes
 from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
 from upsolve.languages.names import languages_in
-from upsolve.verify.contest import Imports
+from upsolve.verify.limits import Imports
 
 __all__ = ["MAPS", "TESTS", "Choice", "Join", "Map", "Match", "TestFiles"]
 

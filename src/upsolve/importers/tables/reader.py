@@ -66,7 +66,7 @@ from upsolve.languages.names import language_in, language_looked_like
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
-from upsolve.verify.contest import with_imports
+from upsolve.verify.limits import with_imports
 
 __all__ = ["Reader"]
 

@@ -48,7 +48,7 @@ from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
-from upsolve.verify.contest import prepared
+from upsolve.verify.limits import prepared
 
 __all__ = ["SOURCE", "records_of", "source_of", "table_at"]
 

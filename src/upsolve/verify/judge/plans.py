@@ -19,7 +19,6 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.languages import PYTHON, language, missing_packages, profile_of
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
-from upsolve.verify.contest import Imports, with_imports
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import PLAIN, literal, memo, tolerance_of
 from upsolve.verify.judge.outcomes import ClaimError, forged, function_outcomes, merged, shares_of, unscored, verdict
@@ -34,7 +33,7 @@ from upsolve.verify.judge.tested import (
     required_names,
     variables_read,
 )
-from upsolve.verify.limits import JudgeSettings, Limits, limits_for
+from upsolve.verify.limits import Imports, JudgeSettings, Limits, limits_for, with_imports
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
