@@ -16,7 +16,7 @@ from imports import rejected_rows, write_lines, write_parquet
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.benchmarks.multilingual import balance, required
+from upsolve.importers.benchmarks.functions import balance, required
 from upsolve.importers.ingest import ingest
 from upsolve.importers.recogniser.calls import text_of_pickle
 from upsolve.importers.recogniser.suites import pytest_tests, unittest_tests

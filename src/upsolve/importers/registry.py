@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from upsolve.importers.benchmarks import evalplus, functions, multilingual, nbgrader, spider, swe_bench
+from upsolve.importers.benchmarks import evalplus, functions, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import ci_reports, samples, trajectories
 from upsolve.importers.problems import codenet, polygon, problem_package
@@ -46,8 +46,8 @@ CODE: Mapping[str, Source] = {
     "jsonl": jsonl.SOURCE,
     "junit": ci_reports.JUNIT,
     "ldb": functions.LDB,
-    "multipl_e": multilingual.MULTIPLE,
-    "mxeval": multilingual.SOURCE,
+    "multipl_e": functions.MULTIPLE,
+    "mxeval": functions.MXEVAL,
     "nbgrader": nbgrader.SOURCE,
     "polygon": polygon.SOURCE,
     "problem_package": problem_package.SOURCE,
