@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "view"))
+from browser import open_page
+
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -34,6 +37,30 @@ def test_every_document_is_a_page(site):
 def test_the_reference_has_equations_of_the_docstrings(site):
     text = (site / "reference" / "objective.html").read_text(encoding="utf-8")
     assert "upsolve.objective.clipped" in text and "ppo_clip" in text and "2507.18071" in text
+
+
+ASKED = {
+    "submissions": "tutorials/submissions.html",
+    "intervals": "evaluation.html",
+    "threat model": "threat-model.html",
+}
+"""What is typed into the search -> the page that must come first."""
+
+
+def test_the_search_of_a_folder_finds_guides_first(site, chromium):
+    found = {}
+    with open_page(chromium, viewport={"width": 1300, "height": 800}) as (page, faults):
+        for words in ASKED:
+            page.goto((site / "index.html").as_uri())
+            page.locator(".md-search__input").first.fill(words)
+            page.wait_for_selector(".md-search-result__item a")
+            page.wait_for_timeout(300)
+            links = page.locator(".md-search-result__item > a").evaluate_all("all => all.map(one => one.href)")
+            found[words] = [link.partition("#")[0].partition("?")[0].removeprefix(f"{site.as_uri()}/") for link in links]
+        assert not faults, faults
+    assert {words: pages[0] for words, pages in found.items()} == ASKED
+    everything = {page for pages in found.values() for page in pages}
+    assert not everything & {"log.html", "changelog.html", "agents.html"}
 
 
 def test_pages_load_nothing_from_the_network(site):

@@ -20,6 +20,10 @@ OUTSIDE = {
     "benchmarks/LOG.md": "log.md",
 }
 """File outside of docs/ -> page of the site."""
+BOOST = {"Tutorials": 4.0, "": 3.0, "Measurements": 0.3, "Reference": 0.3}
+"""Section of the navigation -> weight of its pages in the search; "": pages that are in no section. Other guides have 2."""
+LEFT_OUT = ("log.md", "changelog.md", "agents.md")
+"""Pages that the search does not find: what they say of a word is rarely what its reader wants."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -44,7 +48,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links of docs/ that leave it to the pages made from those files; a file without a page is named instead of linked."""
     depth = page.file.src_uri.count("/")
+    page.meta["search"] = search_of(page.file.src_uri, page.parent.title if page.parent else "")
     return LINK.sub(lambda link: from_docs(link, depth), markdown)
+
+
+def search_of(name: str, section: str) -> dict[str, Any]:
+    """Return how the search treats a page: guides before measurements, and these before the reference from docstrings."""
+    if name in LEFT_OUT:
+        return {"exclude": True}
+    return {"boost": 0.1 if name.startswith("reference/") else BOOST.get(section, 2.0)}
 
 
 def on_page_content(html: str, **_: Any) -> str:
