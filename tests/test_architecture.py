@@ -218,6 +218,7 @@ WHOLE_RECIPE = {
         "experiment.trained_model",
         *(f"evaluate.own.{name}" for name in ("run_rounds", "continued", "__init__", "add")),
         "train.loop.train",
+        "train.loop.train_claimed",
         "train.loop.open_pipeline",
         "train.loop.open_online",
         "train.run.steps.start_run",

@@ -22,6 +22,7 @@ from upsolve.extras import require
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
 from upsolve.train.run.folder import MEASURED, Trained, claim, is_unmeasured, load_trained
+from upsolve.train.run.nodes import watched
 from upsolve.train.run.processes import Processes
 from upsolve.types import OnProgress, no_progress
 
@@ -78,33 +79,35 @@ def run_recipe(
         TrainingError: the folder holds results of another recipe.
     """
     require("jinja2", "matplotlib")  # for the report, imported when it is written: that would delay the first sample
-    path, processes = Path(folder), Processes()
-    archive = open_filled(recipe.data.archive)  # before the folder is made
+    path, processes, archive = Path(folder), Processes(), open_filled(recipe.data.archive)  # before the folder is made
     report = progress if progress and processes.is_main else no_progress
-    recipe = processes.from_main(lambda: claim(path, recipe, started=MEASURED, allowed=is_unmeasured, fresh=fresh))
-    if split is None:
-        split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
-        check_run(recipe, split.groups["train"])
-    tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
-    check_rounds(recipe.own, tasks, processes)
-    sweep = partial(sweep_model, tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
+    with watched(processes, recipe_yaml(recipe), recipe.data.archive, recipe.model):
+        recipe = processes.from_main(lambda: claim(path, recipe, started=MEASURED, allowed=is_unmeasured, fresh=fresh))
+        if split is None:
+            split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
+            check_run(recipe, split.groups["train"])
+        tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
+        check_rounds(recipe.own, tasks, processes)
+        sweep = partial(
+            sweep_model, tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report
+        )
 
-    def measured(model: ModelConfig, name: str) -> Sweep:
-        return processes.from_main(lambda: measure(path / f"{name}.json", model, sweep))
+        def measured(model: ModelConfig, name: str) -> Sweep:
+            return processes.from_main(lambda: measure(path / f"{name}.json", model, sweep))
 
-    before = measured(recipe.model, "base")
-    check_temperatures(before, recipe.evaluate, path)
-    after, trained = trained_model(recipe, path, split, measured=measured, report=report)
-    if processes.is_main:
-        from upsolve.report.card import write_card
-        from upsolve.report.run import facts_of, run_content, write_run_report
+        before = measured(recipe.model, "base")
+        check_temperatures(before, recipe.evaluate, path)
+        after, trained = trained_model(recipe, path, split, measured=measured, report=report)
+        if processes.is_main:
+            from upsolve.report.card import write_card
+            from upsolve.report.run import facts_of, run_content, write_run_report
 
-        facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
-        content = run_content(recipe, path, sweeps=(before, after), trained=trained, split=split, facts=facts)
-        write_run_report(path, content)
-        write_card(Path(trained.folder), recipe.name)
-    processes.wait()
-    return before, after, trained
+            facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
+            content = run_content(recipe, path, sweeps=(before, after), trained=trained, split=split, facts=facts)
+            write_run_report(path, content)
+            write_card(Path(trained.folder), recipe.name)
+        processes.wait()
+        return before, after, trained
 
 
 def check_rounds(own: OwnConfig, tasks: HeldOut, processes: Processes) -> None:

@@ -27,7 +27,8 @@ from upsolve.train.run.folder import changed_keys, link_or_copy, load_trained, r
 from upsolve.train.run.monitor import read_steps
 from upsolve.train.run.processes import Processes
 from upsolve.train.update import reference
-from upsolve.train.update.learner import Learner, Progress, save_checkpoint
+from upsolve.train.update.checkpoint import Progress, save_checkpoint
+from upsolve.train.update.learner import Learner
 from upsolve.train.update.logprobs import TokenScores, token_scores
 from upsolve.train.update.placement import DeepSpeed, Replicated
 from upsolve.train.update.reference import reference_logps
@@ -302,7 +303,7 @@ def events(monkeypatch):
 
 def test_a_checkpoint_is_on_disk_before_it_replaces_the_last_one(tmp_path, monkeypatch):
     seen = events(monkeypatch)
-    save_checkpoint(tmp_path, SimpleNamespace(state=lambda **_: ({}, {})), Progress())
+    save_checkpoint(tmp_path, SimpleNamespace(state=lambda **_: ({}, {}), in_parts=False), Progress())
     assert seen == [("flush", "checkpoint.pt.tmp"), ("name", "checkpoint.pt")]
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
 

@@ -189,7 +189,12 @@ def test_what_a_recipe_adds():
         SMALL, model=model, optim=optim, group=group, reference=True, rollout=SampleConfig(batch=1000), processes=4
     )
     rows = {row.name: row.bytes for row in more.rows}
-    assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (1000, 2000, 4000 - 2 * 600, 2000)
+    assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (
+        1000,
+        2000,
+        (4000 - 2 * 600) // 4,
+        2000,
+    )
     assert rows["key-value cache"] == 1000 * (10 + 200) * 2 * 2 * 4 * 2  # sequences, tokens, layers, both, K, bytes
     assert more.peak_bytes == more.held("always") + more.held("sampling")
     # what is always there takes 1000 + 2000 + 2800 bytes, the copy 2000; half of the rest holds three sequences of 210 tokens of 32 bytes

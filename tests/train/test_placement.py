@@ -9,7 +9,7 @@ from torch import nn
 
 from upsolve.config import OptimConfig
 from upsolve.train.run.processes import deterministic
-from upsolve.train.update.learner import Progress, restore_checkpoint, save_checkpoint
+from upsolve.train.update.checkpoint import Progress, restore_checkpoint, save_checkpoint
 from upsolve.train.update.placement import GradientSum, Replicated
 
 

@@ -153,7 +153,12 @@ SEEN_GROUPS = 500
 
 @app.command()
 def memory(
-    recipe: RecipeFile, archive: ArchiveName = "", model: ModelName = "", settings: Settings = None, as_json: AsJson = False
+    recipe: RecipeFile,
+    archive: ArchiveName = "",
+    model: ModelName = "",
+    settings: Settings = None,
+    processes: Annotated[int, typer.Option(min=1, help="Ranks of the run, over which model.shard shards.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
     loaded = load(recipe, settings, model=model, archive=archive)
@@ -162,7 +167,7 @@ def memory(
     from upsolve.train.run.memory import memory_of
 
     groups = [*islice(stored.groups(), SEEN_GROUPS)]
-    plan, available = memory_of(loaded, groups), available_bytes()
+    plan, available = memory_of(loaded, groups, processes=processes), available_bytes()
     if as_json:
         print_json({"rows": [asdict(row) for row in plan.rows], "peak_bytes": plan.peak_bytes, "available_bytes": available})
     else:

@@ -125,7 +125,8 @@ class ModelConfig(Strict):
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
-    """What shards weights, gradients and optimiser state over several processes; a single process never shards."""
+    """What shards weights, gradients and optimiser state over several processes; a single process never shards. With ``fsdp2`` each rank also
+    reads and stores its part alone: the weights need not fit on one device."""
     deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
     """DeepSpeed's configuration, overriding the defaults (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
 

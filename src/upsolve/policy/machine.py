@@ -67,15 +67,16 @@ def available_bytes() -> int:
     return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
 
 
-def keep_memory() -> None:
+def keep_memory(*, keep: bool = True) -> None:
     """Make glibc keep freed memory in this process, because page faults on newly mapped large tensors cost more than computing on them.
 
-    Does nothing where the C library has no ``mallopt``.
+    Not ``keep``: freed tensors of 128 KiB or more return to the system at once. Layers that are gathered and freed between
+    activations otherwise leave gaps: a sharded policy took twice its memory. Does nothing where the C library has no ``mallopt``.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
-        library.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+        library.mallopt(M_MMAP_THRESHOLD, 1 << 30 if keep else 1 << 17)
+        library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1 if keep else 1 << 17)
 
 
 def release_memory() -> None:

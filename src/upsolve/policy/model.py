@@ -1,7 +1,7 @@
 """Load, copy and save models and their tokenizers."""
 
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -22,12 +22,14 @@ from upsolve.policy.tokens import Codec
 
 __all__ = [
     "adapters_off",
+    "checkpoint_layers",
     "codec_of",
     "frozen_copy",
     "linear_parameters",
     "load_codec",
     "load_model",
     "load_policy",
+    "rounded",
     "save_model",
     "start_copy",
     "trainable",
@@ -235,12 +237,12 @@ def start_copy(model: Any, *, bf16: bool) -> Any:
     return with_weights(model, weights).requires_grad_(False).eval()
 
 
-def value_head(model: Any) -> torch.nn.Linear:
+def value_head(model: Any, device: torch.device) -> torch.nn.Linear:
     """Return the value head V = w h + b on a model's last hidden states, [D] -> [1], initialised to 0."""
     head = torch.nn.Linear(model.config.get_text_config().hidden_size, 1)
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
-    return head.to(next(model.parameters()).device)
+    return head.to(device)
 
 
 def trainable(model: Any) -> list[torch.nn.Parameter]:
@@ -248,9 +250,10 @@ def trainable(model: Any) -> list[torch.nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
+def save_model(model: Any, codec: Codec, folder: str | Path, *, write: Callable[[Path], None] | None = None) -> None:
     """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT.
 
+    ``write`` writes the weights of a model that has none itself (``upsolve.policy.shards``).
     ``eos_token_id`` of ``generation_config.json`` gets the token that ends a turn of the chat template, beside those that it has.
     """
     choose_accelerator()
@@ -260,7 +263,14 @@ def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
         before = config.eos_token_id
         ends = [] if before is None else before if isinstance(before, list) else [before]
         config.eos_token_id = ends if end in ends else [*ends, end]
-    model.save_pretrained(folder, **({"save_embedding_layers": False} if adapted else {}))  # a head with adapters is the base's
+    if write is not None:
+        for settings in (model.config, *(() if config is None else (config,))):
+            settings.save_pretrained(folder)
+        write(Path(folder))
+    else:
+        model.save_pretrained(
+            folder, **({"save_embedding_layers": False} if adapted else {})
+        )  # a head with adapters is the base's
     codec.tokenizer.save_pretrained(folder)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from upsolve.archive.groups import Lazy
 from upsolve.archive.store import Archive
-from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, SampleConfig, SelectConfig
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, SampleConfig, SelectConfig, recipe_yaml
 from upsolve.errors import CollapseError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
@@ -30,6 +30,7 @@ from upsolve.train.data.pack import PackedBatch, pack_round
 from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
 from upsolve.train.run.folder import Trained, claim_run, replace_folder
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
+from upsolve.train.run.nodes import find_disks, watched
 from upsolve.train.run.processes import Processes, deterministic
 from upsolve.train.run.steps import OnStep, Round, StopSignals, start_run
 from upsolve.train.update.learner import Learner
@@ -67,10 +68,27 @@ def train(
         TrainingError: no group has a gradient, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
-    path, processes, collapsed, usable = Path(folder), Processes(), "", True
-    recipe, done = processes.from_main(lambda: claim_run(path, recipe, fresh=fresh))
-    if done:
-        return done
+    path, processes = Path(folder), Processes()
+    with watched(processes, recipe_yaml(recipe), recipe.data.archive, recipe.model):
+        recipe, done = processes.from_main(lambda: claim_run(path, recipe, fresh=fresh))
+        if done:
+            return done
+        find_disks(path, processes)
+        return train_claimed(recipe, groups, heldout, path, processes=processes, on_step=on_step, show=show)
+
+
+def train_claimed(
+    recipe: Recipe,
+    groups: Sequence[Group],
+    heldout: Sequence[Group],
+    path: Path,
+    *,
+    processes: Processes,
+    on_step: OnStep | None,
+    show: OnProgress | None,
+) -> Trained:
+    """Train in a folder that belongs to the run, see ``train``. Collective."""
+    collapsed, usable = "", True
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic), ExitStack() as stack:
         pipeline = open_pipeline(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)

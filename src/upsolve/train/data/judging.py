@@ -14,6 +14,7 @@ from upsolve.policy.request import Sampler, request_sampler, requests
 from upsolve.reward.formula import Rewarded, analyses_needed
 from upsolve.train.data.groups import failed, passed
 from upsolve.train.data.sources import RoundGroups, by_task, round_tag
+from upsolve.train.run.nodes import spread
 from upsolve.train.run.processes import Processes
 from upsolve.types import Attempt, Group, OnProgress, Task, Verdict
 from upsolve.verify.limits import JudgeSettings, judge_settings
@@ -112,6 +113,7 @@ class Rollouts:
             tried += len(tasks)
         if self.processes.is_main:
             self.store(sampled, round_tag(groups.number))
+        spread(self.archive.path, self.processes)
         return replace(groups, sampled=sampled, tasks=(), staleness=[*(len(sampled) * [0]), *groups.staleness])
 
     def sample(

@@ -1,6 +1,6 @@
 """The folder of a run: its files, the check that it belongs to the recipe, and the clean-up after the run.
 
-recipe.yaml      the resolved recipe                      checkpoint.pt   to resume from; removed at the end
+recipe.yaml      the resolved recipe                      checkpoint.pt   or checkpoint/: to resume from; removed at the end
 metrics.jsonl    one row per step, and one before         best/           weights of the best step; removed at the end
 summary.json     written last: the run is finished        model/          final weights and tokenizer
 groups/          the groups of every round
@@ -26,6 +26,7 @@ __all__ = [
     "CHECKPOINT",
     "MEASURED",
     "MODEL",
+    "PARTS",
     "SUMMARY",
     "UNMEASURED",
     "Trained",
@@ -43,6 +44,8 @@ __all__ = [
 
 SUMMARY = "summary.json"
 CHECKPOINT = "checkpoint.pt"
+PARTS = "checkpoint"
+"""Folder of a checkpoint of which each rank has written its part."""
 MODEL = "model"
 BEST = "best"
 FREE = (
@@ -69,7 +72,7 @@ UNMEASURED = (
 """Keys that no number in ``base.json`` depends on: only these keys may change once the file exists."""
 MEASURED = ("base.json",)
 """Files of ``upsolve run`` with results of the base model."""
-STARTED = (CHECKPOINT, SUMMARY, "rollouts/attempts/*", "rounds/*")
+STARTED = (CHECKPOINT, PARTS, SUMMARY, "rollouts/attempts/*", "rounds/*")
 """Files with results of a run; a folder without them may be used by another recipe."""
 
 
@@ -263,7 +266,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
     grown = [key for key, values in changed_keys(before, recipe).items() if makes_longer(key, *values)]
     if not grown:
         return recipe, done
-    if not (folder / CHECKPOINT).exists():
+    if not any((folder / name).exists() for name in (CHECKPOINT, PARTS)):
         dump_recipe(before, file)
         raise TrainingError(
             f"{folder}: the run is finished and its checkpoint was removed, so a larger {grown[0]} cannot continue it; start a new run "
@@ -291,7 +294,7 @@ def load_trained(folder: Path) -> Trained | None:
 def remove_leftovers(folder: Path) -> None:
     """Remove files that only an unfinished run needs: checkpoint, best weights, scores of rounds, weights for a sampler."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
-    for name in (BEST, "policy", "rounds"):
+    for name in (PARTS, BEST, "policy", "rounds"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

@@ -54,6 +54,8 @@ class ModelShape:
     """Parameters of LoRA adapters; 0: every weight is trained."""
     linear: int = 0
     """Parameters of linear layers, except those shared with the embedding."""
+    inner: int = 0
+    """Parameters of all L layers together, without adapters."""
 
     @property
     def trained(self) -> int:
@@ -88,12 +90,15 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
     from upsolve.policy.model import linear_parameters, with_adapters
+    from upsolve.policy.shards import layers_of
 
     with torch.device("meta"):
         blank: Any = AutoModelForCausalLM.from_config(config)
         blank.tie_weights()
         total = sum(parameter.numel() for parameter in blank.parameters())
         linear = sum(parameter.numel() for parameter in linear_parameters(blank))
+        layers = layers_of(blank)
+        inner = 0 if layers is None else sum(parameter.numel() for parameter in layers.parameters())
         adapted = with_adapters(blank, model, seed=0)
     learning = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
     text = config.get_text_config()
@@ -110,6 +115,7 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
         vocabulary=text.vocab_size,
         adapters=learning if model.lora_rank else 0,
         linear=linear,
+        inner=inner,
     )
 
 
@@ -261,14 +267,30 @@ def plan_memory(
             less,
         ),
         MemoryRow(
-            "reference", start if reference and not shape.adapters else 0, "always", "frozen start; with adapters none", LORA
+            "reference",
+            0 if shape.adapters or not reference else start // (share if model.shard == "fsdp2" else 1),
+            "always",
+            "frozen start; with adapters none",
+            LORA,
         ),
         MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter", LORA),
+        MemoryRow("gathered", 0 if share == 1 else gathered_bytes(shape, model), "step", "layers of a pass, whole"),
     ]
     tokens = max(optim.tokens_per_batch, group.tokens)
     rest = None if available is None else available - sum(row.bytes for row in fixed if row.phase == "always")
     rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, width=copies, free=rest)]
     return MemoryPlan(tuple(row for row in rows if row.bytes))
+
+
+def gathered_bytes(shape: ModelShape, model: ModelConfig) -> int:
+    """Return the memory of what a pass of a sharded policy gathers, bytes: a layer, its copy in one piece, and the next one.
+
+    Trained layers also have whole gradients, twice, until these are scattered. What is in no layer (embedding, head) stays
+    whole during the pass, in float32.
+    """
+    layer, outer = shape.inner // max(1, shape.layers), shape.parameters - shape.inner
+    gradients = 0 if shape.adapters else 4
+    return layer * (3 * (2 if in_bfloat16(model) else 4) + 2 * gradients) + outer * (4 + gradients)
 
 
 def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:

@@ -1,7 +1,7 @@
 """The process group of a run: one process, or several started by ``torchrun`` or ``accelerate launch``."""
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
 
-from upsolve.errors import TrainingError
+from upsolve.errors import TrainingError, UpsolveError
 
 __all__ = ["Processes", "deterministic"]
 
@@ -24,6 +24,9 @@ class Processes:
 
     Precision is set by ``Learner``, not by accelerate, whose state is global: a second run in the process may have another one.
     """
+
+    disks: Sequence[int] = ()
+    """First ranks of the nodes that do not see the run's folder of rank 0 (``upsolve.train.run.nodes.find_disks``)."""
 
     def __init__(self) -> None:
         """Join the group; TrainingError if started with ``accelerate launch --use_deepspeed``."""
@@ -58,6 +61,16 @@ class Processes:
         return min(self.count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
     @property
+    def nodes(self) -> int:
+        """Number of machines."""
+        return self.count // self.per_node
+
+    @property
+    def is_first_of_node(self) -> bool:
+        """Whether this is the first rank of its machine."""
+        return self.index % self.per_node == 0
+
+    @property
     def is_main(self) -> bool:
         """Whether this is rank 0, the only process that writes files."""
         return self.accelerator.is_main_process
@@ -67,11 +80,23 @@ class Processes:
         return items if self.count == 1 else gather_object(items)
 
     def from_main(self, compute: Callable[[], T]) -> T:
-        """Return the result of ``compute`` on rank 0, on all ranks. Collective."""
+        """Return the result of ``compute`` on rank 0, on all ranks, or raise its error on all. Collective."""
+        return self.from_rank(0, compute)
+
+    def from_rank(self, rank: int, compute: Callable[[], T]) -> T:
+        """Return the result of ``compute`` on a rank, on all ranks, or raise its error on all. Collective."""
         if self.count == 1:
             return compute()
-        shared: list[Any] = [compute() if self.is_main else None]
-        return broadcast_object_list(shared)[0]
+        shared, problem = list[Any]([None, ""]), None
+        if self.index == rank:
+            try:
+                shared[0] = compute()
+            except UpsolveError as error:
+                problem, shared[1] = error, str(error)
+        result, message = broadcast_object_list(shared, from_process=rank)
+        if message:
+            raise problem or TrainingError(message)
+        return result
 
     def wait(self) -> None:
         """Wait for all ranks. Collective."""

@@ -37,7 +37,9 @@ from upsolve.train.run.folder import (
     replace_folder,
 )
 from upsolve.train.run.monitor import Log, advice_after, check_health, warn_of
-from upsolve.train.update.learner import Learner, Progress
+from upsolve.train.run.nodes import leave_disks
+from upsolve.train.update.checkpoint import Progress
+from upsolve.train.update.learner import Learner
 from upsolve.train.update.step import FrozenScores
 from upsolve.types import Group
 
@@ -279,9 +281,7 @@ class Run:
 
     def save(self, folder: Path) -> None:
         """Write the policy into a folder. Collective."""
-        policy = self.learner.full_policy()
-        if self.learner.processes.is_main:
-            replace_folder(folder, lambda place: self.learner.save(policy, place))
+        self.learner.save(folder)
 
     def finish(self, collapsed: str, *, usable: bool) -> Trained:
         """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
@@ -313,12 +313,9 @@ class Run:
             write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
             if not monitor.keep_checkpoints:
                 remove_leftovers(self.folder)
-        processes.wait()
-        done = load_trained(self.folder)
-        if done is None:
-            raise TrainingError(
-                f"{self.folder / SUMMARY}: not found, although rank 0 has written it; do all ranks share this folder?"
-            )
+        leave_disks(self.folder, processes)
+        done = processes.from_main(lambda: load_trained(self.folder))
+        assert done is not None, "rank 0 has written it"
         return done
 
 

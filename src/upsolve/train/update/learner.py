@@ -3,103 +3,32 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.serialization import config
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
-from upsolve.errors import TrainingError
-from upsolve.files import commit_file
 from upsolve.policy.machine import GrownMemory, in_bfloat16, keep_memory, precision_of
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
+from upsolve.policy.shards import base_weights, first_layers, parts_of, write_weights
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.pack import PackedBatch
-from upsolve.train.run.folder import CHECKPOINT
+from upsolve.train.run.folder import replace_folder
 from upsolve.train.run.monitor import held_out
 from upsolve.train.run.processes import Processes
+from upsolve.train.update.checkpoint import Progress, restore_checkpoint, save_checkpoint
 from upsolve.train.update.compiled import CompiledScorer, compiled_or_plain, worth_compiling
 from upsolve.train.update.logprobs import TokenScores
-from upsolve.train.update.placement import DeepSpeed, Fsdp2, Replicated, zero_loss
+from upsolve.train.update.placement import DeepSpeed, Fsdp2, Replicated, ScoringModule, loaded_by_parts, zero_loss
 from upsolve.train.update.reference import fingerprint, read_attempts, reference_logps
 from upsolve.train.update.reference_scorer import known_or_chosen, padded_scores
 from upsolve.train.update.step import ByAttempt, FrozenScores, merged, statistic_of, step_metrics, sum_gradients
 
-__all__ = ["Learner", "Progress", "restore_checkpoint", "save_checkpoint"]
-
-
-SAVING: Any = config
-"""PyTorch's settings of ``torch.save``."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """Progress of a run."""
-
-    step: int = 0
-    """Optimizer steps done."""
-    best: float = -float("inf")
-    """Largest held-out margin so far, nats per token."""
-    best_step: int = 0
-    """Step of the largest held-out margin."""
-    start: dict[str, float] | None = None
-    """Held-out metrics before the first step."""
-    round: int = 0
-    """Rounds finished (offline: epochs)."""
-    in_round: int = 0
-    """Steps done of the current round."""
-    skipped: int = 0
-    """Steps skipped because the gradient was not finite."""
-    groups: int = 0
-    """Groups of the finished rounds."""
-    left_out: dict[str, int] = field(default_factory=dict[str, int])
-    """Attempts and tasks of the finished rounds that were not trained on, by reason."""
-    flagged: dict[str, int] = field(default_factory=dict[str, int])
-    """Flagged attempts of the finished rounds, by what flagged them."""
-
-
-def save_checkpoint(folder: Path, placement: Replicated, progress: Progress, *, writes: bool = True) -> None:
-    """Write a checkpoint, replacing the last one. It holds full tensors, so any number of processes can resume from it.
-
-    Collective if the weights are sharded; one process writes.
-    """
-    weights, moments = placement.state(keep=writes)
-    if not writes:
-        return
-    state: dict[str, Any] = {
-        "weights": weights,
-        "moments": moments,
-        "progress": asdict(progress),
-        "rng": torch.get_rng_state(),
-        "device_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
-    temporary = folder / f"{CHECKPOINT}.tmp"
-    with SAVING.patch("save.compute_crc32", False):  # checksums take most of the time, and ``torch.load`` does not read them
-        torch.save(state, temporary)
-    commit_file(temporary, folder / CHECKPOINT)
-
-
-def restore_checkpoint(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
-    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0. TrainingError: it is
-    damaged.
-
-    ``example`` is any batch that the policy can score; DeepSpeed needs one.
-    """
-    file = folder / CHECKPOINT
-    if not file.exists():
-        return Progress()
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        placement.load(state["weights"], state["moments"], example)
-        torch.set_rng_state(state["rng"])
-        if len(devices := state.get("device_rng", [])) == torch.cuda.device_count():  # else they keep that of their seed
-            torch.cuda.set_rng_state_all(devices)
-        return Progress(**state["progress"])
-    except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:
-        raise TrainingError(f"{file}: cannot resume from it ({error}); remove it to start over") from error
+__all__ = ["Learner"]
 
 
 class Learner:
@@ -121,13 +50,16 @@ class Learner:
         ``seed`` seeds everything random in training, such as the initial weights of adapters. ``values``: train a value head,
         too. ``processes``: None joins the process group; ``codec``: None loads the tokenizer.
         """
-        keep_memory()
         torch.manual_seed(seed)
         self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
         self.bf16 = in_bfloat16(model)
         self.codec = codec or codec_of(model)
         self.processes = processes or Processes()
-        self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
+        shards = model.shard == "fsdp2" and self.processes.count > 1
+        keep_memory(keep=not shards)
+        self.parts_folder = parts_of(model) if shards else None
+        self.parts: tuple[ScoringModule, Any] | None = None
+        self.model: Any = self.load()
         self.attention: str = self.model.config._attn_implementation
         self.value_head: Any = None
         self.frozen: Any = None
@@ -135,10 +67,23 @@ class Learner:
         self.placed: Replicated | None = None
         self.memory = GrownMemory()
 
+    def load(self) -> Any:
+        """Return the policy: whole, or this rank's part of it, with FSDP2 and files that can be read so."""
+        if self.parts_folder is None:
+            return load_policy(self.config, seed=self.seed, device=str(self.processes.device))
+        settings: Any = {"processes": self.processes, "seed": self.seed, "values": self.values}
+        self.parts = loaded_by_parts(self.config, self.parts_folder, **settings)
+        return self.parts[0].model
+
     def choose_scorer(self, batch: PackedBatch) -> None:
-        """Choose the fastest packed scorer that agrees with the padded one on a batch."""
-        self.example = batch
-        self.scorer = known_or_chosen(self.model, batch, self.precision if self.bf16 else None)
+        """Choose the fastest packed scorer that agrees with the padded one on a batch: of a sharded model, in its first layers."""
+        self.example, model = batch, self.model
+        if self.parts_folder is not None:
+            model = first_layers(self.config, self.parts_folder, seed=self.seed).to(self.processes.device)
+        self.scorer = known_or_chosen(model, batch, self.precision if self.bf16 else None)
+        if self.parts is not None:
+            self.model.set_attn_implementation(model.config._attn_implementation)
+            self.parts[0].scorer = self.scorer
 
     @property
     def scoring(self) -> str:
@@ -163,14 +108,25 @@ class Learner:
         ``tokens``: expected number of tokens of the run, on which ``model.compile: auto`` depends.
         """
         if keep_start and not self.config.lora_rank:
-            self.frozen = start_copy(self.model, bf16=self.bf16)
+            self.frozen = self.frozen_start()
         if self.values:
-            self.value_head = value_head(self.model)
+            made = None if self.parts is None else self.parts[0].value_head
+            self.value_head = made or value_head(self.model, self.processes.device)
         self.model.train()
         if self.compiles(tokens):
             self.scorer = compiled_or_plain(self.model, self.scorer, self.example, self.precision)
         self.placed = self.place()
         return restore_checkpoint(folder, self.placed, self.example)
+
+    def frozen_start(self) -> Any:
+        """Return a frozen copy of the start, sharded as the policy is."""
+        if self.parts_folder is None:
+            return start_copy(self.model, bf16=self.bf16)
+        settings: Any = {"processes": self.processes, "seed": self.seed, "frozen": True}
+        root, _ = loaded_by_parts(self.config, self.parts_folder, **settings)
+        root.model.set_attn_implementation(self.model.config._attn_implementation)
+        root.scorer = self.scorer
+        return root.eval()
 
     def compiles(self, tokens: float) -> bool:
         """Return whether to compile the layers for a run over this number of tokens."""
@@ -191,7 +147,7 @@ class Learner:
         if model.shard == "none" or self.processes.count == 1:
             return Replicated(*modules, **settings)
         if model.shard == "fsdp2":
-            return Fsdp2(*modules, **settings)
+            return Fsdp2(*modules, **settings, parts=self.parts)
         return DeepSpeed(*modules, **settings, config=model.deepspeed)
 
     @property
@@ -209,13 +165,17 @@ class Learner:
     def score(self, batch: PackedBatch, model: Any = None) -> TokenScores:
         """Score a batch under the policy, or under another model, in the run's precision."""
         with self.precision():
+            root = model if isinstance(model, ScoringModule) else self.parts and self.parts[0]
+            if root is not None and (root is model or model in (None, self.model)):
+                return root.scores(batch)
             if self.placed is not None and (model is None or model is self.model):
                 return self.placed.score(batch)
             return self.scorer(self.model if model is None else model, batch)
 
     def frozen_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
-        """Return the log-probabilities of attempts under the frozen start; before training rank 0 computes, the others read. Collective."""
-        if self.placed is not None:
+        """Return the log-probabilities of attempts under the frozen start; before training rank 0 computes the scores
+        of a model that is not sharded, and the others read them. Collective."""
+        if self.placed is not None or self.parts is not None:
             return self.read(batches, frozen=True)[0]
         self.fingerprint = self.fingerprint or fingerprint(self.model, "bf16" if self.bf16 else "fp32")
         self.model.eval()
@@ -269,15 +229,27 @@ class Learner:
 
     def needs_dummy(self, batches: int) -> bool:
         """Return whether this rank has one micro-batch fewer than others and must run a dummy one to keep collectives in step."""
-        return self.placement.lockstep and self.processes.index >= batches % self.processes.count > 0
+        lockstep = self.parts is not None or self.placement.lockstep
+        return lockstep and self.processes.index >= batches % self.processes.count > 0
 
     def full_policy(self, *, everywhere: bool = False) -> Any:
         """Return the policy with all its weights, on rank 0 or everywhere, else None. Collective."""
         return self.placement.full_model(keep=everywhere or self.processes.is_main)
 
-    def save(self, policy: Any, folder: Path) -> None:
-        """Write the policy as ``full_policy`` returned it."""
-        save_model(policy, self.codec, folder)
+    def save(self, folder: Path) -> None:
+        """Write the policy into a folder, which replaces one that is there; of a policy that was read by parts, a file at a time. Collective."""
+        main, placement = self.processes.is_main, self.placement
+        if self.parts is None or self.config.lora_rank:
+            policy = placement.full_model(keep=main, trained=True)
+            if main:
+                replace_folder(folder, lambda place: save_model(policy, self.codec, place))
+            return
+        weights = base_weights(self.model)
+        write = partial(write_weights, self.parts[1], lambda name: placement.full(weights[name], keep=main))
+        if main:
+            replace_folder(folder, lambda place: save_model(self.parts and self.parts[1], self.codec, place, write=write))
+        else:
+            write(None)
 
     def save_checkpoint(self, folder: Path, progress: Progress) -> None:
         """Write a checkpoint. Collective."""

@@ -13,6 +13,7 @@ sums them, steps at its own gradient accumulation boundaries, and keeps flattene
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,15 +22,17 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from upsolve.config import OptimConfig
+from upsolve.config import ModelConfig, OptimConfig
 from upsolve.errors import TrainingError
-from upsolve.policy.model import trainable, with_weights
+from upsolve.policy.machine import in_bfloat16
+from upsolve.policy.model import trainable, value_head, with_weights
+from upsolve.policy.shards import blank_policy, materialise, read_weights
 from upsolve.train.data.pack import PackedBatch, chunks
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.logprobs import Scorer, TokenScores
 from upsolve.train.update.optimizer import adamw, gradient_norm, set_learning_rate
 
-__all__ = ["DeepSpeed", "Fsdp2", "Replicated", "zero_loss"]
+__all__ = ["DeepSpeed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "loaded_by_parts", "zero_loss"]
 
 BUCKET = 2**24
 """Gradient elements per all-reduce (64 MB in float32)."""
@@ -93,6 +96,8 @@ class Replicated:
 
     lockstep = False
     """Whether a forward or backward pass is a collective."""
+    in_parts = False
+    """Whether each rank writes its part of a checkpoint."""
 
     def __init__(
         self,
@@ -172,8 +177,8 @@ class Replicated:
         elif norm is not None:
             nn.utils.clip_grads_with_norm_(self.parameters(), self.optim.clip_norm, norm)
 
-    def full_model(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights; None on a rank that does not keep it. Collective."""
+    def full_model(self, *, keep: bool, trained: bool = False) -> Any:  # noqa: ARG002  a sharded one needs it
+        """Return the policy with all its weights, or ``trained`` ones alone; None on a rank that does not keep it. Collective."""
         return self.model if keep else None
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
@@ -199,12 +204,21 @@ class Replicated:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
+def blank_of(model: Any) -> Any:
+    """Return a copy of a model without weights (on the meta device)."""
+    return with_weights(model, (parameter.to("meta") for parameter in model.parameters()))
+
+
 class ScoringModule(nn.Module):
     """A scorer as a module, the root for FSDP2's hooks: scoring bypasses the model's forward, whose hooks would gather the head."""
 
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
         super().__init__()
         self.model, self.value_head, self.scorer = model, value_head, scorer
+
+    def scores(self, batch: PackedBatch) -> TokenScores:
+        """Score a batch. Collective where the module is sharded."""
+        return TokenScores(*self(batch))
 
     def forward(self, batch: PackedBatch) -> tuple[Tensor | None, ...]:
         """Return the fields of ``TokenScores`` in order; copies, because FSDP2 registers hooks on them and warns about views."""
@@ -225,36 +239,72 @@ class Distributed(Replicated):
 
     def shard(self) -> None:
         """Keep a model without weights (on the meta device)."""
-        self.blank = with_weights(self.model, (parameter.to("meta") for parameter in self.model.parameters()))
+        self.blank = blank_of(self.model)
 
-    def full_model(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None on a rank that does not keep it. Collective."""
-        weights = [self.full(parameter, keep=keep) for parameter in self.model.parameters()]
+    def full_model(self, *, keep: bool, trained: bool = False) -> Any:
+        """Return the policy on the CPU, with all its weights or with ``trained`` ones alone; None on a rank that does not keep it.
+        Collective."""
+        pairs = zip(self.model.parameters(), self.blank.parameters(), strict=True)
+        weights = [blank if trained and not own.requires_grad else self.full(own, keep=keep) for own, blank in pairs]
         return with_weights(self.blank, weights) if keep else None
+
+
+def fully_sharded(model: Any, value_head: Any, scorer: Any, *, processes: Processes, bf16: bool) -> ScoringModule:
+    """Shard a model and its value head in place by FSDP2, and return the root; all parameters are ``DTensor`` from here on."""
+    root = ScoringModule(model, value_head, scorer)
+    mesh = init_device_mesh(processes.device.type, (processes.count,))
+    kinds: set[str] = set(model._no_split_modules or ())
+    layers = [module for module in model.modules() if type(module).__name__ in kinds]
+    # Layers are gathered as autocast would round them: half of the traffic, and no copies that stay until the backward pass. Their
+    # inputs keep their dtype, and so do embedding, last norm and value head, which belong to the root.
+    half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+    for module in [*reversed(layers), root]:  # FSDP2 wants inner modules first
+        policy = half if bf16 and module is not root else MixedPrecisionPolicy()
+        part: Any = fully_shard(module, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
+        part.set_gradient_divide_factor(1.0)  # a rank's loss is its share of the step: gradients are summed, not averaged
+        part.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it sums
+    return root
+
+
+def loaded_by_parts(
+    config: ModelConfig, folder: Path, *, processes: Processes, seed: int, values: bool = False, frozen: bool = False
+) -> tuple[ScoringModule, Any]:
+    """Return a policy of which this rank has read its part alone, sharded by FSDP2, and a copy on the meta device.
+
+    ``values``: with a value head; ``frozen``: the start of which nothing is trained, without adapters.
+    """
+    model = blank_policy(config, folder, seed=seed, frozen=frozen)
+    blank, head = blank_of(model), value_head(model, processes.device) if values else None
+    root = fully_sharded(model, head, None, processes=processes, bf16=in_bfloat16(config))
+    materialise(root, processes.device)
+    read_weights(model, folder)
+    return root, blank
 
 
 class Fsdp2(Distributed):
     """The policy and its value head sharded by FSDP2."""
 
+    in_parts = True
+
+    def __init__(self, *modules: Any, parts: tuple[ScoringModule, Any] | None = None, **settings: Any) -> None:
+        """Place the model; ``parts``: as ``loaded_by_parts`` returned it, None: whole on every rank. For the other arguments see
+        ``Replicated``."""
+        self.loaded = parts
+        super().__init__(*modules, **settings)
+
     def shard(self) -> None:
-        """Shard in place: from here on all parameters are ``DTensor``."""
-        super().shard()
-        self.scoring: Any = ScoringModule(self.model, self.value_head, self.scorer)
-        mesh = init_device_mesh(self.processes.device.type, (self.processes.count,))
-        kinds: set[str] = set(self.model._no_split_modules or ())
-        layers = [module for module in self.model.modules() if type(module).__name__ in kinds]
-        # Layers are gathered as autocast would round them: half of the traffic, and no copies that stay until the backward pass. Their
-        # inputs keep their dtype, and so do embedding, last norm and value head, which belong to the root.
-        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-        for module in [*reversed(layers), self.scoring]:  # FSDP2 wants inner modules first
-            policy = half if self.bf16 and module is not self.scoring else MixedPrecisionPolicy()
-            part = fully_shard(module, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
-            part.set_gradient_divide_factor(1.0)  # a rank's loss is its share of the step: gradients are summed, not averaged
-            part.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it sums
+        """Shard in place, unless the model is sharded already."""
+        if self.loaded is None:
+            super().shard()
+            settings: Any = {"processes": self.processes, "bf16": self.bf16}
+            self.scoring = fully_sharded(self.model, self.value_head, self.scorer, **settings)
+            return
+        self.scoring, self.blank = self.loaded
+        self.scoring.scorer = self.scorer
 
     def score(self, batch: PackedBatch) -> TokenScores:
         """Score this rank's batch. Collective."""
-        return TokenScores(*self.scoring(batch))
+        return self.scoring.scores(batch)
 
     def sum_gradients(self) -> None:
         """Do nothing: the backward pass reduce-scatters them."""
@@ -276,7 +326,7 @@ def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:
 
 def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """Return this rank's shard of a full tensor that has the shape of a sharded parameter; any other tensor unchanged."""
-    if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
+    if not isinstance(parameter, DTensor) or isinstance(tensor, DTensor) or tensor.shape != parameter.shape:
         return tensor
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
