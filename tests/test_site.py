@@ -52,7 +52,7 @@ def test_the_search_of_a_folder_finds_guides_first(site, chromium):
     with open_page(chromium, viewport={"width": 1300, "height": 800}) as (page, faults):
         for words in ASKED:
             page.goto((site / "index.html").as_uri())
-            page.locator(".md-search__input").first.fill(words)
+            page.locator(".md-search__input").first.press_sequentially(words)  # the search listens to keys
             page.wait_for_selector(".md-search-result__item a")
             page.wait_for_timeout(300)
             links = page.locator(".md-search-result__item > a").evaluate_all("all => all.map(one => one.href)")
