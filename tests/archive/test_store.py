@@ -332,3 +332,15 @@ def test_the_embedded_archive_keeps_its_promises():
         assert group.task.reference and len(group.attempts) >= 8, group.task.task_id
         statuses = {verdict.status for verdict in group.verdicts}
         assert Status.PASSED in statuses and len(statuses) > 1, group.task.task_id
+
+
+def test_a_mistyped_archive_is_answered_with_the_nearest_names(tmp_path, monkeypatch):
+    Archive.create(tmp_path / "my-archive")
+    (tmp_path / "my-archivist").mkdir()
+    with pytest.raises(ArchiveError, match=f"did you mean {tmp_path}/my-archive\\?$"):
+        open_archive(tmp_path / "my-archve")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArchiveError, match="did you mean embedded or embedded-sql\\?$"):
+        open_archive("embeded")
+    with pytest.raises(ArchiveError, match="create one with `upsolve ingest`$"):
+        open_archive("none/none")

@@ -16,7 +16,21 @@ from upsolve.cli.main import main
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.config.rules import few_dev_tasks, few_steps
 from upsolve.evaluate.intervals import Estimate
-from upsolve.plan.findings import FEW_GROUPS, BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, advice_of, share
+from upsolve.plan.findings import (
+    FEW_GROUPS,
+    BasePass,
+    Cost,
+    Groups,
+    Leaks,
+    Likelihood,
+    Noise,
+    Plan,
+    Tests,
+    advice_of,
+    checks_of,
+    deciding,
+    share,
+)
 from upsolve.plan.planning import imitates, leaks_of, outcomes_of, plan_archive, quiet_split
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
@@ -226,6 +240,30 @@ GOOD = Plan(
 def test_advice_is_the_first_rule_that_applies(change, said):
     found = advice_of(replace(GOOD, **change))
     assert re.search(said, found) and found.endswith("."), found
+    plan = replace(GOOD, **change)
+    missed = [check.rule for check in checks_of(plan) if not check.holds]
+    assert [*missed, "worth_it"][0] == deciding(plan).__name__, "the first threshold that is missed decides"
+
+
+def test_checks_name_the_value_and_the_threshold_of_each_rule():
+    rows = {check.rule: (check.measured, check.threshold) for check in checks_of(GOOD)}
+    assert rows == {
+        "noisy": ("40 of 40, at most 100%", "95% is possible"),
+        "scarce": ("60 of 65", "at least 30"),
+        "leaking": ("0 of 25: 0%", "at most 2%"),
+        "too_large": ("1.0 GiB", "at most 8.0 GiB"),
+        "solved": ("3 of 12: 25%", "below 90%"),
+        "unable": ("3 of 12, 5 of 24", "at least 1"),
+        "sharper": ("4 points", "below 10 points, or attempts more than 0.5 nats per token below own samples"),
+        "unlike": ("0.10 nats per token", "at most 0.5"),
+    }
+    (failed,) = [check for check in checks_of(replace(GOOD, imitates=True)) if check.rule == "failed_alone"]
+    assert failed.measured == "5 beside 60 with a passed one" and failed.threshold.startswith("below 10 for each")
+    assert [check.rule for check in checks_of(replace(GOOD, base=(), cost=None, likelihood=None))] == [
+        "noisy",
+        "scarce",
+        "leaking",
+    ]
 
 
 def test_rules_come_in_the_order_of_what_must_be_mended_first():
@@ -283,6 +321,7 @@ def test_the_command_prints_tables_or_json(archive, here):
     words = ("plan", archive.path, "--no-model", "--set", "data.group_size=2", "--set", "data.split=ranked", "--judged", 8)
     said = here(*words)
     assert "recorded verdicts" in said and said.rstrip().splitlines()[-1].endswith(".")
+    assert "what the advice rests on" in said and "at least 30" in said and "missed" in said
     found = json.loads(here(*words, "--json", "--against", "embedded"))
     assert (
         found["groups"]["tasks"] == 20 and found["noise"]["agreement"]["of"] == 8 and found["leaks"]["sizes"]["embedded"] == 259

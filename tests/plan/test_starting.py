@@ -1,9 +1,12 @@
 """``upsolve init``: a first recipe that fits the archive, and that can be run as it is."""
 
 import json
+import re
+import shlex
 
 import pytest
 import yaml
+from documents import ROOT, blocks, commands
 
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import main
@@ -47,6 +50,49 @@ def test_a_recipe_is_written_once_and_loads(tmp_path, monkeypatch, capsys):
     assert init(monkeypatch, folder, "--out", file) == 2
     assert "--force" in capsys.readouterr().err
     assert init(monkeypatch, folder, "--out", file, "--force") == 0
+
+
+def test_init_names_the_share_that_decides_the_recipe_and_the_verdicts_that_come_first(tmp_path, monkeypatch, capsys):
+    folder, file = archive_of(tmp_path / "archive"), tmp_path / "mine.yaml"
+    init(monkeypatch, folder, "--out", file)
+    assert "0% of the attempts are the model's own, and comparing them needs 50%" in file.read_text()
+    assert [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["next:", "then:"]
+    init(monkeypatch, folder, "--out", file, "--force", "--model", "student")
+    assert "100% of the attempts are the model's own (50% or more)" in file.read_text()
+    open_archive(folder).append(attempts=[Attempt("t0", "new")])
+    capsys.readouterr()
+    init(monkeypatch, folder, "--out", file, "--force")
+    assert (
+        f"1 attempts have no verdict yet: run `upsolve verify` first.\nnext: upsolve verify {folder}" in capsys.readouterr().out
+    )
+
+
+@pytest.mark.slow
+def test_each_command_prints_the_next_one_of_the_path_in_the_readme(tmp_path, tiny_model, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [chr(97 + n // 26) + chr(97 + n % 26) for n in range(60)]
+    tests = [{"kind": "call", "input": "f(2)", "expected": "4"}]
+    tasks = [{"kind": "task", "task_id": w, "prompt": f"Double {w * 30}.", "entry_point": "f", "tests": tests} for w in words]
+    attempts = [{"kind": "attempt", "task_id": w, "code": f"def f({w}_):\n    return 2 * {w}_", "author": "me"} for w in words]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, [*tasks, *attempts])))
+    more = {
+        "init": ["--model", tiny_model, "--out", "mine.yaml"],
+        "plan": ["--tasks", 2, "--judged", 4],
+        "run": [
+            *("--set", "evaluate.temperatures=[0]", "--set", "evaluate.tasks=2", "--set", "sample.max_tokens=8"),
+            *("--set", "optim.max_steps=1", "--set", "evaluate.ks=[1]", "--set", "sample.samples=1"),
+        ],
+    }
+    line, walked = "upsolve ingest data.jsonl my-archive", []
+    while "upsolve view" not in line:
+        walked.append(line)
+        _, *arguments = shlex.split(line)
+        assert command(monkeypatch, *arguments, *more.get(arguments[0], ())) == 0
+        (line,) = re.findall(r"^next: (.*?)    #", capsys.readouterr().out, re.MULTILINE)
+    assert line == "upsolve view runs/mine"
+    given = " --model Qwen/Qwen2.5-Coder-0.5B --out mine.yaml"
+    (block,) = [one for one in blocks(ROOT / "README.md") if "upsolve init" in one.text]
+    assert [*map(shlex.join, commands(block.text))] == [one + given * one.startswith("upsolve init") for one in walked]
 
 
 def test_a_recipe_offers_the_new_verdicts_where_there_are_recorded_ones(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ class Archive:
         except NotADirectoryError as error:
             raise ArchiveError(f"{self.path}: a file, not an archive: upsolve ingest SOURCE {self.path} ARCHIVE") from error
         except FileNotFoundError as error:
-            raise ArchiveError(f"{self.path}: not an archive ({META} is missing); create one with `upsolve ingest`") from error
+            fix = nearest(self.path) or "create one with `upsolve ingest`"
+            raise ArchiveError(f"{self.path}: not an archive ({META} is missing); {fix}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error
         except Exception as error:  # every remote file system has its own
@@ -315,6 +317,16 @@ def create_archive(path: str | Path) -> Archive:
 def open_archive(name: str | Path) -> Archive:
     """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder or at a URL."""
     return Archive(SHIPPED.get(str(name), name))
+
+
+def nearest(path: Path) -> str:
+    """Return a question that names the archives whose names are most like a path that is none: of its folder, and of the package."""
+    with suppress(OSError):  # the folder may not exist, or not be readable
+        beside = [] if is_remote(path) else [each for each in path.parent.iterdir() if (each / META).is_file()]
+        names = {each.name: str(each) for each in beside} | {name: name for name in SHIPPED}
+        if close := get_close_matches(path.name, names, n=3):
+            return f"did you mean {' or '.join(names[name] for name in close)}?"
+    return ""
 
 
 def open_filled(name: str | Path) -> Archive:

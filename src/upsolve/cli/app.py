@@ -5,6 +5,7 @@ Progress on standard error: bars on a terminal, else a line at the end of each s
 
 import json
 import re
+import shlex
 import sys
 import textwrap
 import time
@@ -44,6 +45,7 @@ __all__ = [
     "completed",
     "keys",
     "line_reporter",
+    "next_step",
     "print_json",
     "printable",
     "recipe_names",
@@ -242,6 +244,11 @@ def answer(data: Any, text: str, *, as_json: bool) -> None:
         print_json(data)
     else:
         typer.echo(text)
+
+
+def next_step(purpose: str, *words: str) -> str:
+    """Return the line that ends the output of a command on the path from data to a model: the command that comes next."""
+    return f"next: {shlex.join(('upsolve', *words))}    # {purpose}"
 
 
 def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:

@@ -18,6 +18,7 @@ from upsolve.cli.app import (
     app,
     bars,
     completed,
+    next_step,
     print_json,
     printable,
     records,
@@ -118,9 +119,29 @@ def ingest(
         return
     how = {"workers": workers, "executor": executor, "max_rejected": max_rejected}
     report, facts, text = stored(source, path, archive, {**how, **given}, check=check)
+    if not report.too_many:
+        text = f"{text}\n{after_import(archive)}"
     answer(facts | ({"reading": shown} if shown else {}), text, as_json=as_json)
     if report.too_many or report.orphaned:
         raise typer.Exit(1)
+
+
+def after_import(archive: str) -> str:
+    """Return the line with the command that comes after an import: sample if there are no attempts, judge if there are tests."""
+    from upsolve.archive.store import Archive
+
+    (found,) = (
+        Archive(archive)
+        .query(
+            "select (select count(*) from attempts) as attempts, (select count(*) from tasks where len(tests) > 0) as tested"
+        )
+        .to_pylist()
+    )
+    if not found["attempts"]:
+        return next_step("attempts of a model", "sample", "--archive", archive)
+    if found["tested"]:
+        return next_step("verdicts", "verify", archive)
+    return next_step("contradicting labels, near duplicates, secrets", "archive", "doctor", archive)
 
 
 def stored(source: str, path: str, archive: str, options: dict[str, Any], *, check: bool) -> tuple[Any, dict[str, Any], str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import AsJson, Settings, app, bars, print_json, printable, show, text_of
+from upsolve.cli.app import AsJson, Settings, app, bars, next_step, print_json, printable, show, text_of
 from upsolve.cli.archives import not_judged_again
 from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, sanity_of
@@ -129,6 +129,7 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, ch
     judged.show(settings)
     if lines:
         typer.echo(printable("\n".join(lines)))
+    typer.echo(next_step("contradicting labels, near duplicates, secrets", "archive", "doctor", archive))
 
 
 def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None:

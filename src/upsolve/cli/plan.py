@@ -3,14 +3,29 @@
 import math
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchiveName, ArchivePath, AsJson, ModelName, RecipeFile, Seed, Settings, app, bars, print_json, show
+from upsolve.cli.app import (
+    ArchiveName,
+    ArchivePath,
+    AsJson,
+    ModelName,
+    RecipeFile,
+    Seed,
+    Settings,
+    app,
+    bars,
+    next_step,
+    print_json,
+    show,
+)
 from upsolve.cli.recipes import load, open_trained_on
 
 if TYPE_CHECKING:
+    from upsolve.config import Recipe
     from upsolve.evaluate.intervals import Estimate
     from upsolve.plan.findings import Plan, Share
 
@@ -56,6 +71,31 @@ def plan(
         print_json(asdict(result))
     else:
         show_plan(result)
+        if line := what_next(result, recipe, loaded):
+            typer.echo(line)
+
+
+def what_next(plan: "Plan", recipe: str | None, loaded: "Recipe") -> str:
+    """Return the line with the command that follows from the advice; "" if it is no command of upsolve."""
+    archive, model, first = plan.archive, loaded.model.name, "runs/unsolved"
+    on_it = ("--archive", archive, "--model", model)
+    if plan.rule == "worth_it" and not plan.model:
+        return next_step(
+            "can the model learn from it?", "plan", archive, *(("--recipe", recipe) if recipe else ()), "--model", model
+        )
+    if plan.rule == "worth_it" and recipe is None:
+        return next_step("a recipe for this archive", "init", archive, "--model", model)
+    steps: dict[str, tuple[str, ...]] = {
+        "worth_it": ("measure, train, measure again, report", "run", recipe or "", "--out", f"runs/{Path(recipe or '').stem}"),
+        "noisy": ("judge again", "verify", archive, "--all"),
+        "leaking": ("an archive without them", "archive", "doctor", archive, "--fix", f"{Path(archive).name}-clean"),
+        "too_large": ("what needs the memory", "memory", recipe or "rloo", *on_it),
+        "unable": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
+        "unlike": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
+        "failed_alone": (f"then {recipe or 'sft'} with --model {first}/model", "train", "unsolved", *on_it, "--out", first),
+        "sharper": ("the control", "run", "ssd", *on_it, "--out", "runs/ssd"),
+    }
+    return next_step(*steps[plan.rule]) if plan.rule in steps else ""
 
 
 def show_plan(plan: "Plan") -> None:
@@ -65,6 +105,8 @@ def show_plan(plan: "Plan") -> None:
         base = [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base]
         show(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), base)
         show("a run", ("cost", "", ""), [*likelihood_rows(plan), *cost_rows(plan)])
+    checks = [(check.name, check.measured, check.threshold, "" if check.holds else "missed") for check in plan.checks]
+    show("what the advice rests on", ("check", "measured", "threshold", ""), checks)
     for warning in plan.warnings:
         typer.echo(warning)
     typer.echo(plan.advice)
@@ -108,12 +150,14 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
 
 def likelihood_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about the likelihood of attempts."""
+    from upsolve.plan.starting import OWN_SHARE
+
     found = plan.likelihood
     if found is None:
         return []
     named = (("passed attempts", found.passed), ("failed attempts", found.failed), ("its own samples", found.own))
     rows = [(f"log-probability of {name}", nats(mean), "nats per token") for name, mean in named]
-    return [*rows, ("attempts by this model", shown(found.by_model), "")]
+    return [*rows, ("attempts by this model", shown(found.by_model), f"`init` imitates below {OWN_SHARE:.0%}")]
 
 
 def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
@@ -138,8 +182,10 @@ def shown(share: "Share") -> str:
 
 
 def nats(estimate: "Estimate | None") -> str:
-    """Return a mean log-probability with its interval."""
-    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" if estimate else "none"
+    """Return a mean log-probability with its interval, which one attempt does not have."""
+    if estimate is None:
+        return "none"
+    return f"{estimate.mean:.2f}" + ("" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]")
 
 
 def minutes(seconds: float) -> str:

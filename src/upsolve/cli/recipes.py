@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys, recipe_names
+from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys, next_step, recipe_names
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -148,18 +148,21 @@ def init(
     """Write a commented recipe for an archive and a model, and print the commands that come next."""
     if out.exists() and not force:
         raise ConfigError(f"{out}: exists; choose another file with --out, or replace it with --force")
+    from upsolve.archive.places import SHIPPED
     from upsolve.archive.store import open_filled
     from upsolve.config import load_recipe
-    from upsolve.plan.starting import counts, first_recipe, look_at
+    from upsolve.plan.starting import counts, first_recipe, look_at, warnings
 
     found = look_at(open_filled(archive))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(first_recipe(out.stem, archive, model, found), encoding="utf-8")
     load_recipe(str(out))
-    steps = {
-        f"upsolve plan {archive} --recipe {out}": "will it help, and what will it cost?",
-        f"upsolve run {out} --out runs/{out.stem}": "measure, train, measure again, report",
-    }
-    data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": [*steps]}
-    lines = [f"  {command:<50} # {purpose}" for command, purpose in steps.items()]
-    answer(data, "\n".join([f"{out}: {counts(found)}. Next:", *lines]), as_json=as_json)
+    judge = ("verdicts first", "verify", archive) if found.info.unjudged and archive not in SHIPPED else ()
+    plan = ("will it help, and what will it cost?", "plan", archive, "--recipe", str(out))
+    run = ("measure, train, measure again, report", "run", str(out), "--out", f"runs/{out.stem}")
+    steps = [next_step(*words) for words in (judge, plan, run) if words]
+    commands = [line.removeprefix("next: ").partition("    # ")[0] for line in steps]
+    data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": commands}
+    then = [line.replace("next", "then", 1) for line in steps[1:]]
+    lines = [f"{out}: {counts(found)}", *warnings(found), steps[0], *then]
+    answer(data, "\n".join(lines), as_json=as_json)

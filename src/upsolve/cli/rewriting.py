@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, Settings, answer, bars, completed, print_json, printable, records, show
+from upsolve.cli.app import (
+    ArchivePath,
+    AsJson,
+    Settings,
+    answer,
+    bars,
+    completed,
+    next_step,
+    print_json,
+    printable,
+    records,
+    show,
+)
 from upsolve.cli.archives import archive_app, list_records, options_of
 from upsolve.cli.recipes import load
 
@@ -163,6 +175,7 @@ def doctor(
     show_found(archive, done.found)
     if cleaned:
         typer.echo(f"{cleaned.text()}\nwhat was removed or redacted, with reasons: {fix}/removed")
+    typer.echo(next_step("a recipe for this archive", "init", fix or archive))
 
 
 def show_found(archive: str, found: "list[Found]") -> None:

@@ -19,6 +19,7 @@ from upsolve.cli.app import (
     answer,
     app,
     bars,
+    next_step,
     print_json,
     show_results,
 )
@@ -95,6 +96,7 @@ def run(
     else:
         show_results((before, after), loaded.evaluate.ks)
         typer.echo(f"{text}report: {out / 'report.html'}    {models}")
+        typer.echo(next_step("what did it learn from, and what does it answer?", "view", str(out)))
 
 
 @app.command()
@@ -145,7 +147,9 @@ def train(
             fresh=fresh,
         )
     write_card(trained.folder, loaded.name)
-    answer(trained.facts(), f"{trained.text()}\nmodel: {trained.folder}", as_json=as_json)
+    measure = ("eval", "--archive", loaded.data.archive, "--model", str(trained.folder), "--out", str(out))
+    text = f"{trained.text()}\nmodel: {trained.folder}\n{next_step('measure the model', *measure)}"
+    answer(trained.facts(), text, as_json=as_json)
     if trained.collapsed:
         raise typer.Exit(code=3)
 

@@ -12,6 +12,7 @@ __all__ = [
     "HELD",
     "RULES",
     "BasePass",
+    "Check",
     "Cost",
     "Groups",
     "Leaks",
@@ -21,6 +22,8 @@ __all__ = [
     "Share",
     "Tests",
     "advice_of",
+    "checks_of",
+    "deciding",
     "share",
     "worth_it",
 ]
@@ -169,6 +172,22 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """What a rule of the advice measured, beside its threshold."""
+
+    rule: str
+    """Name of the rule's function."""
+    name: str
+    """What was measured, in words."""
+    measured: str
+    """The value, with its unit."""
+    threshold: str
+    """The values for which the rule gives no advice."""
+    holds: bool
+    """Whether the value is among these."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A plan: what an archive holds, what a model makes of it, what a run costs, and one sentence of advice."""
 
@@ -194,6 +213,10 @@ class Plan:
     """One sentence, by rule (docs/plan.md)."""
     warnings: tuple[str, ...] = ()
     """Reasons why a run would be inconclusive: few dev tasks, few optimizer steps."""
+    rule: str = ""
+    """Name of the rule that decided the advice; ``worth_it`` if no other applies."""
+    checks: tuple[Check, ...] = ()
+    """Measured values and thresholds of the rules that could be applied, in their order."""
 
     @property
     def usable(self) -> int:
@@ -244,7 +267,12 @@ REMEDIES = {
 
 def advice_of(plan: Plan) -> str:
     """Return the sentence of the first rule that applies."""
-    return next((sentence for rule in RULES if (sentence := rule(plan))), worth_it(plan))
+    return deciding(plan)(plan)
+
+
+def deciding(plan: Plan) -> "Rule":
+    """Return the first rule that applies; ``worth_it`` if no other does."""
+    return next((rule for rule in RULES if rule(plan)), worth_it)
 
 
 def noisy(plan: Plan) -> str:
@@ -272,10 +300,15 @@ def scarce(plan: Plan) -> str:
     )
 
 
+def most_leaked(leaks: Leaks) -> str:
+    """Return the task set with the largest share of near-duplicates."""
+    return max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
+
+
 def leaking(plan: Plan) -> str:
     """Return the advice if test tasks have near-duplicates among the training tasks."""
     leaks = plan.leaks
-    worst = max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
+    worst = most_leaked(leaks)
     if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
         return ""
     return (
@@ -333,7 +366,7 @@ def failed_alone(plan: Plan) -> str:
         return ""
     return (
         f"Imitate the failed attempts first (`upsolve train unsolved --archive {plan.archive}`), then the passed ones from its model: "
-        f"{failed:,} training tasks have failed attempts alone, {plan.usable:,} a passed one, and the model passes none."
+        f"{failed:,} training tasks have failed attempts alone, {plan.usable:,} a passed one ({UNSOLVED} times as many, or more), and the model passes none."
     )
 
 
@@ -346,7 +379,7 @@ def sharper(plan: Plan) -> str:
         return ""
     return (
         "Train beside the control without verdicts (`upsolve run ssd`): the attempts are as likely as the model's own samples, and greedy "
-        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%}, so the model may become sharper, not more capable."
+        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%} ({100 * GAP:.0f} points less, or more), so the model may become sharper, not more capable."
     )
 
 
@@ -357,7 +390,7 @@ def unlike(plan: Plan) -> str:
         return ""
     return (
         f"Imitate first (`--recipe sft`): passed attempts have {found.passed.mean:.2f} nats per token under the model and its "
-        f"own samples {found.own.mean:.2f}, so they differ from its samples and can teach it something new."
+        f"own samples {found.own.mean:.2f} (more than {UNLIKE} apart), so they differ from its samples and can teach it something new."
     )
 
 
@@ -373,5 +406,100 @@ def worth_it(plan: Plan) -> str:
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
-RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, failed_alone, sharper, unlike)
-"""The rules in their order; if none applies, ``worth_it``."""
+def checks_of(plan: Plan) -> tuple[Check, ...]:
+    """Return what each rule measured and its threshold, of the rules whose values are known."""
+    readings = [(rule, RULES[rule](plan)) for rule in RULES]
+    return tuple(Check(rule.__name__, *reading, not rule(plan)) for rule, reading in readings if reading)
+
+
+def agreement_read(plan: Plan) -> "Reading":
+    """Return the agreement of recorded verdicts with fresh ones."""
+    found = plan.noise.agreement
+    measured = f"{found.count} of {found.of}, at most {found.high:.0%}"
+    return ("recorded verdicts that hold", measured, f"{HELD:.0%} is possible") if found.of else None
+
+
+def groups_read(plan: Plan) -> "Reading":
+    """Return the number of groups for offline training."""
+    name = f"training tasks with {plan.needed}"
+    return None if plan.online else (name, f"{plan.usable:,} of {plan.groups.training_tasks:,}", f"at least {FEW_GROUPS}")
+
+
+def leaks_read(plan: Plan) -> "Reading":
+    """Return the share of test tasks with a near-duplicate in training, in the task set with the highest."""
+    worst = most_leaked(plan.leaks)
+    count, size = plan.leaks.counts[worst], plan.leaks.sizes[worst]
+    name = f"tasks of {worst} that are nearly a training task"
+    return (name, f"{count} of {size}: {count / size:.0%}", f"at most {LEAKED:.0%}") if size else None
+
+
+def memory_read(plan: Plan) -> "Reading":
+    """Return the memory of a run."""
+    cost = plan.cost
+    return ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"at most {cost.available_bytes / 2**30:.1f} GiB") if cost else None
+
+
+def greedy_read(plan: Plan) -> "Reading":
+    """Return the greedy pass rate."""
+    found = plan.base[-1].greedy if plan.base else share(0, 0)
+    return (
+        ("tasks passed greedily", f"{found.count} of {found.of}: {found.value:.0%}", f"below {SOLVED:.0%}")
+        if found.of
+        else None
+    )
+
+
+def passes_read(plan: Plan) -> "Reading":
+    """Return the number of answers that passed, for recipes that do not imitate."""
+    if plan.imitates or not plan.base:
+        return None
+    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
+    return (
+        "greedy answers and samples that passed",
+        f"{greedy.count} of {greedy.of}, {sampled.count} of {sampled.of}",
+        "at least 1",
+    )
+
+
+def failed_read(plan: Plan) -> "Reading":
+    """Return the number of tasks with failed attempts alone, for recipes that imitate."""
+    failed = plan.groups.others.get("all failed", 0)
+    if not plan.imitates or not plan.base:
+        return None
+    limit = f"below {UNSOLVED} for each with a passed one" + ("" if passes_none(plan) else ", or the model passes some")
+    return ("training tasks with failed attempts alone", f"{failed:,} beside {plan.usable:,} with a passed one", limit)
+
+
+def sharper_read(plan: Plan) -> "Reading":
+    """Return by how much greedy decoding passes more often than temperature 1."""
+    difference = plan.base[-1].greedy.value - plan.base[-1].sampled.value if plan.base else math.nan
+    if math.isnan(difference) or math.isnan(gap(plan)):
+        return None
+    limit = f"below {100 * GAP:.0f} points, or attempts more than {UNLIKE} nats per token below own samples"
+    return ("greedy pass rate above that of temperature 1", f"{100 * difference:.0f} points", limit)
+
+
+def unlike_read(plan: Plan) -> "Reading":
+    """Return by how much attempts are less likely than the model's own samples, for recipes that do not imitate."""
+    below = gap(plan)
+    if plan.imitates or math.isnan(below):
+        return None
+    return ("passed attempts below the model's own samples", f"{below:.2f} nats per token", f"at most {UNLIKE}")
+
+
+Rule = Callable[[Plan], str]
+"""A rule of the advice: its sentence, "" if the rule does not apply."""
+Reading = tuple[str, str, str] | None
+"""Name, measured value and threshold of a rule; None if the value is unknown or the recipe does not need the rule."""
+RULES: Mapping[Rule, Callable[[Plan], Reading]] = {
+    noisy: agreement_read,
+    scarce: groups_read,
+    leaking: leaks_read,
+    too_large: memory_read,
+    solved: greedy_read,
+    unable: passes_read,
+    failed_alone: failed_read,
+    sharper: sharper_read,
+    unlike: unlike_read,
+}
+"""The rules in their order, each with what it reads; if none applies, ``worth_it``."""

@@ -13,7 +13,7 @@ from upsolve.archive.split import Split, find_leaks, recorded_name, split_archiv
 from upsolve.archive.store import Archive, open_filled
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, RewardConfig, VerifyConfig
 from upsolve.config.rules import few_dev_tasks, few_steps
-from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, advice_of, share
+from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, checks_of, deciding, share
 from upsolve.reward.formula import reward
 from upsolve.suites.grade import grade_group, totals
 from upsolve.train.data.groups import passed, select
@@ -59,7 +59,8 @@ def plan_archive(
     dev = min(dev, recipe.evaluate.dev_tasks or dev)
     steps = plan.cost.steps if plan.cost else 0
     found = few_dev_tasks(dev, recipe.evaluate, recipe.data), few_steps(steps, recipe.optim)
-    return replace(plan, advice=advice_of(plan), warnings=tuple(filter(None, found)))
+    rule = deciding(plan)
+    return replace(plan, advice=rule(plan), rule=rule.__name__, checks=checks_of(plan), warnings=tuple(filter(None, found)))
 
 
 def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:

@@ -8,7 +8,7 @@ from upsolve.archive.info import ArchiveInfo, archive_info
 from upsolve.archive.preference import is_recorded
 from upsolve.archive.store import Archive
 
-__all__ = ["Beginning", "first_recipe", "look_at"]
+__all__ = ["OWN_SHARE", "Beginning", "counts", "first_recipe", "look_at", "warnings"]
 
 LENGTHS = """
 select coalesce(quantile_cont(length(code), 0.95), 0) as code, coalesce(string_agg(distinct language, ', ' order by language), '') as languages
@@ -75,7 +75,8 @@ def tokens_for(characters: float) -> int:
 
 def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
     """Return a commented recipe (YAML): `sft` where most attempts are by others, which a policy gradient cannot compare."""
-    own = found.info.authors.get(model, 0) >= OWN_SHARE * found.info.attempts and found.group > 1
+    share = found.info.authors.get(model, 0) / max(1, found.info.attempts)
+    own = share >= OWN_SHARE and found.group > 1
     completion = tokens_for(found.code)
     longest = max(1024, tokens_for(1.5 * found.prompt + found.code))  # a prompt also has tests and the words of a chat
     step = max(4096, 2 * longest)
@@ -84,9 +85,9 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         "# `upsolve explain KEY` documents a key, `--set KEY=VALUE` overrides one for a run, docs/recipes.md has all of them.",
         *(f"# {warning}" for warning in warnings(found)),
         f"name: {quoted(name)}",
-        "base: rloo  # most attempts are the model's own: passed ones become more likely, failed ones less"
+        f"base: rloo  # {share:.0%} of the attempts are the model's own ({OWN_SHARE:.0%} or more): passed ones become more likely, failed ones less"
         if own
-        else "base: sft  # imitates passed attempts, since other authors wrote most of them; next: `rloo` on samples of the trained model",
+        else f"base: sft  # imitates passed attempts: {imitated(share)}; next: `rloo` on samples of the trained model",
         "model:",
         f"  name: {quoted(model)}  # a folder, a .gguf file or a name on the Hub",
         "  # lora_rank: 16  # train adapters instead of all weights: less memory; `upsolve memory RECIPE` computes both",
@@ -106,6 +107,13 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         "  temperatures: [0, 0.2, 0.6, 1.0]  # each model is measured at the one that is best for it",
     ]
     return "\n".join(lines) + "\n"
+
+
+def imitated(share: float) -> str:
+    """Return why a recipe imitates, given the share of attempts by the model."""
+    if share >= OWN_SHARE:
+        return "no task has several attempts to compare"
+    return f"{share:.0%} of the attempts are the model's own, and comparing them needs {OWN_SHARE:.0%}"
 
 
 def choices(found: Beginning) -> list[str]:
