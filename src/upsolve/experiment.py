@@ -12,7 +12,7 @@ from pathlib import Path
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OwnConfig, Recipe, recipe_yaml
-from upsolve.config.rules import few_dev_tasks
+from upsolve.config.rules import few_dev_tasks, few_tasks
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.own import run_rounds
@@ -41,9 +41,10 @@ def measure(file: Path, model: ModelConfig, evaluated: Callable[..., Sweep]) -> 
 
 
 def measured_tasks(split: Split, data: DataConfig, evaluate: EvalConfig, *, warns: bool) -> HeldOut:
-    """Return the tasks to measure on, and warn about few dev tasks."""
+    """Return the tasks to measure on, and warn about few of them and few dev tasks."""
     tasks = held_out(split, data.archive, evaluate, data)
-    if warns and (warning := few_dev_tasks(len(tasks.dev), evaluate, data)):
+    found = few_tasks(len(tasks.test), evaluate), few_dev_tasks(len(tasks.dev), evaluate, data)
+    for warning in filter(None, found if warns else ()):
         LOGGER.warning(warning)
     return tasks
 

@@ -14,7 +14,7 @@ from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
-from upsolve.config.rules import few_dev_tasks, few_steps
+from upsolve.config.rules import few_dev_tasks, few_steps, few_tasks
 from upsolve.evaluate.intervals import Estimate
 from upsolve.plan.findings import (
     FEW_GROUPS,
@@ -128,7 +128,7 @@ def test_plan_of_an_archive_without_a_model(archive):
     twin = Task("bench/1", quiet_split(archive, recipe_of(archive).data).tasks["train"][0].prompt, (), "f")
     benchmarks = {"bench": [twin, task("other")]}
     found = plan_archive(recipe_of(archive), with_model=False, judged=40, benchmarks=benchmarks)
-    assert len(found.warnings) == 1 and "data.dev" in found.warnings[0]
+    assert len(found.warnings) == 2 and "4 tasks to measure on" in found.warnings[0] and "data.dev" in found.warnings[1]
     assert (found.groups.tasks, found.groups.attempts, found.groups.training_tasks) == (20, 40, 12)
     assert found.groups.mixed + found.groups.others["all passed"] == 12
     assert (found.tests.fewest, found.tests.median, found.tests.most) == (1, 2, 3)
@@ -339,3 +339,6 @@ def test_small_runs_are_warned_about():
     assert "data.dev (now 0.1)" in few_dev_tasks(1, several, data)
     assert "evaluate.dev_tasks (now 2)" in few_dev_tasks(2, EvalConfig(temperatures=(0, 1), dev_tasks=2), data)
     assert not few_dev_tasks(10, several, data) and not few_dev_tasks(1, one, data)
+    assert "1 task to measure on" in few_tasks(1, EvalConfig()) and "--folds 5" in few_tasks(29, EvalConfig())
+    assert "evaluate.tasks (now 2)" in few_tasks(2, EvalConfig(tasks=2))
+    assert not few_tasks(30, EvalConfig()) and not few_tasks(0, EvalConfig()), "enough, and measured on other archives"

@@ -9,7 +9,18 @@ from upsolve.config.running import DataConfig, EvalConfig, OptimConfig
 from upsolve.config.strict import Rule
 from upsolve.plugins import KINDS, load
 
-__all__ = ["FEW_DEV_TASKS", "FEW_STEPS", "READ", "RULES", "Condition", "few_dev_tasks", "few_steps", "unread_problems"]
+__all__ = [
+    "FEW_DEV_TASKS",
+    "FEW_STEPS",
+    "FEW_TASKS",
+    "READ",
+    "RULES",
+    "Condition",
+    "few_dev_tasks",
+    "few_steps",
+    "few_tasks",
+    "unread_problems",
+]
 
 
 def compares_pairs(r: Any) -> bool:
@@ -415,6 +426,18 @@ FEW_STEPS = 10
 """Optimizer steps of a run below which there is a warning."""
 FEW_DEV_TASKS = 10
 """Dev tasks on which a temperature is chosen below which there is a warning."""
+
+
+FEW_TASKS = 30
+"""Measured tasks below which only large differences show."""
+
+
+def few_tasks(count: int, config: EvalConfig) -> str:
+    """Return a warning if a run is measured on only some tasks with tests; "" if not, or on none."""
+    if not 0 < count < FEW_TASKS:
+        return ""
+    fix = f"raise evaluate.tasks (now {config.tasks})" if count == config.tasks else "add tasks, or run with --folds 5"
+    return f"{count} task{'s' * (count != 1)} to measure on: fewer than {FEW_TASKS} show large differences alone; {fix}"
 
 
 def few_steps(steps: int, optim: OptimConfig) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from upsolve.config.rules import FEW_TASKS
 from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
 from upsolve.evaluate.scores import Choices, Evaluation, TaskScore, task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, by_task_set, temperature_name
@@ -30,8 +31,6 @@ DECIDABLE = 6
 """Smallest number of tasks for a gain or loss: with n tasks the smallest p-value of the sign-flip test is 2 / 2^n, below 0.05 for n >= 6."""
 DROP = 0.03
 """Smallest fall of pass@k within a difficulty that is reported, as a share."""
-FEW = 30
-"""With fewer tasks than this only large differences show, and the comparison warns."""
 WARM = 0.5
 """At this temperature and above, a gain may come from a sharper distribution alone, and the comparison warns."""
 
@@ -118,8 +117,8 @@ class Comparison:
         """Reasons why the numbers are unreliable: few tasks, other settings of sampling, tasks left out."""
         sentences: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
-        if tasks < FEW:
-            sentences.append(f"Only {tasks} tasks: fewer than {FEW} show large differences alone; evaluate more tasks.")
+        if tasks < FEW_TASKS:
+            sentences.append(f"Only {tasks} tasks: fewer than {FEW_TASKS} show large differences alone; evaluate more tasks.")
         sentences += self.unlike
         if self.left_out:
             names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")

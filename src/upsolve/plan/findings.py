@@ -212,7 +212,7 @@ class Plan:
     advice: str
     """One sentence, by rule (docs/plan.md)."""
     warnings: tuple[str, ...] = ()
-    """Reasons why a run would be inconclusive: few dev tasks, few optimizer steps."""
+    """Reasons why a run would be inconclusive: few tasks to measure on, few dev tasks, few optimizer steps."""
     rule: str = ""
     """Name of the rule that decided the advice; ``worth_it`` if no other applies."""
     checks: tuple[Check, ...] = ()

@@ -12,7 +12,7 @@ from upsolve.archive.info import missing_signal
 from upsolve.archive.split import Split, find_leaks, recorded_name, split_archive
 from upsolve.archive.store import Archive, open_filled
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, Recipe, RewardConfig, VerifyConfig
-from upsolve.config.rules import few_dev_tasks, few_steps
+from upsolve.config.rules import few_dev_tasks, few_steps, few_tasks
 from upsolve.plan.findings import Groups, Leaks, Noise, Plan, Tests, checks_of, deciding, share
 from upsolve.reward.formula import reward
 from upsolve.suites.grade import grade_group, totals
@@ -58,7 +58,8 @@ def plan_archive(
     dev = sum(bool(task.tests) for task in split.tasks["dev"])
     dev = min(dev, recipe.evaluate.dev_tasks or dev)
     steps = plan.cost.steps if plan.cost else 0
-    found = few_dev_tasks(dev, recipe.evaluate, recipe.data), few_steps(steps, recipe.optim)
+    test = sum(bool(task.tests) for task in split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None])
+    found = few_tasks(test, recipe.evaluate), few_dev_tasks(dev, recipe.evaluate, recipe.data), few_steps(steps, recipe.optim)
     rule = deciding(plan)
     return replace(plan, advice=rule(plan), rule=rule.__name__, checks=checks_of(plan), warnings=tuple(filter(None, found)))
 
