@@ -77,6 +77,7 @@ def mistake(line, *words):
 WORDS = [
     mistake("trian rloo", "trian", "did you mean 'train'"),
     mistake("train", "recipe", "upsolve train -h"),
+    mistake("archive doctor unjudged --fix", "--fix", "requires an argument", "upsolve archive doctor -h"),
     mistake("archive info", "archive", "upsolve archive info -h"),
     mistake("train rloo --nothing", "--nothing", "upsolve train -h"),
     mistake("train rloo --seed x", "--seed", "integer"),

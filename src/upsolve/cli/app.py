@@ -78,19 +78,29 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the arguments of the command, and run it."""
-        with usage_errors():
+        with usage_errors(self.path_of([*ctx._protected_args, *ctx.args])):  # pyright: ignore[reportPrivateUsage]
             return super().invoke(ctx)
+
+    def path_of(self, words: Sequence[str]) -> str:
+        """Return the command that words begin with, such as ``upsolve archive info``."""
+        path, command = ["upsolve"], self
+        for word in words:
+            command = getattr(command, "commands", {}).get(word)
+            if command is None:
+                break
+            path.append(word)
+        return " ".join(path)
 
 
 @contextmanager
-def usage_errors() -> Generator[None, None, None]:
-    """Turn a usage error into a ``ConfigError``; a command without arguments still prints its help."""
+def usage_errors(path: str = "upsolve") -> Generator[None, None, None]:
+    """Turn a usage error of the command ``path`` into a ``ConfigError``; a command without arguments still prints its help."""
     try:
         yield
     except USAGE as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
-        command = error.ctx.command_path if error.ctx else "upsolve"
+        command = error.ctx.command_path if error.ctx else path
         problem = error.format_message().removeprefix("Invalid value: ").rstrip(".")
         raise ConfigError(
             f"{problem}{'' if problem.endswith('?') else ';'} `{command} -h` lists arguments and options"
