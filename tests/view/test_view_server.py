@@ -27,12 +27,12 @@ class Viewer:
         self.address = next(word for word in said.split() if word.startswith("http://"))
         self.port, self.token = int(self.address.split(":")[2].split("/")[0]), self.address.partition("token=")[2]
 
-    def ask(self, path, *, method="GET", token=None, host=None, **query):
+    def ask(self, path, *, method="GET", token=None, host=None, body=None, more=(), **query):
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         kept = f"upsolve-view-{self.port}={self.token if token is None else token}"
-        headers = {"Cookie": kept, "Host": host or f"127.0.0.1:{self.port}"}
+        headers = {"Cookie": kept, "Host": host or f"127.0.0.1:{self.port}", **dict(more)}
         with contextlib.closing(line):
-            line.request(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, headers=headers)
+            line.request(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, headers)
             answer = line.getresponse()
             return answer.status, answer.read().decode(), dict(answer.getheaders())
 
@@ -86,6 +86,40 @@ def test_what_is_refused(viewer, path, how, status):
     assert viewer.ask(path, **how)[0] == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}"}, 404),  # reaches the model, of which this viewer has none
+    ],
+)
+def test_questions_are_taken_from_the_own_page_alone(viewer, origin, status):
+    more = {name: value.format(port=viewer.port) for name, value in origin.items()}
+    found, text, _ = viewer.ask("/api/ask", method="POST", body='{"prompt": "double"}', more=more)
+    assert found == status and ("upsolve view RUN --model" in text) == (status == 404)
+    assert viewer.ask("/api/ask", method="POST", token="", body="{}", more=more)[0] in (401, 403)
+    assert viewer.ask("/api/ask")[0] == 404, "a link asks nothing"
+
+
+@pytest.mark.parametrize(
+    "more", [{"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://127.0.0.1:1"}]
+)
+def test_data_and_runs_of_tests_are_refused_to_other_pages(viewer, more):
+    """Pages at other ports of this machine are of the same site: their requests carry the cookie."""
+    assert viewer.ask("/api/outputs?place=0", more=more)[0] == 403
+    assert viewer.ask("/", more=more)[0] == 200
+    assert viewer.ask("/api/info", more={"Sec-Fetch-Site": "same-origin"})[0] == 200
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"prompt": "' + "x" * 1_000_000 + '"}'])
+def test_a_question_is_an_object_of_at_most_a_megabyte(viewer, body):
+    own = {"Origin": f"http://127.0.0.1:{viewer.port}"}
+    assert viewer.ask("/api/ask", method="POST", body=body, more=own)[0] == 400
+
+
 def test_every_answer_forbids_scripts_of_others(viewer):
     for path in ("/", "/main.js", "/api/info", "/api/nothing", "/?token=wrong"):
         headers = viewer.ask(path)[2]
@@ -105,6 +139,7 @@ def test_the_page_names_no_other_host(viewer):
         "diff.js",
         "dom.js",
         "source.js",
+        "ask.js",
     ):
         status, text, _ = viewer.ask(f"/{name}")
         assert status == 200 and "://" not in text.replace("http://www.w3.org/2000/svg", ""), name

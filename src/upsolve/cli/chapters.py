@@ -62,7 +62,7 @@ CHAPTERS: dict[str, dict[str, tuple[str, ...]]] = {
         "sample": ("upsolve sample --archive my-archive --model smollm2-135m", "upsolve sample --archive my-archive --repair"),
     },
     "Report and view": {
-        "view": ("upsolve view runs/mine", "upsolve view runs/mine --static page.html"),
+        "view": ("upsolve view runs/mine --model", "upsolve view runs/mine --static page.html"),
         "report": ("upsolve report runs/mine", "upsolve report runs/a/trained.json runs/b/trained.json"),
         "compare": ("upsolve compare runs/mine runs/control",),
         "power": ("upsolve power --tasks 200",),

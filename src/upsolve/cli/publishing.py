@@ -2,9 +2,10 @@
 
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from upsolve.cli.app import AsJson, answer, app, print_json
 from upsolve.errors import ConfigError
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["export", "push", "view"]
 
 
-@app.command()
+class WithModel(TyperCommand):
+    """A command whose option ``--model`` may stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give ``--model`` an empty value if another option or nothing follows."""
+        alone = [
+            at for at, word in enumerate(args) if word == "--model" and (at + 1 == len(args) or args[at + 1].startswith("-"))
+        ]
+        for at in reversed(alone):
+            args = [*args[:at], "--model=", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=WithModel)
 def view(
     path: Annotated[
         str,
@@ -37,6 +51,10 @@ def view(
     logps: Annotated[
         bool, typer.Option("--logps", help="RUN: load its model, and show the log-probability that it gives to each token.")
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="[MODEL]", help="Ask a model on the page; without a name, the one that RUN trained."),
+    ] = None,
 ) -> None:
     """Browse tasks, attempts and verdicts in the browser: only from this machine, and nothing is sent elsewhere.
 
@@ -47,6 +65,8 @@ def view(
 
     if static and static.suffix not in (".html", ".htm"):
         raise ConfigError(f"--static {static}: the page is HTML; end the name with .html")
+    if static and model is not None:
+        raise ConfigError("--static excludes --model: a model can be asked only while the viewer runs")
     known = path in SHIPPED or "://" in path or Path(path).exists()
     address = bind(port) if known and not static else None
     if address:  # before anything heavy is imported: the page waits until it is served
@@ -54,7 +74,13 @@ def view(
     from upsolve.view.opening import open_path
 
     with closing(address.listener) if address else nullcontext():
-        show(open_path(path, archive=archive, source=source, logps=logps), address, path, static=static, browser=browser)
+        show(
+            open_path(path, archive=archive, source=source, logps=logps, model=model),
+            address,
+            path,
+            static=static,
+            browser=browser,
+        )
 
 
 def show(answers: "Answers | Runs", address: "Address | None", path: str, *, static: Path | None, browser: bool) -> None:

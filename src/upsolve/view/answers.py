@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upsolve import __version__
 from upsolve.archive.preference import preferred
@@ -30,6 +30,9 @@ from upsolve.view.browse import (
 )
 from upsolve.view.index import Index, archive_state, parts_of
 from upsolve.view.scores import Measured, RunScores, TaskScores
+
+if TYPE_CHECKING:
+    from upsolve.view.ask import Model
 
 __all__ = ["Answers", "Query", "outputs_of", "read_metrics"]
 
@@ -83,8 +86,10 @@ class Answers:
         open_samples: "Callable[[], Answers] | None" = None,
         judge: str = "",
         measured: Measured | None = None,
+        model: "Model | None" = None,
     ) -> None:
-        """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``."""
+        """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``, ``model`` can be asked."""
+        self.model = model
         self.measured, self.home = measured, ""
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
         self.open_samples, self.samples = open_samples, None
@@ -115,7 +120,10 @@ class Answers:
             "group": self.group,
             "tokens": self.tokens,
             "metrics": lambda query: read_metrics(self.run, number(query, "after", 0)),
+            "model": lambda _query: self.asked_model().about(),
+            "asked": lambda query: self.asked_model().result(number(query, "number")),
         }
+        self.actions: dict[str, Callable[[Query], Any]] = {"ask": self.ask}
 
     def close(self) -> None:
         """Close the indexes."""
@@ -162,6 +170,7 @@ class Answers:
             "changes": self.measured is not None and all(file.is_file() for file in self.measured.files()),
             "scores": self.scores is not None,
             "samples": self.open_samples is not None,
+            "model": self.model is not None,
             "filters": CHOICES,
             **(facets(index) if index.ready else {}),
         }
@@ -172,6 +181,20 @@ class Answers:
         if found is None:
             raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
         return asdict(found)
+
+    def asked_model(self) -> "Model":
+        """Return the model that can be asked; ArchiveError without one."""
+        if self.model is None:
+            raise ArchiveError("no model was named: open the run with `upsolve view RUN --model`")
+        return self.model
+
+    def ask(self, query: Query) -> dict[str, Any]:
+        """Begin to answer a question to the model, on the task ``id`` of the archive or on a prompt; return its number."""
+        named = query.get("id", "")
+        task = read_tasks(self.index, [named]).get(named) if named else None
+        if named and task is None:
+            raise ArchiveError(f"the archive has no task {named!r}")
+        return self.asked_model().ask(query, task)
 
     def change(self, query: Query) -> dict[str, Any]:
         """Return programs of both models at a task; ArchiveError if the run has none."""

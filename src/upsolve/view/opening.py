@@ -8,11 +8,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upsolve.archive.places import SHIPPED, place_of
 from upsolve.archive.store import Archive, open_archive, open_filled
-from upsolve.config import ModelConfig, OptimConfig, load_recipe
+from upsolve.config import ModelConfig, OptimConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
@@ -28,6 +28,9 @@ from upsolve.view.index import index_folder
 from upsolve.view.runs import Runs
 from upsolve.view.scores import Measured, Recorded, RunScores
 
+if TYPE_CHECKING:
+    from upsolve.view.ask import Model
+
 __all__ = ["ENDING", "LOGS", "fill_with_samples", "open_path"]
 
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
@@ -38,8 +41,14 @@ MOST_NAMED = 5
 """Archives of a folder that a message names."""
 
 
-def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers | Runs:
-    """Open an archive, a run, a folder of runs, samples, or a log; ArchiveError for anything else, ConfigError for a wrong option."""
+def open_path(
+    path: str, *, archive: str = "", source: str = "", logps: bool = False, model: str | None = None
+) -> Answers | Runs:
+    """Open an archive, a run, a folder of runs, samples, or a log; ArchiveError for anything else, ConfigError for a wrong option.
+
+    ``model``: the model that can be asked on the page; "": the one that the run trained; None: none.
+    """
+    asks = model is not None
     folder = SHIPPED.get(path) or place_of(path)
     if is_remote(folder) and not (folder / "archive.json").is_file():
         raise ArchiveError(f"{path}: not an archive (archive.json is missing); runs and logs are opened in local folders")
@@ -47,21 +56,26 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
         raise ArchiveError(f"{path}: no such file or folder; name an archive, the folder of a run, or a log")
     if (folder / "archive.json").is_file():
         refuse_options("an archive", archive=archive, source=source, logps=logps)
-        return Answers(open_filled(path), title=f"archive {path}")
+        if model == "":
+            raise ConfigError(f"--model: {path} is an archive, which has no model of its own; name one: --model PATH")
+        recipe = load_recipe(None, [f"data.archive={path}"])
+        return Answers(
+            open_filled(path), title=f"archive {path}", model=askable(recipe, recipe.model.at(model)) if model else None
+        )
     if run := run_in(folder):
         refuse_options("a run", source=source)
-        return open_run(run, archive, logps=logps)
+        return open_run(run, archive, logps=logps, model=model)
     if folder.name.endswith(ENDING):
-        refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps)
+        refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps, model=asks)
         return open_samples([folder])
     if runs := runs_in(folder):
-        refuse_options("a folder of runs", source=source)
+        refuse_options("a folder of runs", source=source, model=asks)
         return Runs(f"runs in {path}", runs, lambda run: open_run(run_in(run) or run, archive, logps=logps))
     if not source and (inside := opened_inside(folder)):
         raise ArchiveError(
             f"{path}: neither an archive nor a run, but it holds archives; name one of them: {', '.join(inside)}"
         )
-    refuse_options("a log", archive=archive, logps=logps)
+    refuse_options("a log", archive=archive, logps=logps, model=asks)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.resolve().name} ({name})")
 
@@ -112,8 +126,15 @@ def opened_inside(folder: Path) -> list[str]:
     return [str(each) for each in islice(found, MOST_NAMED)]
 
 
-def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
-    """Open a run: its rollouts if it samples, else the archive that it is trained on."""
+def askable(recipe: Recipe, model: ModelConfig) -> "Model":
+    """Begin to load a model that can be asked on the page."""
+    from upsolve.view.ask import Model
+
+    return Model(recipe, model)
+
+
+def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) -> Answers:
+    """Open a run: its rollouts if it samples, else the archive that it is trained on. ``model`` is as for ``open_path``."""
     recipe = load_recipe(run / "recipe.yaml")
     online = (run / "rollouts" / "archive.json").is_file()
     name = archive or (str(run / "rollouts") if online else recipe.data.archive)
@@ -121,9 +142,11 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         store = open_archive(name)
     except ArchiveError as error:
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
-    model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
-    load_codec = partial(load_tokenizer, model)
-    score = log_prober(model, recipe.optim, load_codec) if logps else None
+    trained = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
+    if model == "" and trained is recipe.model:
+        raise ConfigError(f"--model: {run} has no trained model yet; name another one: --model PATH")
+    load_codec = partial(load_tokenizer, trained)
+    score = log_prober(trained, recipe.optim, load_codec) if logps else None
     stages, seed, turns = (recipe.reward, recipe.advantage, recipe.objective), recipe.data.seed, recipe.data.turns
     scores = RunScores(*stages, seed=seed, recorded=Recorded(run / FOLDER), load_codec=load_codec, score=score, turns=turns)
     home = run.parent if run.name == "training" else run
@@ -138,6 +161,7 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         note=f"attempts of {name}{f', judged by {judge}' if judge else ''}",
         open_samples=partial(open_samples, files) if files else None,
         measured=Measured(home, find),
+        model=None if model is None else askable(recipe, recipe.model.at(model) if model else trained),
     )
 
 

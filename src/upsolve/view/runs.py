@@ -45,6 +45,11 @@ class Runs:
             "compare": self.compare,
         }
 
+    @property
+    def actions(self) -> Mapping[str, Callable[[Query], Any]]:
+        """Nothing can be asked of a folder of runs."""
+        return {}
+
     def about(self, _what: str) -> "Runs":
         """Return these answers."""
         return self

@@ -37,6 +37,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 """Header fields of every answer."""
+MOST_BODY = 1_000_000
+"""Longest question, bytes."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """Names under which the server answers; another name in the header Host is an attack that rebinds a name of the internet."""
 
@@ -55,8 +57,10 @@ def to_json(data: Any) -> bytes:
 
 
 def application(answers: Answers | Runs, token: str) -> Any:
-    """Return the viewer as an ASGI application: only GET, only by a local name, only with the token, ``HEADERS`` in every answer."""
+    """Return the viewer as an ASGI application: only by a local name, only with the token, only from its own page, ``HEADERS`` in
+    every answer; only GET, and POST for questions to a model."""
     from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.requests import Request
@@ -69,10 +73,12 @@ def application(answers: Answers | Runs, token: str) -> Any:
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         host, _, port = request.headers.get("host", "").rpartition(":")
         cookie = f"upsolve-view-{port}"
-        if request.method != "GET":
+        if request.method != "GET" and not (request.method == "POST" and request.scope["path"].endswith("/api/ask")):
             response: Response = PlainTextResponse("the viewer only reads: GET", 405)
         elif host not in LOCAL:
             response = PlainTextResponse(f"the viewer answers at {LOCAL[0]} only", 403)
+        elif is_foreign(request.method, request.scope["path"], request.headers):
+            response = PlainTextResponse("the viewer answers its own page only", 403)
         elif request.scope["path"] == "/" and is_token(request.query_params.get("token", "")):
             stored = f"{cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
             response = RedirectResponse("/", 303, headers={"set-cookie": stored})
@@ -94,17 +100,46 @@ def application(answers: Answers | Runs, token: str) -> Any:
             status = 404 if isinstance(error, ArchiveError) else 400
             return Response(to_json({"detail": str(error)}), status, media_type="application/json")
 
+    async def act(request: Request) -> Response:
+        body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
+        try:
+            question = json.loads(body)
+            if not isinstance(question, dict):
+                raise ValueError("a question is an object")
+            actions = member(answers, request.path_params.get("run", "")).actions
+            done = await run_in_threadpool(actions[request.path_params["name"]], question)
+            return Response(to_json(done), media_type="application/json")
+        except KeyError:
+            return Response("no such path", 404)
+        except (UpsolveError, ValueError) as error:
+            status = 404 if isinstance(error, ArchiveError) else 400
+            return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+
     def page(request: Request) -> Response:
         found = file_of(request.path_params.get("name") or "index.html")
         return Response("no such path", 404) if found is None else Response(found[0], headers={"content-type": found[1]})
 
     paths = {"/": page, "/api/{name}": api, "/{name}": page}
-    routes = [Route(f"{folder}{path}", shows) for folder in ("", "/run/{run}") for path, shows in paths.items()]
+    folders = ("", "/run/{run}")
+    routes = [Route(f"{folder}{path}", shows) for folder in folders for path, shows in paths.items()]
+    routes += [Route(f"{folder}/api/{{name}}", act, methods=["POST"]) for folder in folders]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
 FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
 """The files that the server sends; nothing else can be named."""
+
+
+def is_foreign(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a request comes from another page: a POST without this server's own Origin, or data for another origin.
+
+    The cookie alone does not tell: pages at other ports of this machine are of the same site, and their requests carry it.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+    is_own = origin == f"http://{headers.get('host', '')}"
+    if method != "GET":
+        return not is_own
+    return "/api/" in path and ((origin is not None and not is_own) or site not in ("same-origin", "none"))
 
 
 def member(answers: Answers | Runs, run: str) -> Answers | Runs:

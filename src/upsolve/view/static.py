@@ -87,6 +87,7 @@ SCRIPTS = (
     "changes.js",
     "overview.js",
     "curves.js",
+    "ask.js",
     "main.js",
 )
 """Modules in the order of their imports, with ``static.js`` in the place of ``source.js``."""

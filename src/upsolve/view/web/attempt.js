@@ -184,6 +184,7 @@ export async function taskView(main, id, info) {
   show(main, el("h2", {}, id), task ? el("pre", {}, task.prompt) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
     task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Compared by", task.compare], ["Further fields", task.extra]]) : null,
     task && task.reference ? el("details", {}, el("summary", {}, "Reference"), codeView(task.reference, [])) : null,
+    info.model && task ? el("p", {}, link(`ask?id=${encodeURIComponent(id)}`, "Ask the model")) : null,
     el("h2", {}, "Attempts"), said, el("div", { class: "wide" }, table), more);
   const cells = new Map();
   const load = async (after) => {

@@ -6,9 +6,10 @@ import { attemptView, compareView, marked, taskView } from "./attempt.js";
 import { changeView, changesView, groupView, rewardsView } from "./changes.js";
 import { compareRuns, overviewView, runsView } from "./overview.js";
 import { curvesView } from "./curves.js";
+import { askView } from "./ask.js";
 
 const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt of the list"], ["/", "search"],
-  ["o, a, t, g", "overview, attempts, tasks, training"], ["b", "before and after, by task"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
+  ["o, a, t, g", "overview, attempts, tasks, training"], ["b", "before and after, by task"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["m", "ask the model"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
 const main = document.getElementById("main");
 let info = null; // about what is shown: the archive, or the samples of evaluations
 let whole = null; // about the archive or run
@@ -23,7 +24,7 @@ function address() {
 
 function go(path, query = {}) {
   const text = new URLSearchParams(query).toString();
-  const next = `#/${["training", "overview", "changes"].includes(path) ? "" : prefix()}${path}${text ? `?${text}` : ""}`;
+  const next = `#/${["training", "overview", "changes", "ask"].includes(path) ? "" : prefix()}${path}${text ? `?${text}` : ""}`;
   if (location.hash === next) render();
   else location.hash = next;
 }
@@ -50,6 +51,7 @@ async function render() {
     else if (kind === "compare-runs") await compareRuns(box, query);
     else if (whole.runs) await runsView(box, go);
     else if (kind === "overview" || (!kind && whole.overview)) await overviewView(box);
+    else if (kind === "ask") await askView(box, query, () => now === shown);
     else if (kind === "training") await curvesView(box, info, () => now === shown);
     else await attemptList(box, query, info, go);
   } catch (error) {
@@ -64,7 +66,7 @@ async function render() {
 function drawTabs(current) {
   if (whole.runs) return show(document.getElementById("tabs"), el("a", { href: "#/", "aria-current": current === "compare-runs" ? null : "page" }, "Runs"));
   const samples = whole.samples ? [["samples/attempts", "Evaluation"], ["samples/tasks", "Evaluation by task"]] : [];
-  const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : [])];
+  const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : []), ...(whole.model ? [["ask", "Ask the model"]] : [])];
   const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks", group: "tasks", change: "changes", rewards: "training" }[current] ?? current);
   show(document.getElementById("tabs"), whole.home ? el("a", { href: "../../" }, "All runs") : null, tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
 }
@@ -178,7 +180,7 @@ function search() {
 
 const ACTIONS = {
   Enter: openRow, j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowLeft: () => neighbour(-1), ArrowRight: () => neighbour(1),
-  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => whole.run && go("training"), o: () => whole.overview && go("overview"), b: () => whole.changes && go("changes"), s: samples, c: () => main.querySelector("#compare")?.click(), h: nextHeat,
+  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => whole.run && go("training"), o: () => whole.overview && go("overview"), b: () => whole.changes && go("changes"), s: samples, c: () => main.querySelector("#compare")?.click(), h: nextHeat, m: () => whole.model && go("ask"),
   u: back, Escape: back, d: nextTheme, "?": () => document.getElementById("keys").showModal(),
 };
 

@@ -3,9 +3,18 @@ import { prefix } from "./dom.js";
 
 export async function get(name, parameters = {}) {
   const query = new URLSearchParams(Object.entries({ of: prefix().slice(0, -1), ...parameters }).filter(([, value]) => value !== "" && value !== undefined));
-  const answer = await fetch(`api/${name}?${query}`, { credentials: "same-origin" });
+  return data(await fetch(`api/${name}?${query}`, { credentials: "same-origin" }));
+}
+
+export async function post(name, question) {
+  return data(await fetch(`api/${name}`, { method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" }, body: JSON.stringify(question) }));
+}
+
+async function data(answer) {
   if (answer.status === 401) throw new Error("This address has no token: open the one that `upsolve view` printed.");
-  const data = await answer.json();
-  if (!answer.ok) throw new Error(data.detail || answer.statusText);
-  return data;
+  const text = await answer.text();
+  if (answer.headers.get("content-type") !== "application/json") throw new Error(text || answer.statusText);
+  const found = JSON.parse(text);
+  if (!answer.ok) throw new Error(found.detail || answer.statusText);
+  return found;
 }

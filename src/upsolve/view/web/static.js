@@ -26,6 +26,10 @@ export async function get(name, parameters = {}) {
   return ANSWERS[name](samples ? await part(whole.samples) : whole, parameters);
 }
 
+export async function post() {
+  throw new Error("A page without its server has no model to ask.");
+}
+
 function staticInfo(data) {
   const facets = data.info.filters.map(([name, column]) => [name, staticValues(data.rows.flatMap((row) => row[column]).filter(Boolean))]);
   return { ...data.info, ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(facets), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
