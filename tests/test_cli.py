@@ -401,10 +401,10 @@ def test_help_names_the_commands(here):
 
 
 def test_recipes_are_listed_and_keys_explained(here):
-    lines = here("recipes").splitlines()
+    lines = [line for line in here("recipes").splitlines() if line.startswith("  ")]
     assert len(lines) == len([*RECIPES.rglob("*.yaml")])
-    assert next(line for line in lines if line.startswith("dr_grpo")).split()[1:4] == ["Dr.", "GRPO", "(2503.20783):"]
-    assert all(line.endswith(".") and len(line.split()) > 3 for line in lines)
+    assert next(line for line in lines if line.startswith("  dr_grpo")).split()[1:4] == ["Dr.", "GRPO:", "GRPO"]
+    assert all(len(line.split()) > 3 for line in lines)
     said = here("explain", "optim.lr")
     assert "default: 1.0e-05" in said and "(`objective.value.lr`)" in said and "``" not in said
     assert "optim.lr" in here("explain", "optim.learning_rate", code=2)
