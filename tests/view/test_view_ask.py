@@ -10,7 +10,7 @@ from archives import RIGHT, TEST, WRONG, eight_tasks, finished_run
 from browser import open_page
 from test_view_server import Viewer
 
-from upsolve.config import ModelConfig, load_recipe
+from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
 from upsolve.errors import ArchiveError, ConfigError, ModelError
 from upsolve.types import Attempt, Task
 from upsolve.view.answers import Answers
@@ -36,7 +36,7 @@ def sampler_of(*programs, logps=(-3.0, -2.0, -1.0, -4.0)):
 
 
 def model_of(draw):
-    model = Model(load_recipe(None), ModelConfig(name="fake"), load=lambda _sample, _model: draw)
+    model = Model(ModelConfig(name="fake"), SampleConfig(), VerifyConfig(), load=lambda _sample, _model: draw)
     wait(lambda: model.state != "loading")
     return model
 
@@ -106,7 +106,8 @@ def test_one_question_at_a_time_and_other_pages_answer_meanwhile(tmp_path):
         return sampler_of(RIGHT)(tasks, config=config)
 
     model = model_of(draw)
-    answers = Answers(eight_tasks(tmp_path / "a"), title="a", model=model)
+    answers = Answers(eight_tasks(tmp_path / "a"), title="a")
+    answers.model = model
     with pytest.raises(ArchiveError, match="no task 'none'"):
         answers.ask({"id": "none"})
     number = answers.ask({"id": "d/1", "samples": 1})["number"]
@@ -128,7 +129,7 @@ def test_what_goes_wrong_is_one_sentence():
     def broken(_sample, _model):
         raise ModelError("none: no such model\nand more")
 
-    model = Model(load_recipe(None), ModelConfig(name="none"), load=broken)
+    model = Model(ModelConfig(name="none"), SampleConfig(), VerifyConfig(), load=broken)
     wait(lambda: model.state != "loading")
     assert (model.state, model.error) == ("failed", "The model cannot be loaded: none: no such model and more")
     with pytest.raises(ConfigError, match="The model cannot be loaded"):

@@ -9,10 +9,7 @@ from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = [
     "FEW_GROUPS",
-    "HELD",
-    "RULES",
     "BasePass",
-    "Check",
     "Cost",
     "Groups",
     "Leaks",
@@ -21,11 +18,9 @@ __all__ = [
     "Plan",
     "Share",
     "Tests",
-    "advice_of",
     "checks_of",
     "deciding",
     "share",
-    "worth_it",
 ]
 
 

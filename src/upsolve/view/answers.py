@@ -86,10 +86,10 @@ class Answers:
         open_samples: "Callable[[], Answers] | None" = None,
         judge: str = "",
         measured: Measured | None = None,
-        model: "Model | None" = None,
     ) -> None:
-        """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``, ``model`` can be asked."""
-        self.model = model
+        """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``."""
+        self.model: Model | None = None
+        """The model that can be asked."""
         self.measured, self.home = measured, ""
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
         self.open_samples, self.samples = open_samples, None

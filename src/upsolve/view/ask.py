@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upsolve.config import ModelConfig, Recipe, SampleConfig
+from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
 from upsolve.errors import ConfigError, one_line
 from upsolve.extras import needs_extras
 from upsolve.languages.names import language_in
@@ -32,10 +32,14 @@ class Model:
     """A model that is loaded in the background, and the last question to it."""
 
     def __init__(
-        self, recipe: Recipe, model: ModelConfig, load: Callable[[SampleConfig, ModelConfig], Sampler] = sampler
+        self,
+        model: ModelConfig,
+        sample: SampleConfig,
+        verify: VerifyConfig,
+        load: Callable[[SampleConfig, ModelConfig], Sampler] = sampler,
     ) -> None:
-        """Begin to load ``model``; ``recipe`` has the settings of sampling and judging, ``load`` returns the sampler."""
-        self.recipe, self.model = recipe, model
+        """Begin to load ``model``; ``load`` returns the sampler."""
+        self.model, self.sample, self.verify = model, sample, verify
         self.state, self.error = "loading", ""
         self.draw: Sampler | None = None
         self.number, self.asked = 0, dict[str, Any]()
@@ -46,21 +50,20 @@ class Model:
         """Load the model; an error becomes the sentence of the page."""
         try:
             with needs_extras():
-                self.draw = load(self.recipe.sample, self.model)
+                self.draw = load(self.sample, self.model)
             self.state = "ready"
         except Exception as error:  # a thread of its own: what is not told here is never told
             self.state, self.error = "failed", f"The model cannot be loaded: {sentence(error)}"
 
     def about(self) -> dict[str, Any]:
         """Return the name of the model, whether it is ready, and what the form of the page begins with."""
-        sample = self.recipe.sample
         return {
             "name": self.model.name,
             "state": self.state,
             "error": self.error,
-            "samples": min(max(4, sample.samples), MOST_SAMPLES),
+            "samples": min(max(4, self.sample.samples), MOST_SAMPLES),
             "most": MOST_SAMPLES,
-            "temperature": sample.temperature or SPREAD,
+            "temperature": self.sample.temperature or SPREAD,
         }
 
     def ask(self, question: Mapping[str, Any], task: Task | None) -> dict[str, Any]:
@@ -98,12 +101,12 @@ class Model:
             raise ConfigError(f"samples and temperature must be numbers: {error}") from error
         if not 1 <= samples <= MOST_SAMPLES or not 0 <= temperature <= 2:
             raise ConfigError(f"samples must be 1 to {MOST_SAMPLES}, and the temperature 0 to 2")
-        return self.recipe.sample.model_copy(update={"samples": samples, "temperature": temperature})
+        return self.sample.model_copy(update={"samples": samples, "temperature": temperature})
 
     def answer(self, draw: Sampler, task: Task, config: SampleConfig) -> None:
         """Answer a question; an error becomes the sentence of the page."""
         try:
-            found = {"state": "done", "answer": shown_answer(draw, task, config, judge_settings(self.recipe.verify))}
+            found = {"state": "done", "answer": shown_answer(draw, task, config, judge_settings(self.verify))}
         except Exception as error:  # as in ``load``
             found = {"state": "failed", "error": f"The question cannot be answered: {sentence(error)}"}
         self.asked = found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from upsolve.archive.places import SHIPPED, place_of
 from upsolve.archive.store import Archive, open_archive, open_filled
-from upsolve.config import ModelConfig, OptimConfig, Recipe, load_recipe
+from upsolve.config import ModelConfig, OptimConfig, SampleConfig, VerifyConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.extras import needs_extras
 from upsolve.files import is_remote
@@ -59,9 +59,10 @@ def open_path(
         if model == "":
             raise ConfigError(f"--model: {path} is an archive, which has no model of its own; name one: --model PATH")
         recipe = load_recipe(None, [f"data.archive={path}"])
-        return Answers(
-            open_filled(path), title=f"archive {path}", model=askable(recipe, recipe.model.at(model)) if model else None
-        )
+        answers = Answers(open_filled(path), title=f"archive {path}")
+        if model:
+            answers.model = askable(recipe.model.at(model), recipe.sample, recipe.verify)
+        return answers
     if run := run_in(folder):
         refuse_options("a run", source=source)
         return open_run(run, archive, logps=logps, model=model)
@@ -126,11 +127,11 @@ def opened_inside(folder: Path) -> list[str]:
     return [str(each) for each in islice(found, MOST_NAMED)]
 
 
-def askable(recipe: Recipe, model: ModelConfig) -> "Model":
+def askable(model: ModelConfig, sample: SampleConfig, verify: VerifyConfig) -> "Model":
     """Begin to load a model that can be asked on the page."""
     from upsolve.view.ask import Model
 
-    return Model(recipe, model)
+    return Model(model, sample, verify)
 
 
 def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) -> Answers:
@@ -152,7 +153,7 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
     home = run.parent if run.name == "training" else run
     files = sorted(home.glob(f"*{ENDING}"))
     judge, find = "" if online else recipe.data.judge, partial(find_in, recipe.data.archive if online else name)
-    return Answers(
+    answers = Answers(
         store,
         judge=judge,
         title=f"run {home.resolve().name}: {recipe.name}",
@@ -161,8 +162,10 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
         note=f"attempts of {name}{f', judged by {judge}' if judge else ''}",
         open_samples=partial(open_samples, files) if files else None,
         measured=Measured(home, find),
-        model=None if model is None else askable(recipe, recipe.model.at(model) if model else trained),
     )
+    if model is not None:
+        answers.model = askable(recipe.model.at(model) if model else trained, recipe.sample, recipe.verify)
+    return answers
 
 
 def find_in(archive: str, names: Sequence[str]) -> Mapping[str, Task]:

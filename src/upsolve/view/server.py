@@ -60,7 +60,6 @@ def application(answers: Answers | Runs, token: str) -> Any:
     """Return the viewer as an ASGI application: only by a local name, only with the token, only from its own page, ``HEADERS`` in
     every answer; only GET, and POST for questions to a model."""
     from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.requests import Request
@@ -90,30 +89,10 @@ def application(answers: Answers | Runs, token: str) -> Any:
         return response
 
     def api(request: Request) -> Response:
-        name, query = request.path_params["name"], request.query_params
-        try:
-            shown = member(answers, request.path_params.get("run", "")).about(query.get("of", ""))
-            if name not in shown.routes:
-                return Response("no such path", 404)
-            return Response(to_json(shown.routes[name](query)), media_type="application/json")
-        except (UpsolveError, ValueError) as error:
-            status = 404 if isinstance(error, ArchiveError) else 400
-            return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+        return told(answers, request)
 
     async def act(request: Request) -> Response:
-        body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
-        try:
-            question = json.loads(body)
-            if not isinstance(question, dict):
-                raise ValueError("a question is an object")
-            actions = member(answers, request.path_params.get("run", "")).actions
-            done = await run_in_threadpool(actions[request.path_params["name"]], question)
-            return Response(to_json(done), media_type="application/json")
-        except KeyError:
-            return Response("no such path", 404)
-        except (UpsolveError, ValueError) as error:
-            status = 404 if isinstance(error, ArchiveError) else 400
-            return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+        return await asked(answers, request)
 
     def page(request: Request) -> Response:
         found = file_of(request.path_params.get("name") or "index.html")
@@ -124,6 +103,40 @@ def application(answers: Answers | Runs, token: str) -> Any:
     routes = [Route(f"{folder}{path}", shows) for folder in folders for path, shows in paths.items()]
     routes += [Route(f"{folder}/api/{{name}}", act, methods=["POST"]) for folder in folders]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
+
+
+def told(answers: Answers | Runs, request: Any) -> Any:
+    """Return what a page shows (GET): 404 for an unknown path, 400 with the reason for a wrong query."""
+    from starlette.responses import Response
+
+    name, query = request.path_params["name"], request.query_params
+    try:
+        shown = member(answers, request.path_params.get("run", "")).about(query.get("of", ""))
+        if name not in shown.routes:
+            return Response("no such path", 404)
+        return Response(to_json(shown.routes[name](query)), media_type="application/json")
+    except (UpsolveError, ValueError) as error:
+        status = 404 if isinstance(error, ArchiveError) else 400
+        return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+
+
+async def asked(answers: Answers | Runs, request: Any) -> Any:
+    """Return the answer to a question to a model (POST): 404 for an unknown path, 400 with the reason for a wrong question."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import Response
+
+    body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
+    try:
+        question = json.loads(body)
+        if not isinstance(question, dict):
+            raise ValueError("a question is an object")
+        action = member(answers, request.path_params.get("run", "")).actions.get(request.path_params["name"])
+        if action is None:
+            return Response("no such path", 404)
+        return Response(to_json(await run_in_threadpool(action, question)), media_type="application/json")
+    except (UpsolveError, ValueError) as error:
+        status = 404 if isinstance(error, ArchiveError) else 400
+        return Response(to_json({"detail": str(error)}), status, media_type="application/json")
 
 
 FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
