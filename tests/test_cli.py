@@ -470,7 +470,7 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
 
 
 def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
-    def stop(_recipe, _groups):
+    def stop(_recipe, _groups, **_options):
         raise KeyboardInterrupt("stopped after step 3; run the same command to resume")
 
     monkeypatch.setattr("upsolve.train.run.memory.memory_of", stop)

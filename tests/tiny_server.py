@@ -100,6 +100,9 @@ class Handler(BaseHTTPRequestHandler):
             self.drop()
             return
         with home.lock:
+            if home.dies_after is not None and home.drawn_now >= home.dies_after:  # another request was the last
+                self.drop()
+                return
             home.sent.append((self.path, body))
             home.keys.append(self.headers.get("Authorization"))
             home.times.append(time.monotonic())

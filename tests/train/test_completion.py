@@ -40,7 +40,7 @@ def test_a_share_of_the_lines():
 class Alone:
     """The only process."""
 
-    is_main, index, count, per_node = True, 0, 1, 1
+    is_main, index, count, per_node, disks = True, 0, 1, 1, ()
 
     def gather(self, mine):
         return mine

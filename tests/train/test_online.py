@@ -298,7 +298,7 @@ def test_an_empty_training_split_raises_before_a_model_is_loaded(tmp_path, count
 class Alone:
     """The only process."""
 
-    is_main, index, count, per_node = True, 0, 1, 1
+    is_main, index, count, per_node, disks = True, 0, 1, 1, ()
 
     def gather(self, mine):
         return mine

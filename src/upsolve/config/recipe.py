@@ -261,7 +261,7 @@ def recipe_yaml(recipe: Recipe) -> str:
 def recipe_changes(recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """Return the recipe of upsolve that has the name of a recipe, and the keys in which they differ; no name: the keys that are no defaults.
 
-    ``model.bf16: auto`` is what a run decided, and does not count as changed.
+    ``bf16: auto`` is what a run decided, and does not count as changed.
     """
     name = recipe.name if recipe.name in recipe_names() else ""
     before = (load_recipe(name) if name else Recipe()).model_dump(mode="json")

@@ -373,12 +373,13 @@ def counted(parts: Mapping[str, Sequence[Path]]) -> Counts:
         for language in languages.get(row["task_id"], ())
         if row["language"] not in (None, language)
     ]
+    first = others[0] if others else (None, None, None)
     return (
         (len(lacking), next(iter(lacking), None)),
         sum(row["attempt_id"] not in attempts for row in rows["new_verdicts"]),
         len(rows["new_attempts"]),
         len(these - earlier),
-        (len(others), *(others[0] if others else (None, None, None))),
+        (len(others), first[0], first[1], first[2]),
     )
 
 
