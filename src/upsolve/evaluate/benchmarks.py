@@ -219,7 +219,7 @@ def sweep_model(
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
-        model, verify, name, keep: as for ``evaluate_model``.
+        model: as for ``evaluate_model``, as are ``verify``, ``name`` and ``keep``.
         sample: engine, number of samples on test tasks, top-p, length limit and seed; its temperature is not read.
         evaluate: temperatures, samples on dev tasks, and evidence.
         progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
