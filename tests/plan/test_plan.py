@@ -26,7 +26,6 @@ from upsolve.plan.findings import (
     Noise,
     Plan,
     Tests,
-    advice_of,
     checks_of,
     deciding,
     share,
@@ -37,6 +36,10 @@ from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verd
 
 NOTHING = Loaded(None, None)
 RIGHT, WRONG = "def f(x):\n    return 2 * x", "def f(x):\n    return x"
+
+
+def advice_of(plan):
+    return deciding(plan)(plan)
 
 
 def task(name, *, tests=1, difficulty="", extra=""):

@@ -260,11 +260,6 @@ REMEDIES = {
 }
 
 
-def advice_of(plan: Plan) -> str:
-    """Return the sentence of the first rule that applies."""
-    return deciding(plan)(plan)
-
-
 def deciding(plan: Plan) -> "Rule":
     """Return the first rule that applies; ``worth_it`` if no other does."""
     return next((rule for rule in RULES if rule(plan)), worth_it)

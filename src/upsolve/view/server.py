@@ -105,6 +105,14 @@ def application(answers: Answers | Runs, token: str) -> Any:
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
+def refusal(error: Exception) -> Any:
+    """Return the answer to a wrong request, with the reason: 404 for what the archive lacks, else 400."""
+    from starlette.responses import Response
+
+    status = 404 if isinstance(error, ArchiveError) else 400
+    return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+
+
 def told(answers: Answers | Runs, request: Any) -> Any:
     """Return what a page shows (GET): 404 for an unknown path, 400 with the reason for a wrong query."""
     from starlette.responses import Response
@@ -116,8 +124,7 @@ def told(answers: Answers | Runs, request: Any) -> Any:
             return Response("no such path", 404)
         return Response(to_json(shown.routes[name](query)), media_type="application/json")
     except (UpsolveError, ValueError) as error:
-        status = 404 if isinstance(error, ArchiveError) else 400
-        return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+        return refusal(error)
 
 
 async def asked(answers: Answers | Runs, request: Any) -> Any:
@@ -135,8 +142,7 @@ async def asked(answers: Answers | Runs, request: Any) -> Any:
             return Response("no such path", 404)
         return Response(to_json(await run_in_threadpool(action, question)), media_type="application/json")
     except (UpsolveError, ValueError) as error:
-        status = 404 if isinstance(error, ArchiveError) else 400
-        return Response(to_json({"detail": str(error)}), status, media_type="application/json")
+        return refusal(error)
 
 
 FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
