@@ -320,7 +320,7 @@ def open_archive(name: str | Path) -> Archive:
 
 
 def nearest(path: Path) -> str:
-    """Return a question that names the archives whose names are most like a path that is none: of its folder, and of the package."""
+    """Return a question with the archives of a folder and of the package whose names resemble a path without an archive."""
     with suppress(OSError):  # the folder may not exist, or not be readable
         beside = [] if is_remote(path) else [each for each in path.parent.iterdir() if (each / META).is_file()]
         names = {each.name: str(each) for each in beside} | {name: name for name in SHIPPED}

@@ -96,7 +96,7 @@ class SourceConfig(Strict):
     and from the one before as soon as more than this share of them passes; null: ``hints`` falls with the rounds."""
     ahead: int = Field(default=0, ge=0)
     """Rounds that are sampled and judged before the trainer reaches them, in the background, with weights as many rounds old; 0: sample and
-    train in turn. Needs an engine with servers of its own and, for losses of tokens, ``objective.correction``."""
+    train in turn. The engine must have servers; losses of tokens also need ``objective.correction``."""
     max_staleness: int | None = Field(default=None, ge=0)
     """Most rounds between the weights that sampled a group and those that train on it, new or replayed; null: as old as ``ahead`` and
     ``replay_rounds`` make them."""
