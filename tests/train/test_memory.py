@@ -214,6 +214,18 @@ def test_what_a_recipe_adds():
         assert rows["key-value cache"] == (held * 210 * 32, f"{held} sequences of 210 tokens{fewer}")
 
 
+@pytest.mark.parametrize(
+    ("engine", "here"),
+    [("server", {"sampling copy"}), ("transformers", {"sampling copy", "key-value cache", "sampling logits"})],
+)
+def test_servers_hold_their_own_cache(engine, here):
+    """The trainer holds the copy that they load, and neither cache nor logits."""
+    rollout = SampleConfig(batch=8, engine=engine, server={"url": "http://127.0.0.1:1/v1"})
+    settings = {"optim": OptimConfig(tokens_per_batch=64), "group": GroupShape(10, 4, 20), "rollout": rollout}
+    rows = plan_memory(SMALL, model=ModelConfig(), **settings).rows
+    assert {row.name for row in rows if row.phase == "sampling"} == here
+
+
 def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
     shape = sizes_of(config_of(tiny_model), ModelConfig())
     assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)

@@ -16,6 +16,7 @@ import torch
 from upsolve.archive.outline import longest_attempts, longest_prompts
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError, ModelError
+from upsolve.plugins import find
 from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import available_bytes, in_bfloat16
@@ -358,16 +359,19 @@ def sampling_rows(
     shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, *, width: int, free: int | None
 ) -> Sequence[MemoryRow]:
     """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences that fit, logits;
-    none offline."""
+    none offline. Servers have cache and logits in their own processes; the copy is what they load."""
     if rollout is None:
         return ()
     copy, length, fix = width * shape.parameters, group.prompt + rollout.max_tokens, "source.rollout.batch"
+    copied = MemoryRow("sampling copy", copy, "sampling", f"{width} bytes per parameter")
+    if find("engine", rollout.engine).beside is not None:
+        return (copied,)
     each = token_bytes(shape.layers, shape.keys, width)
     fits = rollout.batch if free is None or rollout.engine != "transformers" else attempts_that_fit(each, length, free - copy)
     at_once = min(rollout.batch, fits)
     fewer = f", {rollout.batch} do not fit" if at_once < rollout.batch else ""
     return (
-        MemoryRow("sampling copy", copy, "sampling", f"{width} bytes per parameter"),
+        copied,
         MemoryRow(
             "key-value cache", at_once * length * each, "sampling", f"{at_once} sequences of {length} tokens{fewer}", fix
         ),
