@@ -177,12 +177,24 @@ def test_drift_is_a_mean_over_known_tokens_and_warned_of():
     row = drift_metrics(tally)
     assert row == pytest.approx({"drift": 0.4, "drift_k3": 0.05, "drift_max": 0.75, "sampler_known": 0.4, "corrected": 0.2})
     assert drift_metrics(Tally(tokens=10)) == {}
-    with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats per token"):
-        warn_of({"step": 3.0, **row}, MonitorConfig(max_drift=0.3))
+    plain = ObjectiveConfig(kind="ppo_clip")
+    with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats per token.*; set objective.corr"):
+        warn_of({"step": 3.0, **row}, MonitorConfig(max_drift=0.3), plain)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of({"step": 3.0, **row}, MonitorConfig())
-        warn_of({"step": 3.0}, MonitorConfig())
+        warn_of({"step": 3.0, **row}, MonitorConfig(), plain)
+        warn_of({"step": 3.0}, MonitorConfig(), plain)
+
+
+@pytest.mark.parametrize("settings", [{"correction": {"kind": "tis"}}, {"kind": "nft"}])
+def test_a_correction_is_advised_only_where_it_can_be_set(settings):
+    """It is set already, or the loss is of whole attempts."""
+    row = {"step": 3.0, "drift": 0.9, "corrected": 0.2}
+    with pytest.warns(UserWarning, match="differ by 0.900") as told:
+        warn_of(row, MonitorConfig(), ObjectiveConfig(**{"kind": "ppo_clip", **settings}))
+    message = str(told[0].message)
+    assert "set objective.correction" not in message and "temperature 1" in message
+    assert ("cut 20% of the weights" in message) is ("correction" in settings)
 
 
 def test_groups_without_zeros_are_as_before():

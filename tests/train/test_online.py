@@ -16,7 +16,7 @@ import yaml
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import GaeConfig, KlConfig, MonitorConfig, Recipe, SourceConfig
+from upsolve.config import GaeConfig, KlConfig, MonitorConfig, ObjectiveConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import with_hint
@@ -463,8 +463,8 @@ def test_two_processes_do_what_one_does(tiny_model, tmp_path):
 
 def test_a_step_that_is_clipped_nearly_everywhere_is_warned_of():
     with pytest.warns(UserWarning, match="step 7: 95% of the tokens are clipped"):
-        warn_of({"step": 7.0, "clipped": 0.95}, MonitorConfig())
-    warn_of({"step": 7.0, "clipped": 0.5}, MonitorConfig())
+        warn_of({"step": 7.0, "clipped": 0.95}, MonitorConfig(), ObjectiveConfig())
+    warn_of({"step": 7.0, "clipped": 0.5}, MonitorConfig(), ObjectiveConfig())
 
 
 def test_a_round_that_tells_nothing_is_in_the_log(tiny_model, tmp_path):

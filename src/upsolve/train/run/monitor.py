@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from upsolve.config import MonitorConfig
+from upsolve.config import MonitorConfig, ObjectiveConfig
 from upsolve.errors import CollapseError, ConfigError
 from upsolve.extras import needs_extras
 from upsolve.files import write_text
@@ -136,8 +136,11 @@ def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[P
     return row
 
 
-def warn_of(row: Mapping[str, float], config: MonitorConfig) -> None:
-    """Warn of a step in which more than ``CLIPPED`` of the tokens have no gradient, or which drifts by more than ``monitor.max_drift``."""
+def warn_of(row: Mapping[str, float], config: MonitorConfig, objective: ObjectiveConfig) -> None:
+    """Warn of a step in which more than ``CLIPPED`` of the tokens have no gradient, or which drifts by more than ``monitor.max_drift``.
+
+    The advice names ``objective.correction`` only where it is not set and the objective can be corrected.
+    """
     if row.get("clipped", 0.0) > CLIPPED:
         warnings.warn(
             f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; use fewer passes "
@@ -145,9 +148,14 @@ def warn_of(row: Mapping[str, float], config: MonitorConfig) -> None:
             stacklevel=2,
         )
     if row.get("drift", 0.0) > config.max_drift:
+        advice = "sample at temperature 1 in the trainer's precision, or lower source.ahead or source.replay_rounds"
+        if objective.correction.kind != "none":
+            advice = f"objective.correction cut {row.get('corrected', 0.0):.0%} of the weights; {advice}"
+        elif objective.record.advantages == "token" and objective.record.unit != "pair":
+            advice = f"set objective.correction.kind (tis, icepop), {advice}"
         warnings.warn(
             f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats per token, more than monitor.max_drift "
-            f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample at temperature 1 in the trainer's precision",
+            f"{config.max_drift}; {advice}",
             stacklevel=2,
         )
 

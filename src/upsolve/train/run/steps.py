@@ -242,7 +242,7 @@ class Run:
         row = self.agreed({"step": float(progress.step), "round": float(now.number), **row, **first})
         progress.skipped += not math.isfinite(row["grad_norm"])
         self.log.write(row | {"skipped_steps": float(progress.skipped)} if progress.skipped else row)
-        warn_of(row, monitor)
+        warn_of(row, monitor, self.learner.objective)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
         self.save_due(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
