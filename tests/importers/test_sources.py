@@ -11,11 +11,11 @@ from upsolve.exports.exporting import export_archive
 from upsolve.importers.benchmarks.functions import read_cruxeval
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems import codenet
-from upsolve.importers.recogniser.asserts import Names, parse_assert
+from upsolve.importers.recogniser.asserts import Names, call_test, parsed
 from upsolve.importers.recogniser.code import check_tests, sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.tables import jsonl
-from upsolve.types import Attempt, Status, TestKind
+from upsolve.types import Attempt, Status, TestCase, TestKind
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.pool.pool import verify
 
@@ -32,6 +32,15 @@ STATEMENT = """<h1>A  B</h1>
 <pre>
 3
 </pre>"""
+
+
+NO_NAMES = Names()
+
+
+def parse_assert(source, names=NO_NAMES):
+    """A CALL test where a statement can be one, else a CODE test."""
+    body = tree.body if (tree := parsed(source)) else []
+    return (call_test(body[0], names=names) if len(body) == 1 else None) or TestCase(TestKind.CODE, source)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import ast
 import builtins
-import math
+import cmath
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from upsolve.types import TestCase, TestKind
+from upsolve.verify.judge.scopes import global_names
 
 __all__ = [
     "BUILTINS",
@@ -21,11 +22,10 @@ __all__ = [
     "constant",
     "imports_of",
     "names_bound",
+    "names_in",
     "names_read",
     "packages_in",
-    "parse_asserts",
     "parsed",
-    "walk",
 ]
 
 PURE: dict[str, Any] = {
@@ -48,11 +48,9 @@ def constant(node: ast.expr) -> str | None:
         value = value_of(node)
         text = repr(value)
         text = written(value) if "{" in text else text
-        if not is_literal(value):
-            ast.literal_eval(text)
+        return text if is_literal(value) else None
     except Exception:
         return None
-    return text
 
 
 def written(value: Any) -> str:
@@ -76,20 +74,20 @@ def is_steady(value: Any) -> bool:
 
 
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
-NESTED = 50
+NESTED = 90
 """Depth up to which values can be read back from their text."""
 
 
 def is_literal(value: Any, depth: int = NESTED) -> bool:
-    """Return whether the text of a value is a literal; False if only parsing can show it."""
+    """Return whether the text of a value is a literal."""
     kind = type(value)
-    if kind in SCALARS:
-        return True
-    if kind is float:
-        return math.isfinite(value)
+    if kind in (float, complex):
+        return cmath.isfinite(value)
     if kind is dict:
         return depth > 0 and all(is_literal(item, depth - 1) for pair in value.items() for item in pair)
-    return kind in (list, tuple, set) and depth > 0 and all(is_literal(item, depth - 1) for item in value)
+    if kind in (list, tuple, set):
+        return depth > 0 and all(is_literal(item, depth - 1) for item in value)
+    return kind in SCALARS
 
 
 def value_of(node: ast.expr) -> Any:
@@ -141,19 +139,6 @@ def bounded(value: Any) -> Any:
     return value
 
 
-def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """Yield nodes and their descendants as ``ast.walk`` does, except the load contexts of names."""
-    found = [*nodes]
-    for node in found:
-        yield node
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, list):
-                found += [part for part in value if isinstance(part, ast.AST)]
-            elif isinstance(value, ast.AST) and type(value) is not ast.Load:
-                found.append(value)
-
-
 def parsed(source: str) -> ast.Module | None:
     """Return the syntax tree of a module; None if it is not Python, or nested too deeply."""
     try:
@@ -162,25 +147,34 @@ def parsed(source: str) -> ast.Module | None:
         return None
 
 
+def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the global names that code binds (``*``: by ``import *``), and those that it reads, also in what it defines.
+
+    Code that is nested too deeply for its scopes is read as if it had none.
+    """
+    tree = ast.parse(node) if isinstance(node, str) else node
+    try:
+        found = global_names([tree])
+    except RecursionError:
+        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name)]
+        bound, read = (
+            frozenset(part.id for part in names if isinstance(part.ctx, ast.Load) is loads) for loads in (False, True)
+        )
+        return bound, read
+    return frozenset(found.bound), frozenset(read.node.id for read in found.reads)
+
+
 @lru_cache(maxsize=16)
 def names_bound(source: str) -> frozenset[str]:
     """Return the names that a module binds at its top level; empty if it cannot be parsed."""
-    if (tree := parsed(source)) is None:
-        return frozenset()
-    nodes = [part for node in tree.body for part in (ast.walk(node) if not hasattr(node, "body") else [node])]
-    named = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-    aliases = [alias for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for alias in n.names]
-    return frozenset([*named, *defined, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)])
+    return names_in(tree)[0] if (tree := parsed(source)) else frozenset()
 
 
 @lru_cache(maxsize=16)
 def names_read(source: str) -> frozenset[str]:
     """Return the names that a module reads and does not bind at its top level; empty if it cannot be parsed."""
-    if (tree := parsed(source)) is None:
-        return frozenset()
-    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    return frozenset(read - names_bound(source) - BUILTINS)
+    binds, reads = names_in(tree) if (tree := parsed(source)) else (frozenset[str](), frozenset[str]())
+    return reads - binds - BUILTINS
 
 
 def packages_in(names: Iterable[str]) -> tuple[str, ...]:
@@ -228,34 +222,21 @@ def is_own_call(node: ast.expr, names: Names) -> bool:
         node = node.func if isinstance(node, ast.Call) else node.value
     if not isinstance(node, ast.Name):
         return False
-    parts = [part for part in walk(*arguments) if isinstance(part, ast.Name)]
-    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)} if parts else BUILTINS
+    parts = [part for argument in arguments for part in ast.walk(argument) if isinstance(part, ast.Name)]
+    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)}
     if not all(part.id in known and part.id not in names.own for part in parts):
         return False
     return node.id in names.own or node.id not in BUILTINS | names.setup
 
 
-def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -> TestCase:
-    """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too), a CODE test for every other statement.
+def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -> TestCase | None:
+    """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too); None for every other statement.
 
     A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``).
     """
-    source = source.strip()
-    body = tree.body if (tree := parsed(source)) else []
-    found = call_test(body[0], hidden=hidden, names=names) if len(body) == 1 else None
-    return found or TestCase(TestKind.CODE, source, "", hidden)
-
-
-def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -> TestCase | None:
-    """Convert a statement to a CALL test; None if impossible."""
     test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         for call, answer in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
             if is_own_call(call, names) and (expected := constant(answer)) is not None:
                 return TestCase(TestKind.CALL, ast.unparse(call), expected, hidden)
     return None
-
-
-def parse_asserts(sources: Iterable[str], *, hidden: bool = False, names: Names = Names()) -> tuple[TestCase, ...]:
-    """Parse sources of assert statements to tests."""
-    return tuple(parse_assert(source, hidden=hidden, names=names) for source in sources)

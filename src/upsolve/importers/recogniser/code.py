@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, parsed
-from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, names_in, touches
-from upsolve.importers.recogniser.suites import Function, Suite, calls_of, is_import_of, is_main, pytest_tests
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_in, parsed
+from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
+from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["FENCE", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
@@ -53,18 +53,19 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
         body, source = statements(f"{source}\n\n{uncalled}()\n", about)
     module = Module(body, source, about)
     suites = [node for node in body if is_suite(node)]
-    found, refused = list[TestCase](), list[tuple[str, str]]()
-    left_out = [name for node in suites for name, call in calls_of(node) if not call]
+    cases, refused, left_out = tuple[TestCase, ...](), list[tuple[str, str]](), tuple[str, ...]()
     if suites:
-        kept, refused = without_empty(suites, module)
-        refused = [(why, name) for why, name in refused if name not in left_out]
         head = [node for node in body if not is_suite(node) and not module.is_test(node)]
-        found += pytest_tests(ast.unparse(ast.Module([*head, *kept], [])), module="").tests
+        suite, refused = pytest_tests(ast.unparse(ast.Module([*head, *suites], [])), module=""), [*empty_tests(suites, module)]
+        skipped = {name for why, name in refused if why == "is skipped"}
+        left_out = tuple(name for name in suite.left_out if skipped.isdisjoint((name, name.partition(".")[0])))
+        refused = [(why, name) for why, name in refused if name not in left_out]
+        cases = tuple(compress(suite.tests, (not why for why in reasons(suite, refused))))
         refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in left_out]
     others = module.tests(suites, whole=whole)
-    kept = () if refused else (*(True for _ in found), *others.kept)
+    kept = () if refused else (*(True for _ in cases), *others.kept)
     refused += [(why, text) for why, text in others.refused if not suites or why != "asserts nothing"]  # what tests share
-    return Found((*found, *others.tests), refused=tuple(refused), kept=kept, left_out=tuple(left_out))
+    return Found((*cases, *others.tests), refused=tuple(refused), kept=kept, left_out=left_out)
 
 
 def plain(source: str) -> str:
@@ -294,12 +295,16 @@ def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> 
 def sound_suite(source: str, suite: Suite, about: About) -> Found:
     """Return the tests of a suite without those that cannot fail, given its source; they are named, not shown."""
     body = [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
-    _, refused = without_empty([node for node in body if is_suite(node)], Module(body, source, about))
-    reasons = {name: reason for reason, name in refused}
-    whys = [reasons.get(name) or reasons.get(name.partition(".")[0], "") for name in suite.names]
+    whys = reasons(suite, empty_tests([node for node in body if is_suite(node)], Module(body, source, about)))
     kept = [not why for why in whys]
     refused = tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why)
     return Found(tuple(compress(suite.tests, kept)), refused=refused, kept=tuple(kept))
+
+
+def reasons(suite: Suite, refused: Iterable[tuple[str, str]]) -> list[str]:
+    """Return why each test of a suite, or its class, cannot fail, given all reasons and names; empty for a test that can."""
+    why = {name: reason for reason, name in refused}
+    return [why.get(name) or why.get(name.partition(".")[0], "") for name in suite.names]
 
 
 def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
@@ -322,46 +327,41 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     body = [node for node in checks[0].body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     rename = Own({checks[0].args.args[0].arg if checks[0].args.args else "candidate": callee})
     body = [rename.visit(node) for node in body]
-    own = names_in(callee)[1]
-    if not body or not all(isinstance(node, ast.Assert) and stands_alone(node, own) for node in body):
+    own, (bound, read) = names_in(callee)[1], names_in(ast.Module(body, []))
+    if not body or not all(isinstance(node, ast.Assert) for node in body) or not read <= own | bound | BUILTINS:
         return (whole_body,)
     found = ((node, call_test(node, hidden=True, names=Names(own))) for node in body)
     return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
 
 
-def stands_alone(node: ast.Assert, own: frozenset[str]) -> bool:
-    """Return whether a statement uses only the attempt's names, builtins and names that it binds."""
-    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-    bound = {part.id for part in names if isinstance(part.ctx, ast.Store)} | own
-    return all(part.id in bound or part.id in BUILTINS for part in names)
-
-
-def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.stmt], list[tuple[str, str]]]:
-    """Return test functions and classes without those tests that cannot fail, and why, with their names."""
-    kept, refused = list[ast.stmt](), list[tuple[str, str]]()
+def empty_tests(suites: Sequence[ast.stmt], module: Module) -> Iterator[tuple[str, str]]:
+    """Yield the reasons and names of those test functions, classes and methods among some that cannot fail."""
     for node in suites:
         name, reaches = getattr(node, "name", ""), module.reaches([module.body.index(node)])
         if is_skipped(node):
-            refused.append(("is skipped", name))
+            yield "is skipped", name
             continue
         if isinstance(node, ast.ClassDef):
-            methods = [part for part in node.body if isinstance(part, Function)]
-            tests = [part for part in methods if part.name.startswith("test")]
-            asserting = [part.name for part in methods if part not in tests and asserts(part, module.helpers, module.local)]
-            empty = [part for part in tests if not asserts(part, {*module.helpers, *asserting}, module.local)]
-            empty += [part for part in methods if part not in empty and is_skipped(part)]
-            refused += [("is skipped" if is_skipped(part) else "asserts nothing", f"{node.name}.{part.name}") for part in empty]
-            idle = [part for part in methods if part not in empty and is_idle_method(part, node, module)] if reaches else []
-            refused += [("uses nothing of the attempt", f"{node.name}.{part.name}") for part in idle]
-            node.body = [part for part in node.body if part not in [*empty, *idle]] or [ast.Pass()]
+            yield from empty_methods(node, module, reaches=reaches)
         elif not asserts(node, module.helpers - {name}, module.local):
-            refused.append(("asserts nothing", name))
+            yield "asserts nothing", name
             continue
-        if reaches:
-            kept.append(node)
-        else:
-            refused.append(("uses nothing of the attempt", name))
-    return kept, refused
+        if not reaches:
+            yield "uses nothing of the attempt", name
+
+
+def empty_methods(node: ast.ClassDef, module: Module, *, reaches: bool) -> Iterator[tuple[str, str]]:
+    """Yield the reasons and names of the tests of a class that cannot fail; ``reaches``: whether the class uses the attempt."""
+    methods = [part for part in node.body if isinstance(part, Function)]
+    tests = [part for part in methods if part.name.startswith("test")]
+    asserting = {part.name for part in methods if part not in tests and asserts(part, module.helpers, module.local)}
+    for part in methods:
+        if is_skipped(part):
+            yield "is skipped", f"{node.name}.{part.name}"
+        elif part in tests and not asserts(part, {*module.helpers, *asserting}, module.local):
+            yield "asserts nothing", f"{node.name}.{part.name}"
+        elif reaches and is_idle_method(part, node, module):
+            yield "uses nothing of the attempt", f"{node.name}.{part.name}"
 
 
 def is_idle_method(method: ast.stmt, node: ast.ClassDef, module: Module) -> bool:

@@ -3,35 +3,22 @@
 import ast
 import operator
 import re
-import symtable
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_read, walk
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_in, names_read
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["About", "Compare", "Found", "Module", "asserts", "names_in", "touches"]
+__all__ = ["About", "Compare", "Found", "Module", "asserts", "touches"]
 
 ASSERTING = re.compile(r"_*(?:assert|fail|expect|verify|check|should|raises|exit$)", re.IGNORECASE)
 """How names of functions begin whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""
 DYNAMIC = frozenset("eval exec globals locals vars getattr __import__ compile open input".split())  # noqa: SIM905
 """Builtins by which a test may reach the attempt without naming it."""
-SCOPES = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp),
-    *(ast.GeneratorExp, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
-)
-"""Parts of code with names of their own, or that bind names otherwise than by assignment."""
-PLAIN = frozenset(
-    {ast.Module, ast.Assert, ast.Expr, ast.Compare, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Attribute, ast.keyword}
-    | {ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.BoolOp}
-    | {*ast.cmpop.__subclasses__(), *ast.unaryop.__subclasses__(), *ast.operator.__subclasses__(), *ast.boolop.__subclasses__()}
-)
-"""Parts of code that bind no name."""
 CATCHING = frozenset({"AssertionError", "Exception", "BaseException"})
 COMPARE: dict[type[ast.cmpop], Any] = {
     ast.Eq: operator.eq,
@@ -153,35 +140,6 @@ def catches(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches a failed assertion."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(one is None or (isinstance(one, ast.Name) and one.id in CATCHING) for one in caught)
-
-
-def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names that code binds at its top level, and the global names that it reads, in it and in what it defines; ``*`` for ``import *``."""
-    nodes = list(walk(ast.parse(node) if isinstance(node, str) else node))
-    kinds = {*map(type, nodes)}
-    if kinds <= PLAIN:
-        return frozenset(), frozenset(part.id for part in nodes if type(part) is ast.Name)
-    binds = {"*" for part in nodes if isinstance(part, ast.ImportFrom) and part.names[0].name == "*"}
-    reads = {part.target.id for part in nodes if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name)}
-    top = None
-    if not kinds.isdisjoint(SCOPES):
-        with suppress(SyntaxError):  # a return outside of a function, and the like
-            top = symtable.symtable(node if isinstance(node, str) else ast.unparse(node), "<tests>", "exec")
-    if top is None:
-        named = [part for part in nodes if isinstance(part, ast.Name)]
-        reads |= {part.id for part in named if isinstance(part.ctx, ast.Load)}
-        binds |= {part.id for part in named if not isinstance(part.ctx, ast.Load)}
-        binds |= {part.asname or part.name.partition(".")[0] for part in nodes if isinstance(part, ast.alias)}
-        binds |= {part.name for part in nodes if isinstance(part, ast.ExceptHandler) and part.name}
-        return frozenset(binds), frozenset(reads)
-    binds |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    reads |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
-    waiting = [*top.get_children()]
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        reads |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
-    return frozenset(binds), frozenset(reads)
 
 
 def touches(reads: Collection[str], bound: Collection[str], own: Collection[str], called: Collection[str] = ()) -> bool:

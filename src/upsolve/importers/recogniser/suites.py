@@ -5,11 +5,12 @@ Parameters of ``pytest.mark.parametrize`` become a loop. A test that needs fixtu
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from upsolve.importers.recogniser.asserts import imports_of, parsed
+from upsolve.importers.recogniser.asserts import imports_of, names_in, parsed
 from upsolve.types import TestCase, TestKind
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "Test",
     "absolute",
     "across",
-    "calls_of",
     "inside",
     "is_test_file",
     "module_name",
@@ -35,7 +35,12 @@ unittest.TestSuite([{name}({method!r})]).run(result)
 for _, trace in [*result.failures, *result.errors]:
     raise AssertionError(trace)
 """
+DEBUG = "__import__('unittest').TestSuite([{name}({method!r})]).debug()"
+"""Both run a test of unittest alone; an error of the test is an AssertionError by ``RUN``, and itself by ``DEBUG``."""
+PARAMETERS, HINDERING = "pytest.mark.parametrize", ("pytest.mark.skip", "pytest.mark.xfail", "pytest.mark.usefixtures")
+"""Marks of pytest that give a test its parameters, and those of tests that are not called alone."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Marked = TypeVar("Marked", bound=ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +73,22 @@ def unittest_tests(source: str) -> Suite:
 def pytest_tests(source: str, *, module: str = "solution") -> Suite:
     """Return the tests of a file for pytest; SyntaxError if the source is not Python.
 
-    Imports from ``module`` are left out: the attempt is there already. ``parametrize`` becomes a loop over its cases.
+    Imports from ``module`` are left out: the attempt is there already. Tests with several ``parametrize`` are left out, too.
     """
     shared: list[ast.stmt] = []
-    found: list[tuple[str, ast.stmt, str]] = []
-    left_out: list[str] = []
+    found: list[Variant] = []
     for node in ast.parse(source).body:
-        if is_import_of(node, module) or is_import_of(node, "pytest") or is_main(node):
-            continue
-        calls = list(calls_of(node))
-        if not calls:
-            shared.append(node)
-        for name, call in calls:
-            found += [(name, node, call)] if call else []
-            left_out += [] if call else [name]
-    head = ast.unparse(ast.Module(shared, []))
-    bodies = [f"{head}\n{ast.unparse(undecorated(node))}\n{call}\n".lstrip("\n") for _, node, call in found]
-    uses = [any(isinstance(one, ast.Name) and one.id == "pytest" for one in ast.walk(ast.parse(body))) for body in bodies]
-    texts = (f"import pytest\n{body}" if used else body for body, used in zip(bodies, uses, strict=True))
-    tests = tuple(TestCase(TestKind.CODE, text, "", True) for text in texts)
-    return Suite(tests, tuple(name for name, _, _ in found), tuple(left_out))
+        if not (is_import_of(node, module) or is_import_of(node, "pytest") or is_main(node)):
+            some = [*variants(node, RUN)]
+            found += some
+            shared += [] if some else [node]
+    usable = [one for one in found if not one.problem and one.loops < 2]
+    texts = [f"{ast.unparse(ast.Module([*shared, *one.body], []))}\n" for one in usable]
+    uses = [any(isinstance(part, ast.Name) and part.id == "pytest" for part in ast.walk(ast.parse(text))) for text in texts]
+    texts = [f"import pytest\n{text}" if used else text for text, used in zip(texts, uses, strict=True)]
+    names = [one.name.replace("::", ".") for one in usable]
+    left_out = (one.name.replace("::", ".") for one in found if one not in usable)
+    return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), tuple(names), tuple(left_out))
 
 
 def is_import_of(node: ast.stmt, module: str) -> bool:
@@ -100,59 +101,6 @@ def is_import_of(node: ast.stmt, module: str) -> bool:
 def is_main(node: ast.stmt) -> bool:
     """Return whether a statement is ``if __name__ == "__main__"``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-
-
-def calls_of(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """Yield the name of each test function of a statement and the code that calls it, empty if it uses fixtures or setup methods."""
-    if isinstance(node, Function) and node.name.startswith("test"):
-        yield node.name, call_of(node, node.name, 0)
-    elif isinstance(node, ast.ClassDef):
-        methods = [function for function in node.body if isinstance(function, Function)]
-        prepared = any(function.name.startswith(("setup", "teardown")) for function in methods)
-        in_unittest = any("TestCase" in ast.unparse(base) for base in node.bases)
-        for function in methods if in_unittest or node.name.startswith("Test") else ():
-            if function.name.startswith("test"):
-                call = "" if prepared else call_of(function, f"{node.name}().{function.name}", 1)
-                run = RUN.format(name=node.name, method=function.name).strip("\n")
-                yield f"{node.name}.{function.name}", run if in_unittest else call
-
-
-def required(function: Function) -> list[str]:
-    """Return the names of a function's parameters that have no default."""
-    given = function.args
-    return [one.arg for one in given.args[: len(given.args) - len(given.defaults)]]
-
-
-def call_of(function: Function, callee: str, given: int) -> str:
-    """Return the code that calls a test function, in a loop over the cases of ``parametrize``; empty if it is async or uses fixtures.
-
-    ``given``: number of its arguments that the call binds itself (``self``).
-    """
-    if isinstance(function, ast.AsyncFunctionDef):
-        return ""
-    names = required(function)[given:]
-    marks = [node for node in function.decorator_list if isinstance(node, ast.Call) and "parametrize" in ast.unparse(node.func)]
-    if not marks:
-        return "" if names else f"{callee}()"
-    if len(marks) > 1 or len(marks[0].args) < 2:
-        return ""
-    listed, cases = marks[0].args[:2]
-    if isinstance(listed, ast.Constant):
-        given_names = [name.strip() for name in str(listed.value).split(",")]
-    else:
-        given_names = [str(ast.literal_eval(item)) for item in getattr(listed, "elts", [])]
-    if set(given_names) < set(names) or "pytest.param" in ast.unparse(cases):
-        return ""
-    values = f"**dict(zip({given_names!r}, case))" if len(given_names) > 1 else f"**{{{given_names[0]!r}: case}}"
-    return f"for case in {ast.unparse(cases)}:\n    {callee}({values})"
-
-
-def undecorated(node: ast.stmt) -> ast.stmt:
-    """Return a definition without pytest's marks on it and on its methods."""
-    for part in ast.walk(node):
-        if isinstance(part, Function | ast.ClassDef):
-            part.decorator_list = [mark for mark in part.decorator_list if not ast.unparse(mark).startswith("pytest.mark.")]
-    return node
 
 
 ROOTS = ("src", "lib")
@@ -218,68 +166,83 @@ def read_tests(path: str, source: str) -> list[Test]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             node.module, node.level = absolute(node, package_of(path)), 0
-    tests = {node: [*variants(node)] for node in tree.body}
+    tests = {node: [*variants(node, DEBUG)] for node in tree.body}
     shared = [node for node in tree.body if not tests[node] and not isinstance(node, ast.Expr) and not is_main(node)]
     marks = [ast.unparse(one) for node in shared if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
     automatic = any("fixture" in mark and "autouse=True" in mark for mark in marks)
     problem = "its file has fixtures that apply to every test" if automatic else ""
     return [
-        Test(f"{path}::{name}", "" if problem or fault else needed(shared, body), problem or fault)
+        Test(f"{path}::{one.name}", "" if problem or one.problem else needed(shared, one.body), problem or one.problem)
         for found in tests.values()
-        for name, body, fault in found
+        for one in found
     ]
 
 
-def variants(node: ast.stmt) -> Iterator[tuple[str, list[ast.stmt], str]]:
-    """Yield name, statements and problem of each test that a statement defines."""
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A test function by itself."""
+
+    name: str
+    """Its name, with its class: ``TestSlug::test_case``."""
+    body: list[ast.stmt]
+    """Its definition, without marks of pytest and other tests of its class, and a call of it."""
+    problem: str = ""
+    """Why it cannot be called alone; empty if it can."""
+    loops: int = 0
+    """Number of its ``parametrize``."""
+
+
+def variants(node: ast.stmt, run: str) -> Iterator[Variant]:
+    """Yield the tests that a statement defines; ``run`` is code that runs ``{method}`` of a class ``{name}`` of unittest."""
     if isinstance(node, Function) and node.name.startswith("test"):
-        plain, call, problem = called(node, node.name)
-        yield node.name, [plain, *call], problem
+        yield called(node, node.name)
     elif isinstance(node, ast.ClassDef):
         in_unittest = any(ast.unparse(base).endswith(("TestCase", "Test", "Tests", "Base")) for base in node.bases)
         methods = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
         for method in methods if in_unittest or node.name.startswith("Test") else ():
-            body, problem = of_class(node, method, {*methods} - {method}, in_unittest=in_unittest)
-            yield f"{node.name}::{method.name}", body, problem
+            yield of_class(node, method, {*methods} - {method}, run if in_unittest else "")
 
 
-def of_class(node: ast.ClassDef, method: Function, others: Set[Function], *, in_unittest: bool) -> tuple[list[ast.stmt], str]:
-    """Return the statements of one test of a class, without its other tests, and its problem."""
-    plain, call, problem = called(method, f"{node.name}().{method.name}")
-    parts = [plain if part is method else part for part in node.body if part not in others]
-    decorators = [one for one in node.decorator_list if not ast.unparse(one).startswith("pytest.")]
-    definition = copy(node)
-    definition.body, definition.decorator_list = parts, decorators
-    if in_unittest:
-        run = f"__import__('unittest').TestSuite([{node.name}({method.name!r})]).debug()"
-        return [definition, *ast.parse(run).body], problem
+def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: str) -> Variant:
+    """Return one test of a class, without its other tests; ``run`` is code for a class of unittest, empty for another class."""
+    alone, name = called(method, f"{node.name}().{method.name}"), f"{node.name}::{method.name}"
+    parts = [alone.body[0] if part is method else part for part in node.body if part not in others]
+    definition, marks = without_marks(node)
+    definition.body = parts
+    if run:
+        return Variant(name, [definition, *ast.parse(run.format(name=node.name, method=method.name)).body])
     ready = [part.name for part in parts if isinstance(part, ast.FunctionDef) and part.name.startswith(("setup", "teardown"))]
-    marked = "its class has marks of pytest" if len(decorators) < len(node.decorator_list) else ""
-    return [definition, *call], problem or marked or (f"its class has {ready[0]}" if ready else "")
+    marked = "its class has marks of pytest" if any(mark.split("(")[0] in (*HINDERING, PARAMETERS) for mark in marks) else ""
+    problem = alone.problem or marked or (f"its class has {ready[0]}" if ready else "")
+    return replace(alone, name=name, body=[definition, *alone.body[1:]], problem=problem)
 
 
-def called(node: Function, name: str) -> tuple[ast.stmt, list[ast.stmt], str]:
-    """Return a test function without the marks of pytest, the statements that call it, and its problem."""
-    if isinstance(node, ast.AsyncFunctionDef):
-        return node, [], "it is asynchronous"
-    marks = [one for one in node.decorator_list if ast.unparse(one).startswith("pytest.mark.")]
-    others = [one for one in node.decorator_list if one not in marks]
-    loops: list[tuple[list[str], ast.expr]] = []
-    for mark in marks:
-        text = ast.unparse(mark)
-        if text.startswith(("pytest.mark.skip", "pytest.mark.xfail", "pytest.mark.usefixtures")):
-            return node, [], f"it has the mark {text[12:40]}"
-        if text.startswith("pytest.mark.parametrize"):
-            if (loop := loop_of(mark)) is None:
-                return node, [], "its parameters are not written in its file"
-            loops.append(loop)
-    given = {"self", *(one for names, _ in loops for one in names)}
-    left = [name for name in required(node) if name not in given]
-    if left and not others:
-        return node, [], f"it needs the fixture {left[0]}"
+def without_marks(node: Marked) -> tuple[Marked, dict[str, ast.expr]]:
+    """Return a copy of a test function or class without the marks of pytest, and these marks by their text."""
+    texts = {ast.unparse(one): one for one in node.decorator_list}
+    marks = {text: one for text, one in texts.items() if text.startswith("pytest.mark.")}
     plain = copy(node)
-    plain.decorator_list = others
-    return plain, calls(name, loops), ""
+    plain.decorator_list = [one for one in node.decorator_list if one not in marks.values()]
+    return plain, marks
+
+
+def called(node: Function, name: str) -> Variant:
+    """Return a test function without the marks of pytest, and the statements that call it by a name."""
+    plain, marks = without_marks(node)
+    if isinstance(node, ast.AsyncFunctionDef):
+        return Variant(node.name, [plain], "it is asynchronous")
+    if found := next((text for text in marks if text.split("(")[0] in HINDERING), ""):
+        return Variant(node.name, [plain], f"it has the mark {found[12:40]}")
+    loops = [loop_of(mark) for text, mark in marks.items() if text.startswith(PARAMETERS)]
+    known = [*filter(None, loops)]
+    if len(known) < len(loops):
+        return Variant(node.name, [plain], "its parameters are not written in its file")
+    given = {"self", *(one for names, _ in known for one in names)}
+    needed = node.args.args[: len(node.args.args) - len(node.args.defaults)]
+    left = [one.arg for one in needed if one.arg not in given]
+    if left and not plain.decorator_list:
+        return Variant(node.name, [plain], f"it needs the fixture {left[0]}")
+    return Variant(node.name, [plain, *calls(name, known)], loops=len(known))
 
 
 def loop_of(mark: ast.expr) -> tuple[list[str], ast.expr] | None:
@@ -308,22 +271,21 @@ def calls(name: str, loops: Sequence[tuple[list[str], ast.expr]]) -> list[ast.st
     """Return statements that call a test with all of its parameters."""
     text, given = "", list[str]()
     for depth, (names, values) in enumerate(loops):
-        text += f"{'    ' * depth}for values_{depth} in {ast.unparse(values)}:\n"
-        given += [f"{names[0]}=values_{depth}"] if len(names) == 1 else [f"**dict(zip({names!r}, values_{depth}))"]
+        case = f"case_{depth}" if depth else "case"
+        text += f"{'    ' * depth}for {case} in {ast.unparse(values)}:\n"
+        given += [f"{names[0]}={case}"] if len(names) == 1 else [f"**dict(zip({names!r}, {case}))"]
     return ast.parse(f"{text}{'    ' * len(loops)}{name}({', '.join(given)})").body
 
 
 def needed(shared: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
     """Return the statements of a file that a test needs, directly or not, in order, and the test's own, as text."""
     used: set[int] = set()
-    names = used_names(body)
-    while True:
-        more = [i for i, node in enumerate(shared) if i not in used and ("*" in (bound := bound_by(node)) or bound & names)]
-        if not more:
-            parts = [used_part(node, names) for index, node in enumerate(shared) if index in used]
-            return ast.unparse(ast.Module([*parts, *body], []))
+    names = names_in(ast.Module([*body], []))[1]
+    while more := [at for at, node in enumerate(shared) if at not in used and names_in(node)[0] & {"*", *names}]:
         used |= {*more}
-        names |= used_names(shared[index] for index in more)
+        names = names.union(*(names_in(shared[at])[1] for at in more))
+    parts = [used_part(node, names) for at, node in enumerate(shared) if at in used]
+    return ast.unparse(ast.Module([*parts, *body], []))
 
 
 def used_part(node: ast.stmt, names: Set[str]) -> ast.stmt:
@@ -333,22 +295,6 @@ def used_part(node: ast.stmt, names: Set[str]) -> ast.stmt:
     part = copy(node)
     part.names = [one for one in node.names if one.name == "*" or (one.asname or one.name.partition(".")[0]) in names]
     return part
-
-
-def used_names(nodes: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that statements use."""
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def bound_by(node: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module binds."""
-    if isinstance(node, Function | ast.ClassDef):
-        return {node.name}
-    parts = [*ast.walk(node)]
-    stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    defined = {part.name for part in parts if isinstance(part, ast.FunctionDef | ast.ClassDef)}
-    aliases = [alias for part in parts if isinstance(part, ast.Import | ast.ImportFrom) for alias in part.names]
-    return stored | defined | {alias.asname or alias.name.partition(".")[0] for alias in aliases}
 
 
 def inside(test: Test) -> str:

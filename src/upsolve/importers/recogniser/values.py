@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from upsolve.importers.recogniser.asserts import UNREADABLE, names_read, parsed
+from upsolve.importers.recogniser.asserts import UNREADABLE, names_in, names_read, parsed
 from upsolve.importers.recogniser.calls import (
     PACKED,
     Callee,
@@ -22,7 +22,7 @@ from upsolve.importers.recogniser.calls import (
     value_in,
 )
 from upsolve.importers.recogniser.code import FENCE, functions_of, plain, tests_in_code
-from upsolve.importers.recogniser.failing import About, Found, names_in
+from upsolve.importers.recogniser.failing import About, Found
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["recognise"]
