@@ -57,6 +57,7 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
             "grammars",
             "hub",
             "int8",
+            "quantize",
             "ray",
             "remote",
             "report",

@@ -17,6 +17,7 @@ MODULES: Mapping[str, str] = {
     "excel": "python_calamine",
     "hub": "datasets huggingface_hub pandas",
     "int8": "torchao",
+    "quantize": "bitsandbytes",
     "ray": "ray",
     "remote": "upath",
     "report": "jinja2 matplotlib",

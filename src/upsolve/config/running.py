@@ -87,6 +87,18 @@ class ModelConfig(Strict):
             "compile: always does not go with lora_dropout, with which layers are not compiled; use auto",
         ),
         Rule(
+            lambda m: m.quantize == "none" or m.lora_rank,
+            "quantize: {0.quantize} freezes the weights, and lora_rank: 0 trains them; set lora_rank, such as 16",
+        ),
+        Rule(
+            lambda m: m.quantize == "none" or m.shard == "none",
+            "quantize: {0.quantize} does not go with shard: {0.shard}, which shards whole weights; leave one of them out",
+        ),
+        Rule(
+            lambda m: m.quantize == "none" or m.compile != "always",
+            "compile: always does not go with quantize, with which layers are not compiled; use auto",
+        ),
+        Rule(
             lambda m: m.shard == "deepspeed" or not m.deepspeed,
             "deepspeed is set, but shard is {0.shard}: set shard to deepspeed",
         ),
@@ -107,6 +119,9 @@ class ModelConfig(Strict):
     of pi_old and of the reference are without it. Layers are then not compiled."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Layers with adapters: every linear layer except the head, or those of these names: ``[q_proj, v_proj]``."""
+    quantize: Literal["none", "nf4", "int8"] = "none"
+    """QLoRA (2305.14314): bitsandbytes stores the frozen linear layers but the head in 4 bits (``nf4``, doubly quantised) or 8 (``int8``); needs
+    ``lora_rank``. Each pass computes with the dequantised matrices. Layers are then not compiled."""
     completion: Literal["code", "answer"] = "code"
     """What the model writes. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
     with thinking or prose, up to its end token; the program is taken from the answer, and whole answers are trained on."""

@@ -4,11 +4,14 @@ import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import init_empty_weights
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as hf_logging
@@ -29,6 +32,7 @@ __all__ = [
     "load_codec",
     "load_model",
     "load_policy",
+    "quantized_layers",
     "rounded",
     "save_model",
     "start_copy",
@@ -57,6 +61,101 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
         raise ModelError(f"model {name}: cannot be loaded: {one_line(error)}") from error
     model.name_or_path = name
     return model.to(device)
+
+
+class DequantizedLinear(torch.autograd.Function):
+    """x W^T + b with a frozen W that is stored in few bits: dequantised in either pass, so that no pass keeps it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:
+        """Return x W^T + b in the precision of x."""
+        ctx.layer = layer
+        return functional.linear(x, dequantized(layer).to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of x."""
+        return gradients[0] @ dequantized(ctx.layer).to(gradients[0].dtype), None
+
+
+def dequantized(layer: Any) -> Tensor:
+    """Return the matrix of a linear layer of bitsandbytes, float16 or float32."""
+    from transformers.integrations.bitsandbytes import dequantize_bnb_weight
+
+    return dequantize_bnb_weight(layer.weight, getattr(layer, "state", None))
+
+
+def through_dequantized(layer: Any, x: Tensor) -> Any:
+    """Return the output of a quantised layer, in the precision that autocast gives a linear layer.
+
+    bitsandbytes computes otherwise: with ``int8`` it rounds activations too, on CPUs in evaluation mode alone, so pi_old would not be pi; with
+    ``nf4`` it packs weights in evaluation mode on CPUs with AVX-512-BF16, and computes no gradient through these.
+    """
+    kind = x.device.type
+    return DequantizedLinear.apply(x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x, layer)
+
+
+def load_quantized(config: ModelConfig, device: str) -> Any:
+    """Load a model whose linear layers, except the head, are stored in ``config.quantize`` by bitsandbytes (QLoRA, 2305.14314).
+
+    Everything else is in float32. ModelError: as ``load_model``, or the model is a folder of adapters.
+    """
+    from transformers.utils.quantization_config import BitsAndBytesConfig
+
+    use_allowed_cores()
+    watch_spinning()
+    location = locate(config.name, offline=config.offline)
+    if location.adapters:
+        raise ModelError(
+            f"model.quantize: {config.name} is a folder of adapters, and their base is quantised as a whole model: write one with "
+            f"`upsolve export {config.name} FOLDER`, and set model.name: FOLDER"
+        )
+    how: dict[str, Any] = {"load_in_8bit": True}
+    if config.quantize == "nf4":
+        how = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    hf_logging.disable_progress_bar()
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            location.folder,
+            dtype=torch.float32,
+            local_files_only=location.local,
+            quantization_config=BitsAndBytesConfig(**how),
+            device_map={"": device},
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"model {config.name}: cannot be loaded: {one_line(error)}") from error
+    for layer in quantized_layers(model):
+        layer.forward = partial(through_dequantized, layer)
+    model.name_or_path = config.name
+    return model
+
+
+def quantized_layers(model: Any) -> list[Any]:
+    """Return the linear layers that are stored in few bits."""
+    return [each for each in model.modules() if isinstance(each, nn.Linear) and not each.weight.is_floating_point()]
+
+
+def whole(model: Any, dtype: torch.dtype) -> Any:
+    """Return a copy of a policy with a quantised base: dequantised, with its adapters merged, in the given dtype."""
+    base = model.get_base_model()
+    config, weights = deepcopy(base.config), dict[str, Tensor]()
+    del config.quantization_config
+    for name, module in base.named_modules():
+        if ".lora_" in name or name.endswith(".base_layer"):
+            continue
+        layer = getattr(module, "base_layer", module)
+        own: dict[str, Tensor] = {**dict(layer.named_parameters(recurse=False)), **dict(layer.named_buffers(recurse=False))}
+        if isinstance(layer, nn.Linear):
+            matrix = layer.weight if layer.weight.is_floating_point() else dequantized(layer)
+            own["weight"] = matrix if layer is module else matrix + module.get_delta_weight("default")
+        parameters = {key for key, _ in layer.named_parameters(recurse=False)}
+        weights |= {f"{name}.{key}": each.detach().to(dtype if key in parameters else each.dtype) for key, each in own.items()}
+    with init_empty_weights(include_buffers=False):
+        plain: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    plain.load_state_dict({name: weights[name] for name in plain.state_dict()}, assign=True)
+    plain.tie_weights()
+    plain.generation_config, plain.name_or_path = base.generation_config, base.name_or_path
+    return plain.to(base.device)
 
 
 def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
@@ -163,16 +262,18 @@ def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
     forward pass, so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in
     float32.
     """
-    model = rounded(with_adapters(load_model(config.name, offline=config.offline), config, seed=seed), config)
+    quantised = config.quantize != "none"
+    base = load_quantized(config, device) if quantised else load_model(config.name, offline=config.offline)
+    model = rounded(with_adapters(base, config, seed=seed), config)
     if config.gradient_checkpointing:
         checkpoint_layers(model, config.name)
-    return model.to(device)
+    return model if quantised else model.to(device)
 
 
 def rounded(model: Any, config: ModelConfig) -> Any:
-    """Return the model; with ``bf16``, the frozen parameters of its linear layers are cast to bfloat16."""
+    """Return the model; with ``bf16``, the frozen parameters of its linear layers, unless quantised, are cast to bfloat16."""
     for parameter in linear_parameters(model) if in_bfloat16(config) else ():
-        if not parameter.requires_grad:
+        if not parameter.requires_grad and parameter.is_floating_point():
             parameter.data = parameter.data.to(torch.bfloat16)
     return model
 
@@ -217,10 +318,12 @@ def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
 
 
 def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    """Return a frozen copy of a model with its weights in the given dtype and adapters merged into them.
+    """Return a frozen copy of a model with its weights in the given dtype, dequantised, and adapters merged into them.
 
     Buffers keep their dtype: bfloat16 would round rotary frequencies by up to 0.4 %, an error that grows with the position.
     """
+    if quantized_layers(model):
+        return whole(model, dtype).requires_grad_(False).eval()
     adapted = hasattr(model, "merge_and_unload")
     copied = with_weights(model, (old.clone() if adapted else old.to(dtype, copy=True) for old in model.parameters()))
     if adapted:

@@ -223,12 +223,14 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
 
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and the fix.
-        MissingExtraError: ``optim.moments: int8`` without torchao.
+        MissingExtraError: ``optim.moments: int8`` without torchao, or ``model.quantize`` without bitsandbytes.
         TrainingError: there is no task to train on, or offline none with a passed and a failed attempt (for imitation: a passed one).
     """
     check_recipe(recipe)
     if recipe.optim.moments == "int8":
         require("torchao")
+    if recipe.model.quantize != "none":
+        require("bitsandbytes")
     start = Start(recipe, groups, baselines)
     for rule in RULES:
         if not rule.holds(start):

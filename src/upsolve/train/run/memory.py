@@ -57,6 +57,10 @@ class ModelShape:
     """Parameters of linear layers, except those shared with the embedding."""
     inner: int = 0
     """Parameters of all L layers together, without adapters."""
+    quantized: int = 0
+    """Parameters of linear layers that ``model.quantize`` stores in few bits."""
+    largest: int = 0
+    """Parameters of the largest of their matrices."""
 
     @property
     def trained(self) -> int:
@@ -100,6 +104,9 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
         linear = sum(parameter.numel() for parameter in linear_parameters(blank))
         layers = layers_of(blank)
         inner = 0 if layers is None else sum(parameter.numel() for parameter in layers.parameters())
+        head = blank.get_output_embeddings()
+        layers_but_head = (each for each in blank.modules() if isinstance(each, torch.nn.Linear) and each is not head)
+        matrices = [0, *(each.weight.numel() for each in layers_but_head)] if model.quantize != "none" else [0]
         adapted = with_adapters(blank, model, seed=0)
     learning = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
     text = config.get_text_config()
@@ -117,6 +124,8 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
         adapters=learning if model.lora_rank else 0,
         linear=linear,
         inner=inner,
+        quantized=sum(matrices),
+        largest=max(matrices),
     )
 
 
@@ -131,7 +140,11 @@ def config_of(name: str) -> Any:
 
 
 GIB = 2**30
+QUANTIZED = {"none": 0.0, "nf4": 4 + 8 / 64 + 32 / (64 * 256), "int8": 8.0}
+"""Bits of a parameter; ``nf4`` scales blocks of 64 by 8 bits, and 256 of these scales by 32. The scales of ``int8``, one a row, are left out."""
 LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
+SMALLER = {"none": f"model.quantize: nf4, or {SHARD}", "int8": "model.quantize: nf4", "nf4": ""}
+"""What makes frozen weights smaller, by ``model.quantize``."""
 MOMENTS = {
     "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
     "bfloat16": (4, f"{LORA}, or {SHARD}, or optim.moments: int8"),
@@ -254,11 +267,12 @@ def plan_memory(
     """
     share = processes if model.shard != "none" else 1
     copies = 2 if in_bfloat16(model) else 4
-    start = 4 * shape.parameters - (2 * shape.linear if in_bfloat16(model) else 0)
+    start = stored_bytes(shape, model)
     weights = start if shape.adapters else 4 * shape.parameters
     moments, less = MOMENTS[optim.moments]
+    smaller = SMALLER[model.quantize] if shape.adapters and model.shard == "none" else SHARD
     fixed = [
-        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", SHARD),
+        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", smaller),
         MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
         MemoryRow(
             "optimiser",
@@ -283,6 +297,13 @@ def plan_memory(
     return MemoryPlan(tuple(row for row in rows if row.bytes))
 
 
+def stored_bytes(shape: ModelShape, model: ModelConfig) -> int:
+    """Return the memory of frozen weights, bytes: linear layers in the run's precision or quantised, the rest in float32."""
+    width = 2 if in_bfloat16(model) else 4
+    saved = (4 - width) * shape.linear + (width - QUANTIZED[model.quantize] / 8) * shape.quantized
+    return 4 * shape.parameters - math.floor(saved)
+
+
 def gathered_bytes(shape: ModelShape, model: ModelConfig) -> int:
     """Return the memory of what a pass of a sharded policy gathers, bytes: a layer, its copy in one piece, and the next one.
 
@@ -304,6 +325,7 @@ def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupSh
     return (
         MemoryRow("activations", activation_bytes(shape, tokens, model), "step", f"a micro-batch of {tokens} tokens", smaller),
         MemoryRow("logits or one layer", held, "step", what, "data.max_tokens"),
+        MemoryRow("dequantised matrix", (6 if in_bfloat16(model) else 4) * shape.largest, "step", "the largest, one at a time"),
     )
 
 

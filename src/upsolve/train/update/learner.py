@@ -131,9 +131,8 @@ class Learner:
     def compiles(self, tokens: float) -> bool:
         """Return whether to compile the layers for a run over this number of tokens."""
         choice, sharded = self.config.compile, self.config.shard != "none" and self.processes.count > 1
-        return not (sharded or self.config.lora_dropout) and (
-            choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens))
-        )
+        plain = not self.config.lora_dropout and self.config.quantize == "none"
+        return plain and not sharded and (choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens)))
 
     def place(self) -> Replicated:
         """Replicate or shard the policy over the processes, and make its optimizer."""

@@ -195,9 +195,10 @@ def upcast(layer: nn.Linear, x: Tensor) -> Any:
 
 @contextmanager
 def in_float32(model: Any) -> Generator[None]:
-    """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights."""
+    """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights, as quantised ones do."""
     dtype = model.get_input_embeddings().weight.dtype
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.dtype != dtype]
+    linear = (module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.is_floating_point())
+    layers: list[Any] = [module for module in linear if module.weight.dtype != dtype]
     for layer in layers:
         layer.forward = partial(upcast, layer)
     try:
