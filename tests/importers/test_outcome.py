@@ -1,5 +1,6 @@
 """The outcome of a row, however it is recorded."""
 
+import csv
 import json
 import math
 import re
@@ -7,6 +8,7 @@ import re
 import pytest
 
 from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
 from upsolve.importers.outcome import WORDS, check_counts, recorded_verdict, status_of
 from upsolve.types import Status
@@ -282,3 +284,54 @@ def test_words_of_contest_sites(status, words):
 def test_words_that_mean_different_things_are_left_to_a_map(word):
     with pytest.raises(ValueError, match="add it to `statuses` in the map"):
         status_of(word)
+
+
+def test_points_alone_are_the_outcome_of_their_own_row(tmp_path):
+    file, archive = tmp_path / "in.csv", Archive.create(tmp_path / "archive")
+    file.write_text("prompt,code,points\np,a,1\np,b,0.5\nq,c,0\nq,d,1\n")
+    ingest(archive, "table", file, points="points")
+    code = {attempt.attempt_id: attempt.code for attempt in archive.attempts()}
+    assert {code[one.attempt_id]: one.status for one in archive.verdicts()} == {"a": P, "b": F, "c": F, "d": P}
+
+
+DECIMALS = [
+    (";", 2.0, ["2,0", "1,5", "0,0"], [(P, 1.0), (F, 0.75), (F, 0.0)]),
+    ("\t", 10.0, ["10,0", "7,5", "0,0"], [(P, 1.0), (F, 0.75), (F, 0.0)]),
+    (",", 2.0, ["2,0", "1,5", "0,0"], [(P, 1.0), (F, 0.75), (F, 0.0)]),  # 5 are no points of a test
+    (",", 4.0, ["4,4", "4,3,0", "0,0"], [(P, None), (F, None), (F, None)]),
+]
+
+
+@pytest.mark.parametrize(("delimiter", "full", "points", "expected"), DECIMALS)
+def test_points_with_decimal_commas_are_no_points_of_two_tests(tmp_path, delimiter, full, points, expected):
+    file, programs = tmp_path / "in.csv", ["a", "b", "c"]
+    with file.open("w", newline="", encoding="utf-8-sig") as text:
+        rows = [["prompt", "code", "points"], *(["p", code, cell] for code, cell in zip(programs, points, strict=True))]
+        csv.writer(text, delimiter=delimiter).writerows(rows)
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "table", file, points="points", full_points=full)
+    code = {attempt.attempt_id: attempt.code for attempt in archive.attempts()}
+    found = {code[one.attempt_id]: (one.status, one.overall_points) for one in archive.verdicts()}
+    assert [found[one][0] for one in programs] == [status for status, _ in expected]
+    assert [found[one][1] for one in programs] == [share for _, share in expected]
+
+
+def test_points_that_may_be_one_number_or_those_of_two_tests(tmp_path):
+    file = tmp_path / "in.csv"
+    file.write_text('prompt,code,points\np,a,"7,5"\np,b,"10,0"\n')
+    with pytest.raises(SourceError, match=r"points has '7,5': 7.5 points, or 7 and 5 of two tests\? Write 7.5, or \[7, 5\]"):
+        ingest(Archive.create(tmp_path / "archive"), "table", file, points="points", full_points=10)
+
+
+def test_scores_counts_and_times_with_decimal_commas(tmp_path):
+    file, archive = tmp_path / "in.csv", Archive.create(tmp_path / "archive")
+    file.write_text(
+        "prompt;code;score;passed;total;cpu_seconds\np;a;0,75;;;1,5\np;b;0,5;;;1,250\nq;c;;3,0;3,0;\nq;d;;2,5;3,0;\n"
+    )
+    done = ingest(archive, "table", file, status="score", passed_at=0.6)
+    code = {attempt.attempt_id: attempt for attempt in archive.attempts()}
+    found = {code[one.attempt_id].code: (one.status, one.cpu_seconds) for one in archive.verdicts()}
+    assert found == {"a": (P, 1.5), "b": (F, None), "c": (P, None), "d": (F, None)}
+    assert (done.bad, '"cpu_seconds": "1,250"' in "".join(one.extra for one in code.values())) == (0, True)  # a thousand?
+    with pytest.raises(ValueError, match="unknown status '0,5': for scores: --passed-at X"):
+        status_of("0,5")

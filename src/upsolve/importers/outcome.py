@@ -15,6 +15,7 @@ from upsolve.records import from_row, refuse_impossible
 from upsolve.types import Status, Verdict, with_points
 
 __all__ = [
+    "DECIMAL",
     "OUTCOME_FIELDS",
     "POINTS",
     "WORDS",
@@ -28,11 +29,14 @@ __all__ = [
     "points_in",
     "recorded_verdict",
     "refuse_outcome",
+    "score_in",
     "scored",
     "scores_in",
     "status_of",
     "whole",
     "with_given_points",
+    "with_point",
+    "with_points_for_commas",
     "without_left_out",
     "without_odd",
     "words_of",
@@ -68,6 +72,8 @@ WHERE = re.compile(r"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|
 """What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS`` or ``SHARE`` is."""
 HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
 """All points, or a time or memory."""
+DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
+"""A number with a decimal comma; before three digits a comma may separate thousands."""
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
 """How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 
@@ -119,7 +125,8 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
     if status:
         return status, counts
     add = "name each number of the column, also 0 and 1, in" if number else "add it to"
-    raise ValueError(f"unknown status {str(value)[:60]!r}: {add} `statuses` in the map")
+    score = "for scores: --passed-at X, the lowest score that passes; else " if DECIMAL.fullmatch(word) else ""
+    raise ValueError(f"unknown status {str(value)[:60]!r}: {score}{add} `statuses` in the map")
 
 
 def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
@@ -169,10 +176,22 @@ def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[s
 def score_in(value: Any) -> float | None:
     """Return a value as a finite number; None for other values, including true and false."""
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) else float(with_point(value))
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def with_point(value: Any) -> Any:
+    """Return a text that is a number with a decimal comma with a point; other values as they are."""
+    return value.replace(",", ".").strip() if isinstance(value, str) and DECIMAL.fullmatch(value) else value
+
+
+def with_points_for_commas(cells: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the cells of a row with points in numbers that have decimal commas: measures, and numbers of tests beside their total."""
+    names = (*MEASURES, *(("passed", "total") if "total" in cells else ()))
+    changed = {name: with_point(cells[name]) for name in names if isinstance(cells.get(name), str)}
+    return {**cells, **changed} if changed else cells
 
 
 def scores_in(values: Mapping[str, Any]) -> dict[str, float]:

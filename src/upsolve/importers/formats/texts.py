@@ -21,6 +21,7 @@ __all__ = [
     "SEPARATOR",
     "Quotes",
     "csv_rows",
+    "delimiter_of",
     "encoding_of",
     "json_rows",
     "line_rows",
@@ -348,6 +349,12 @@ def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE)
         raise unreadable(member.where, error) from error
     if empty:
         warnings.warn(f"{member.where}: {empty} empty rows are left out", stacklevel=2)
+
+
+def delimiter_of(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE) -> str:
+    """Return what separates the cells of a CSV file."""
+    with opened(member, encoding, WRONG) as text:
+        return form_of(text.read(SAMPLE), quotes)[0]["delimiter"]
 
 
 def checked_row(

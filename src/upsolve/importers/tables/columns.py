@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.outcome import are_statuses, number_in
+from upsolve.importers.outcome import DECIMAL, are_statuses, number_in, points_in, score_in, with_point
 from upsolve.importers.rows import SECONDS, columns_in, nested_value
 
 __all__ = [
     "VAGUE",
     "column_of_programs",
+    "has_decimal_commas",
     "likely_fields",
     "options_for",
     "refuse_codes",
@@ -216,7 +217,7 @@ def refuse_codes(
     ``scores``: whether numbers are scores; ``words`` for a status and for ``languages`` are those that are known.
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
-    if scores and not any(number_in(str(value).strip()) for value in values_of(rows, status)):
+    if scores and not any(score_in(value) is not None for value in values_of(rows, status)):
         raise SourceError(
             f"{path}: option passed_at: the column of `status`, {status}, has no scores; --status COLUMN names another"
         )
@@ -232,6 +233,35 @@ def refuse_codes(
             f"{path}: {language} has numbers, {', '.join(sorted(codes, key=float)[:9])}, which mean a language at one judge alone: --map FILE "
             f"with `languages: {{{min(codes, key=float)}: cpp, ...}}`, one for each number"
         )
+
+
+def has_decimal_commas(path: Path, rows: Sequence[Mapping[str, Any]], column: str, *, full: float, commas: bool) -> bool:
+    """Return whether ``1,5`` in a column of points is one number, and not those of two tests: as all first rows allow.
+
+    ``full``: points of a full answer; ``commas``: whether commas separate no cells, so that they are decimal if both are possible.
+
+    Raises:
+        SourceError: both are possible, and the file says nothing.
+    """
+    texts = [value for value in values_of(rows, column) if isinstance(value, str) and "," in value]
+    if not texts or not all(map(DECIMAL.fullmatch, texts)):
+        return False
+    fit = [all(are_points(value, full) for value in values) for values in (texts, [*map(with_point, texts)])]
+    if all(fit) and not commas:
+        one, two = texts[0].split(",")
+        raise SourceError(
+            f"{path}: {column} has {texts[0]!r}: {one}.{two} points, or {one} and {two} of two tests? Write {one}.{two}, or [{one}, {two}]"
+        )
+    return fit[1]
+
+
+def are_points(value: Any, full: float) -> bool:
+    """Return whether a value can be points, of which a full answer has ``full``."""
+    try:
+        points_in(value, full)
+    except ValueError:
+        return False
+    return True
 
 
 def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:

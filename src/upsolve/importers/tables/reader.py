@@ -24,6 +24,8 @@ from upsolve.importers.outcome import (
     scored,
     scores_in,
     whole,
+    with_point,
+    with_points_for_commas,
     without_left_out,
     without_odd,
 )
@@ -105,6 +107,8 @@ class Reader:
     """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
     full_points: float = 1.0
     """Number in ``points`` of a full answer, > 0."""
+    decimal_commas: bool = False
+    """Whether ``1,5`` in ``points`` is one number, and not those of two tests."""
     scores: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column of a score -> name of the score."""
     default: str = "python"
@@ -160,7 +164,7 @@ class Reader:
             yield from self.several(row, *row.pop(ATTEMPTS))
             return
         cells, rest = self.cells(row)
-        cells, odd = without_odd(cells)
+        cells, odd = without_odd(with_points_for_commas(cells))
         rest |= {self.columns[name]: value for name, value in odd.items()}
         yield from odd_fields(odd, "is no such number")
         described = self.describes(cells)
@@ -419,7 +423,8 @@ class Reader:
             total, share = len(self.kept.get(task.task_id, task.tests)), float(cells["share"])
             cells = {**cells, "status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
         if "points" in cells:
-            shares, overall = points_in(cells["points"], self.full_points)
+            given = with_point(cells["points"]) if self.decimal_commas else cells["points"]
+            shares, overall = points_in(given, self.full_points)
             cells = {**cells, "points": shares or overall}
         if self.passed_at is not None or "total" in cells:
             cells, points = scored(cells, self.passed_at)
@@ -450,7 +455,7 @@ class Reader:
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
         """Return the verdict that a row records; that of an earlier row with the same words is copied."""
-        given = [(name, cells[name]) for name in OUTCOME_FIELDS if name in cells]
+        given = [(name, cells[name]) for name in (*OUTCOME_FIELDS, *POINTS) if name in cells]
         if len(given) > 2 or not all(type(value) is str for _, value in given):
             return recorded_verdict(attempt_id, cells, judge, self.words)
         key = repr(given)

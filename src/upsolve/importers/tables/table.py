@@ -16,6 +16,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Member, Quotes, kind_of, member_of, members, rows_of
+from upsolve.importers.formats.texts import delimiter_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
 from upsolve.importers.rows import (
     BadRow,
@@ -33,6 +34,7 @@ from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, 
 from upsolve.importers.tables.columns import (
     VAGUE,
     column_of_programs,
+    has_decimal_commas,
     likely_fields,
     options_for,
     refuse_codes,
@@ -130,6 +132,9 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
     reader.full_points = plan.full_points
+    reader.decimal_commas = has_decimal_commas(
+        path, first, mapped.get("points", ""), full=plan.full_points, commas=has_free_commas(member, plan)
+    )
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
     reader.files = files if plan.files or names else None
     reader.has_prompts = not plan.no_prompt
@@ -194,6 +199,11 @@ def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Membe
 def rows_in(member: Member, plan: Map) -> Iterator[Numbered]:
     """Return the rows of a file."""
     return rows_of(member, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+
+
+def has_free_commas(member: Member | None, plan: Map) -> bool:
+    """Return whether a file is CSV whose cells other characters than commas separate."""
+    return member is not None and kind_of(member) is Kind.CSV and delimiter_of(member, plan.encoding, plan.quotes) != ","
 
 
 def numbers_in(rows: Iterable[Numbered]) -> Iterator[Numbered]:
