@@ -9,9 +9,9 @@ from typing import Any
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, as_json, left_out
-from upsolve.types import Task
+from upsolve.types import Attempt, Status, Task, Verdict
 
-__all__ = ["extra_of", "prompt_of", "rest_of", "sections", "split_of", "with_sound_tests"]
+__all__ = ["extra_of", "judged", "prompt_of", "rest_of", "sections", "split_of", "with_sound_tests"]
 
 SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 """Word in the name of a file or folder -> split."""
@@ -44,6 +44,12 @@ def prompt_of(statement: str, starter: str) -> str:
     """Return a statement with the code to start from, if any."""
     statement = statement.strip()
     return f"{statement}\n\nComplete this code and give all of it:\n\n{starter.strip()}" if starter.strip() else statement
+
+
+def judged(attempt: Attempt, status: Status, judge: str, **outcome: Any) -> Iterator[Row]:
+    """Yield an attempt and its recorded verdict, with other fields of the verdict."""
+    yield attempt
+    yield Verdict(attempt.attempt_id, status, judge=judge, **outcome)
 
 
 def with_sound_tests(task: Task) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """Importer for packages of Codeforces' Polygon: statement, tests, limits, checker, and the authors' solutions with their tags."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from xml.parsers.expat import ExpatError
 from upsolve.errors import SourceError
 from upsolve.importers.logs.ci_reports import parse_xml
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems import extra_of, sections
+from upsolve.importers.problems import extra_of, judged, sections
 from upsolve.importers.problems.problem_package import BUILT, MAX_MB, PACKAGE_OPTIONS, TESTLIB, built_checker
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.languages.names import language_in, languages_in
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["SOURCE"]
 
@@ -92,16 +92,15 @@ def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
             compare="lines" if reason else compare,
             checker="" if reason else checker,
             extra=extra_of(known | {"tags": [tag.get("value") for tag in root.iterfind("tags/tag")]}),
-            limit_seconds=number(testset, "time-limit", lambda text: int(text) / 1000),
-            limit_bytes=number(testset, "memory-limit", int),
+            limit_seconds=number(testset, "time-limit") / 1000 or None,
+            limit_bytes=number(testset, "memory-limit") or None,
         )
     ]
 
 
-def number(testset: Element, name: str, convert: Callable[[str], Any]) -> Any:
-    """Return the number in an element; None if it is missing or 0."""
-    text = (testset.findtext(name) or "").strip()
-    return convert(text) or None if text else None
+def number(testset: Element, name: str) -> int:
+    """Return the number in an element; 0 if it is missing."""
+    return int((testset.findtext(name) or "").strip() or 0)
 
 
 def checker_of(root: Element, folder: Path) -> tuple[str, str, str]:
@@ -190,10 +189,8 @@ def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str])
     if not file.is_file():
         raise ValueError(f"{row['path'] or 'no path'}: there is no such file")
     code, extra = file.read_text(encoding="utf-8"), extra_of({"file": file.name, "tag": tag})
-    attempt = Attempt(row["task_id"], code, language, "human", extra=extra)
-    yield attempt
     status = TAGS.get(tag) or WORDS.get(tag.replace("-", " "), Status.UNSCORED)
-    yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
+    yield from judged(Attempt(row["task_id"], code, language, "human", extra=extra), status, JUDGE)
 
 
 SOURCE = Source(

@@ -1,6 +1,5 @@
 """Importer for problem packages as Kattis, DOMjudge and ICPC contests use them (legacy and 2023-07): statement, tests, and the jury's submissions."""
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,12 +12,12 @@ import yaml
 from upsolve.checkers import CheckerProgram
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems import extra_of
-from upsolve.importers.recogniser.asserts import parsed
+from upsolve.importers.problems import extra_of, judged
+from upsolve.importers.recogniser.asserts import names_in, parsed
 from upsolve.importers.rows import Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.languages.names import language_in, languages_in
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["BUILT", "MAX_MB", "PACKAGE_OPTIONS", "SOURCE", "TESTLIB", "built_checker"]
 
@@ -177,38 +176,23 @@ def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: st
     given = stated[1].split(",") if (stated := EXPECTED.search(code)) else [file.parent.name]
     words = [re.sub("[-_]", " ", word).strip().lower() for word in given if word.strip()]
     attempt = Attempt(task_id, code, language, "human", extra=extra_of({"file": file.name, "expected": ", ".join(words)}))
-    yield attempt
     status = WORDS.get(words[0], Status.UNSCORED) if len(words) == 1 else Status.UNSCORED
     with suppress(ValueError):  # settings that cannot be read are refused with the task
         if status is Status.PASSED and "scoring" in flags_in(settings_in(folder / "problem.yaml").get("type")):
             status = Status.UNSCORED
-    yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
+    yield from judged(attempt, status, JUDGE)
 
 
 def is_python_2(code: str) -> bool:
     """Return whether a program names Python 2 in its first line, or prints or calls functions that only Python 2 has."""
     if code.startswith("#!") and "python2" in code.splitlines()[0]:
         return True
-    tree = parsed(code)
-    return calls_python_2(tree, code) if tree else PRINT_STATEMENT.search(code) is not None
-
-
-def calls_python_2(tree: ast.Module, code: str) -> bool:
-    """Return whether a program calls ``raw_input`` or ``xrange`` and neither binds that name nor asks which Python runs it."""
-    if not any(name in code for name in ONLY_PYTHON_2) or any(word in code for word in ASKS_VERSION):
+    if (tree := parsed(code)) is None:
+        return PRINT_STATEMENT.search(code) is not None
+    if any(word in code for word in ASKS_VERSION) or not any(name in code for name in ONLY_PYTHON_2):
         return False
-    called, bound = set[str](), set[str]()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(name)):
-                called.add(name)
-            case ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.ClassDef(name) | ast.arg(name):
-                bound.add(name)
-            case ast.alias(name, other):
-                bound.update(ONLY_PYTHON_2 if name == "*" else (other or name,))
-            case _:
-                pass
-    return bool(called.intersection(ONLY_PYTHON_2) - bound)
+    bound, read = names_in(tree)
+    return "*" not in bound and bool(read.intersection(ONLY_PYTHON_2) - bound)
 
 
 PACKAGE_OPTIONS = (
