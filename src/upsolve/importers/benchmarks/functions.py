@@ -20,31 +20,18 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_value, rows_of_file
-from upsolve.importers.problems import extra_of, rest_of, with_sound_tests
+from upsolve.importers.problems import extra_of, judged, rest_of, with_sound_tests
 from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
 from upsolve.importers.recogniser.code import check_tests
-from upsolve.importers.rows import BadRow, Row, build_each
+from upsolve.importers.rows import ODD, BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.table import records_of
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["CODET", "CRUXEVAL", "DS1000", "INSTRUCTION", "LDB", "MULTIPLE", "MXEVAL"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
 """Precedes the signature with its docstring in a prompt."""
-
-
-def function_task(row: dict[str, Any], task_id: str, test: str, reference: str) -> Task:
-    """Return a task with the prompt of a row in HumanEval's format."""
-    return Task(
-        task_id=task_id,
-        prompt=INSTRUCTION + row["prompt"].rstrip(),
-        tests=check_tests(test, row["entry_point"]),
-        entry_point=row["entry_point"],
-        source=task_id.partition("/")[0],
-        official=True,
-        reference=reference,
-    )
 
 
 def read_codet(path: Path) -> Iterator[Row]:
@@ -88,27 +75,26 @@ def ldb_records(row: dict[str, Any], author: str, seen: set[str]) -> Iterator[Ro
 
     The ids of tasks start with ``ldb/``, because prompts and tests differ from those of MBPP and HumanEval.
     """
-    name = str(row["task_id"]).lower()
-    test = row["test"].replace(f"check({row['entry_point']})\n", "")
-    before = row["prompt"] if name.startswith("humaneval") else ""
-    task = function_task(row, f"ldb/{name}", test, before + row["canonical_solution"])
-    if task.task_id not in seen:
-        yield from with_sound_tests(task)
-    chain = [code for code in row.get("implementations", []) if isinstance(code, str) and code != row["solution"]]
+    name, entry = str(row["task_id"]).lower(), row["entry_point"]
+    task_id, tests = f"ldb/{name}", check_tests(row["test"].replace(f"check({entry})\n", ""), entry)
+    if task_id not in seen:
+        before = row["prompt"] if name.startswith("humaneval") else ""
+        prompt, reference = INSTRUCTION + row["prompt"].rstrip(), before + row["canonical_solution"]
+        yield from with_sound_tests(Task(task_id, prompt, tests, entry, source="ldb", official=True, reference=reference))
     parent = ""
-    for code in (*chain, row["solution"]):
-        attempt = Attempt(task.task_id, code, author=author, parent_id=parent)
-        parent = attempt.attempt_id
-        yield attempt
-    yield Verdict(parent, Status.PASSED if row["is_solved"] else Status.FAILED, judge="recorded:ldb")
-    seen.add(task.task_id)
+    for code in row.get("implementations", []):
+        if isinstance(code, str) and code != row["solution"]:
+            yield (attempt := Attempt(task_id, code, author=author, parent_id=parent))
+            parent = attempt.attempt_id
+    last = Attempt(task_id, row["solution"], author=author, parent_id=parent)
+    yield from judged(last, Status.PASSED if row["is_solved"] else Status.FAILED, "recorded:ldb")
+    seen.add(task_id)
 
 
 CODET = Source(read_codet, "a folder with *_code_solution.jsonl", marks=("*_code_solution.jsonl",))
 LDB = Source(read_ldb, "a folder with seed_*.jsonl and debug_*.jsonl", marks=("seed_*.jsonl", "debug_*.jsonl"))
 
 
-CRUXEVAL_JUDGE = "recorded:cruxeval"
 CRUXEVAL_MODES = ("input", "output")
 QUESTIONS = {
     "input": "Find arguments for which this function returns `{output}`. Define `answer()`, which returns them as a tuple:\n\n{code}",
@@ -182,9 +168,8 @@ def sample_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
         texts = data.get("raw_generations", data)
         scores = data["raw_scored_generations"] if "raw_generations" in data else {}
         rows = [{"id": name, "predictions": found, "outcomes": scores.get(name)} for name, found in texts.items()]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        yield 1, BadRow(str(file), 1, f"{type(error).__name__}: {error}", "")
-        return
+    except ODD as error:
+        rows = [BadRow(str(file), 1, f"{type(error).__name__}: {error}", "")]
     yield from enumerate(rows, start=1)
 
 
@@ -195,9 +180,8 @@ def predicted(row: dict[str, Any], *, author: str, mode: str) -> list[Row]:
     records: list[Row] = []
     for text, passed in zip(texts, outcomes, strict=True):
         attempt = Attempt(task, program(text, mode), author=author, extra=json.dumps({"prediction": text}))
-        records.append(attempt)
-        if passed is not None:
-            records.append(Verdict(attempt.attempt_id, Status.PASSED if passed else Status.FAILED, judge=CRUXEVAL_JUDGE))
+        status = Status.PASSED if passed else Status.FAILED
+        records += [attempt] if passed is None else judged(attempt, status, "recorded:cruxeval")
     return records
 
 
@@ -430,9 +414,8 @@ def results_of(row: dict[str, Any]) -> Iterator[Row]:
             program = re.sub(r"^package \w+", "package main", program)
         extra = extra_of({key: result.get(key) for key in ("exit_code", "timestamp")})
         attempt = Attempt(task.task_id, program, task.language, author=str(row.get("model") or ""), extra=extra)
-        yield attempt
         out, errors = (str(result.get(key) or "")[:1000] for key in ("stdout", "stderr"))
-        yield Verdict(attempt.attempt_id, status, judge="recorded:multipl_e", stdout_head=out, stderr_head=errors)
+        yield from judged(attempt, status, "recorded:multipl_e", stdout_head=out, stderr_head=errors)
 
 
 MXEVAL = Source(

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.problems import extra_of
+from upsolve.importers.problems import extra_of, judged
 from upsolve.importers.recogniser.asserts import imports_of, names_bound, names_read, packages_in, parsed
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, build_each, left_out
 from upsolve.importers.source import Source
 from upsolve.languages import missing_packages
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["SOURCE"]
 
@@ -136,11 +136,10 @@ def attempts_of(file: Path, prefix: str, student: str, dropped: Collection[str],
     graded = file.parts[-4] == STAGES[0]
     for program, exercise, tests in programs_of(cells_of(file)):
         attempt = Attempt(f"{prefix}/{exercise}", program, author=student, extra=extra_of({"stage": file.parts[-4]}))
-        yield attempt
         ends = [test.outcome for test in tests if test.grade_id not in dropped] if graded else []
         passed = ends.count(Status.PASSED)
         status = min(ends, key=ORDER.index, default=Status.UNSCORED)
-        yield Verdict(attempt.attempt_id, status, passed=passed, total=len(ends), outcomes=tuple(ends), judge=JUDGE)
+        yield from judged(attempt, status, JUDGE, passed=passed, total=len(ends), outcomes=tuple(ends))
 
 
 def programs_of(cells: Sequence[Cell]) -> list[tuple[str, str, tuple[Cell, ...]]]:
@@ -175,13 +174,10 @@ def touches(text: str, names: set[str]) -> bool:
     if {"*", *names} & names_bound(text):
         return True
     body = tree.body if (tree := parsed(text)) else []
-    alone, inside = (
-        [part for node in body if hasattr(node, "body") is deep for part in ast.walk(node)] for deep in (False, True)
-    )
-    changed = [part for part in alone if isinstance(part, ast.Attribute | ast.Subscript)]
+    parts = (part for node in body if not hasattr(node, "body") for part in ast.walk(node))
+    changed = [part for part in parts if isinstance(part, ast.Attribute | ast.Subscript)]
     bases = [part.value for part in changed if isinstance(part.ctx, ast.Store) or isinstance(part, ast.Attribute)]
-    stored = {part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    return bool(names & ({base.id for base in bases if isinstance(base, ast.Name)} | stored))
+    return any(isinstance(base, ast.Name) and base.id in names for base in bases)
 
 
 def readable(file: Path) -> list[Cell]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
-from upsolve.importers.problems import rest_of
+from upsolve.importers.problems import judged, rest_of
 from upsolve.importers.rows import BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.templates import loaded
-from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.types import Attempt, Status, Task
 
 __all__ = ["SOURCE"]
 
@@ -86,14 +86,13 @@ class Reports:
 
     def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
         """Return the outcomes of all reports that are of a prediction."""
-        start, known = model_start(model), self.outcomes.get(instance, ())
+        start, known = f"{model.replace('/', '__')}.", self.outcomes.get(instance, ())
         found = [one for folder, name, one in known if not name and folder == file.parent]
         found += [one for folder, name, one in known if f"{name}.".startswith(start) and file.is_relative_to(folder)]
         if found or self.models[file.parent] != {model}:
             return found
-        return [
-            one for folder, name, one in known if folder == file.parent and name.count(".") < 2
-        ]  # no MODEL.RUN.json of others
+        # no MODEL.RUN.json of others
+        return [one for folder, name, one in known if folder == file.parent and name.count(".") < 2]
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
         """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
@@ -104,11 +103,6 @@ class Reports:
         if len({outcome.status for outcome in sure}) != 1:
             return Outcome(Status.UNSCORED)
         return max(sure, key=lambda outcome: outcome.total)
-
-
-def model_start(model: str) -> str:
-    """Return how the names of the reports of a model begin."""
-    return f"{model.replace('/', '__')}."
 
 
 def outcome_of(report: Mapping[str, Any]) -> Outcome:
@@ -189,7 +183,8 @@ def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Itera
     if not patch.strip():
         raise ValueError(f"the patch is empty ({outcome.status.value})")
     extra = rest_of(row, ("instance_id", "model_patch", "model_name_or_path"))
-    yield from judged(Attempt(task_id, patch, LANGUAGE, model, extra=extra), outcome)
+    counts = {"passed": outcome.passed, "total": outcome.total}
+    yield from judged(Attempt(task_id, patch, LANGUAGE, model, extra=extra), outcome.status, JUDGE, **counts)
 
 
 def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
@@ -202,13 +197,8 @@ def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
     yield Task(task_id, prompt, (), language=LANGUAGE, source="swe_bench", difficulty=difficulty, extra=extra)
     if row.get("patch"):
         tests = sum(len(loaded(row.get(name) or [])) for name in TESTS)
-        yield from judged(Attempt(task_id, str(row["patch"]), LANGUAGE, "human"), Outcome(Status.PASSED, tests, tests))
-
-
-def judged(attempt: Attempt, outcome: Outcome) -> Iterator[Row]:
-    """Yield an attempt and its recorded verdict."""
-    yield attempt
-    yield Verdict(attempt.attempt_id, outcome.status, passed=outcome.passed, total=outcome.total, judge=JUDGE)
+        known = Attempt(task_id, str(row["patch"]), LANGUAGE, "human")
+        yield from judged(known, Status.PASSED, JUDGE, passed=tests, total=tests)
 
 
 SOURCE = Source(

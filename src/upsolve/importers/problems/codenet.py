@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.problems import extra_of
+from upsolve.importers.problems import extra_of, judged
 from upsolve.importers.rows import ODD, BadRow, Row
 from upsolve.importers.source import Option, Source, Unit
 from upsolve.languages.names import language_in
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["SOURCE"]
 
@@ -215,15 +215,12 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
         return [BadRow(str(file), number, f"{type(error).__name__}: {error}", text)]
     extra = extra_of({name: row.get(name) for name in ("submission_id", "original_language", "accuracy")})
     attempt = Attempt(f"codenet/{row['problem_id']}", code, language_of(row), row["user_id"], when, extra=extra)
-    verdict = Verdict(
-        attempt.attempt_id,
-        status,
-        judge=JUDGE,
-        cpu_seconds=cpu / 1000 if cpu >= 0 else None,
-        memory_bytes=memory * 1024 if memory >= 0 else None,
-        error_message=row["status"] if status is Status.UNSCORED else "",
-    )
-    return [attempt, verdict]
+    outcome = {
+        "cpu_seconds": cpu / 1000 if cpu >= 0 else None,
+        "memory_bytes": memory * 1024 if memory >= 0 else None,
+        "error_message": row["status"] if status is Status.UNSCORED else "",
+    }
+    return [*judged(attempt, status, JUDGE, **outcome)]
 
 
 def language_of(row: dict[str, str]) -> str:
