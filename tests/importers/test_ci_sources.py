@@ -13,7 +13,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.history.ci import Report, is_same_test, merged, name_of
 from upsolve.importers.ingest import ingest
-from upsolve.importers.logs.ci_reports import parse_junit, parse_log, parse_pytest, read_sarif
+from upsolve.importers.logs.ci_reports import SARIF, parse_junit, parse_log, parse_pytest
 from upsolve.types import Status
 from upsolve.verify.judge.plans import judge_all
 
@@ -442,7 +442,7 @@ def test_findings_are_added_to_the_attempts_and_decide_nothing(tmp_path, folder,
     said = next(verdict for verdict in archive.verdicts() if verdict.judge == "recorded:sarif")
     assert preferred([judged, said], group.task).findings == (finding,)
     file.write_text("{}")
-    assert "no field 'runs'" in next(iter(read_sarif(file, repository=str(folder)))).reason
+    assert "no field 'runs'" in next(iter(SARIF.read(file, repository=str(folder)))).reason
 
 
 def test_real_reports(real_data):

@@ -26,13 +26,11 @@ from upsolve.types import Finding, Status, Task, Verdict
 
 __all__ = [
     "MAX_KB",
-    "REPOSITORY",
+    "Parse",
     "Report",
     "ci_source",
     "name_of",
-    "open_repository",
-    "reports_by_commit",
-    "units_with_reports",
+    "rows_of",
 ]
 
 
@@ -74,6 +72,9 @@ class Report:
         found = {name: statuses for name, statuses in self.outcomes.items() if name not in self.lost and statuses}
         found = {name: one - {Status.PASSED} if Status.RUNTIME_ERROR in one else one for name, one in found.items()}
         return Report(self.file, tuple(commits), found, self.errors, self.broken)
+
+
+Parse = Callable[[Path], Report | BadRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +128,14 @@ def merged(reports: Iterable[Report]) -> Results:
 
 
 @lru_cache(maxsize=4096)
-def parsed(file: Path, parse: Callable[[Path], Report | BadRow], _changed: int) -> Report | BadRow:
-    """Return the report of a file; the shares of an import read the same ones."""
-    return parse(file)
-
-
-def read_reports(
-    path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
-) -> Iterator[Report | BadRow]:
-    """Yield the reports of a file, or of all files in a folder; a ``BadRow`` for an unreadable report."""
-    found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
-    files = [path] if path.is_file() else sorted(found)
-    if not files:
-        raise SourceError(f"{path}: contains no report: {', '.join(patterns)}")
-    for file in files:
-        try:
-            report = parsed(file, parse, file.stat().st_mtime_ns)
-        except (*ODD, OSError, ExpatError) as error:
-            line = error.lineno if isinstance(error, ExpatError | JSONDecodeError) else 0
-            form = "not XML: " if isinstance(error, ExpatError) else "not JSON: " if isinstance(error, JSONDecodeError) else ""
-            yield BadRow(str(file), line, f"{form}{error if form else reason_of(error)}", "")
-            continue
-        if isinstance(report, BadRow):
-            yield report
-            continue
-        inside = file.relative_to(path.parent).as_posix()
-        named = [text for text in map(str.lower, report.commits) if HASH.fullmatch(text)]
-        commits = [commit] if commit else [*named, *reversed(HASH.findall(inside))]
-        yield replace(report, commits=tuple(commits))
+def parsed(file: Path, parse: Parse, _changed: int) -> Report | BadRow:
+    """Return the report of a file, a ``BadRow`` if it cannot be read; the shares of an import read the same ones."""
+    try:
+        return parse(file)
+    except (*ODD, OSError, ExpatError) as error:
+        line = error.lineno if isinstance(error, ExpatError | JSONDecodeError) else 0
+        form = "not XML: " if isinstance(error, ExpatError) else "not JSON: " if isinstance(error, JSONDecodeError) else ""
+        return BadRow(str(file), line, f"{form}{error if form else reason_of(error)}", "")
 
 
 MAX_KB = 20
@@ -168,64 +149,33 @@ REPOSITORY = (
 """Options of the sources that read reports."""
 
 
-def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Path], Report | BadRow]) -> Source:
-    """Return the source of a report format: its name, description of the path, file names in a folder, and reader of a file."""
+def ci_source(path: str, patterns: Sequence[str], parse: Parse, rows: Callable[..., Iterator[Row]], *more: Option) -> Source:
+    """Return the source of a format of reports.
 
-    def read_format(path: Path, **options: Any) -> Iterator[Row]:
-        return read(path, judge=f"recorded:{name}", patterns=patterns, parse=parse, **options)
+    Args:
+        path: description of the path.
+        patterns: names of the files in a folder.
+        parse: returns the report in a file.
+        rows: ``rows(history, reports by commit, **options)`` yields the records.
+        more: options besides those of all these sources.
+    """
 
-    def split_format(
-        path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any
-    ) -> list[Unit]:
+    def read(path: Path, *, repository: str = "", commit: str = "", first: bool = True, **options: Any) -> Iterator[Row]:
+        with open_repository(repository) as history:
+            bad, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
+            if first:
+                yield from bad
+            yield from rows(history, by_commit, **options)
+
+    def split(path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any) -> list[Unit]:
+        """Return units of the commits with a report on them or on their parents; the first one also has the reports that cannot be used."""
         with open_repository(repository) as history:
             _, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
-            return units_with_reports(path, [one.name for one in history.commits(revision) if one.name in by_commit])
+            names = [one.name for one in history.commits(revision) if not by_commit.keys().isdisjoint((one.name, one.parent))]
+        units = commit_units(path, names)
+        return [replace(unit, options={**unit.options, "first": number == 0}) for number, unit in enumerate(units)]
 
-    return Source(read_format, path, REPOSITORY, max_rejected=1.0, split=split_format)
-
-
-def units_with_reports(path: Path, names: Sequence[str]) -> list[Unit]:
-    """Return units of commits with reports; the first one also has the reports that cannot be used."""
-    units = commit_units(path, names)
-    return [replace(unit, options={**unit.options, "first": number == 0}) for number, unit in enumerate(units)]
-
-
-def read(
-    path: Path,
-    *,
-    judge: str,
-    patterns: Sequence[str],
-    parse: Callable[[Path], Report | BadRow],
-    repository: str = "",
-    commit: str = "",
-    first: bool = True,
-    **options: Any,
-) -> Iterator[Row]:
-    """Yield task, attempts and recorded verdicts for each commit that repairs a test, by the reports on it and on its parent."""
-    with open_repository(repository) as history:
-        bad, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
-        if first:
-            yield from bad
-        results = {place: merged(reports) for place, reports in by_commit.items()}
-        yield from rows_of(history, results, judge=judge, **options)
-
-
-def reports_by_commit(
-    history: Repository, path: Path, patterns: Sequence[str], *, parse: Callable[[Path], Report | BadRow], commit: str
-) -> tuple[list[BadRow], dict[str, list[Any]]]:
-    """Return the reports that cannot be used, and the others by the full hash of their commit (``read_reports``)."""
-    bad: list[BadRow] = []
-    by_commit: dict[str, list[Any]] = {}
-    for report in read_reports(path, patterns, parse, commit):
-        if isinstance(report, BadRow):
-            bad.append(report)
-        elif known := [name for name in history.names(report.commits) if name] if report.commits else []:
-            by_commit.setdefault(known[0], []).append(report)
-        else:
-            names = ", ".join(report.commits)
-            problem = f"commit {names} is not in the repository" if names else "it names no commit (--commit)"
-            bad.append(BadRow(report.file, 0, problem, ""))
-    return bad, by_commit
+    return Source(read, path, (*REPOSITORY, *more), max_rejected=1.0, split=split)
 
 
 def open_repository(path: str) -> Repository:
@@ -235,9 +185,35 @@ def open_repository(path: str) -> Repository:
     return Repository(Path(path))
 
 
+def reports_by_commit(
+    history: Repository, path: Path, patterns: Sequence[str], *, parse: Parse, commit: str
+) -> tuple[list[BadRow], dict[str, list[Any]]]:
+    """Return the reports of a file or folder that cannot be used, and the others by the full hash of their commit."""
+    files = [path] if path.is_file() else sorted({file for one in patterns for file in path.rglob(one) if file.is_file()})
+    if not files:
+        raise SourceError(f"{path}: contains no report: {', '.join(patterns)}")
+    bad: list[BadRow] = []
+    by_commit: dict[str, list[Any]] = {}
+    for file in files:
+        report = parsed(file, parse, file.stat().st_mtime_ns)
+        if isinstance(report, BadRow):
+            bad.append(report)
+            continue
+        named = [text for text in map(str.lower, report.commits) if HASH.fullmatch(text)]
+        inside = file.relative_to(path.parent).as_posix()
+        commits = [commit] if commit else [*named, *reversed(HASH.findall(inside))]
+        if known := [name for name in history.names(commits) if name] if commits else []:
+            by_commit.setdefault(known[0], []).append(report)
+        else:
+            names = ", ".join(commits)
+            problem = f"commit {names} is not in the repository" if names else "it names no commit (--commit)"
+            bad.append(BadRow(report.file, 0, problem, ""))
+    return bad, by_commit
+
+
 def rows_of(
     history: Repository,
-    results: Mapping[str, Results],
+    by_commit: Mapping[str, Sequence[Report]],
     *,
     judge: str,
     revision: str = "HEAD",
@@ -246,6 +222,7 @@ def rows_of(
     only: Set[str] | None = None,
 ) -> Iterator[Row]:
     """Yield the records of each change with reports before and after it; of the commits in ``only``, None for all."""
+    results = {place: merged(reports) for place, reports in by_commit.items()}
     commits = results.keys() if only is None else results.keys() & only
     label = name or repository_name(history.path)
     for change in changes_of(history, revision=revision, name=label, max_kb=max_kb, source="ci", only=commits):

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,19 +13,10 @@ from xml.parsers.expat import ParserCreate
 
 from upsolve.importers.formats import member_of
 from upsolve.importers.formats.texts import line_rows
-from upsolve.importers.history.ci import (
-    MAX_KB,
-    REPOSITORY,
-    Report,
-    ci_source,
-    name_of,
-    open_repository,
-    reports_by_commit,
-    units_with_reports,
-)
-from upsolve.importers.history.repository import Change, changes_of, repository_name
+from upsolve.importers.history.ci import MAX_KB, Parse, Report, ci_source, name_of, rows_of
+from upsolve.importers.history.repository import Change, Repository, changes_of, repository_name
 from upsolve.importers.rows import BadRow, Row
-from upsolve.importers.source import Option, Source, Unit
+from upsolve.importers.source import Option, Source
 from upsolve.types import Attempt, Finding, Status, Verdict
 
 __all__ = ["GITHUB", "GITLAB", "JUNIT", "PYTEST_JSON", "SARIF", "parse_xml"]
@@ -34,6 +26,11 @@ AGAIN = ("flakyFailure", "flakyError", "rerunFailure", "rerunError")
 """Elements of Maven about a run of a test before its last one."""
 PROPERTY = re.compile(r"(?:^|[._ -])(?:commit|sha|revision)(?:[._ -]?(?:id|sha|hash))?$", re.IGNORECASE)
 """Names of properties that hold a commit: ``git.commit``, ``GIT_COMMIT``, ``sha``."""
+
+
+def with_outcomes(name: str, path: str, patterns: Sequence[str], parse: Parse) -> Source:
+    """Return the source of reports with outcomes of tests: its name, what ``ci_source`` needs."""
+    return ci_source(path, patterns, parse, partial(rows_of, judge=f"recorded:{name}"))
 
 
 def parse_xml(file: Path) -> Element:
@@ -75,7 +72,7 @@ def parse_junit(file: Path) -> Report:
     return found.settled((one.get("value") or one.text or "").strip() for one in properties)
 
 
-JUNIT = ci_source("junit", "a JUnit XML file, or a folder with such", ("*.xml",), parse_junit)
+JUNIT = with_outcomes("junit", "a JUnit XML file, or a folder with such", ("*.xml",), parse_junit)
 
 
 STATUSES = {"passed": Status.PASSED, "failed": Status.FAILED, "error": Status.RUNTIME_ERROR, "rerun": Status.FAILED}
@@ -146,7 +143,7 @@ def report_of(
     return found.settled(commits)
 
 
-PYTEST_JSON = ci_source(
+PYTEST_JSON = with_outcomes(
     "pytest_json",
     "a report of pytest-json-report or pytest-reportlog, or a folder with such",
     ("*.json", "*.jsonl"),
@@ -210,12 +207,11 @@ def test_of(line: str) -> tuple[str, str, str] | None:
     return None
 
 
-GITHUB = ci_source("github_log", "the log of a job of GitHub Actions, or a folder with such", ("*.txt", "*.log"), parse_log)
-GITLAB = ci_source("gitlab_log", "the log of a job of GitLab CI, or a folder with such", ("*.log", "*.txt"), parse_log)
+GITHUB = with_outcomes("github_log", "the log of a job of GitHub Actions, or a folder with such", ("*.txt", "*.log"), parse_log)
+GITLAB = with_outcomes("gitlab_log", "the log of a job of GitLab CI, or a folder with such", ("*.log", "*.txt"), parse_log)
 
 
 JUDGE = "recorded:sarif"
-PATTERNS = ("*.sarif", "*.sarif.json")
 
 
 @dataclass(slots=True)
@@ -263,38 +259,19 @@ def findings_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[t
         yield path, Finding(kind, name, message, start, first, end, last)
 
 
-def read_sarif(
-    path: Path,
-    *,
-    repository: str = "",
-    commit: str = "",
-    tasks: str = "git",
-    name: str = "",
-    first: bool = True,
-    **changes: Any,
+def findings_by_commit(
+    history: Repository, by_commit: Mapping[str, Sequence[Findings]], *, tasks: str = "git", name: str = "", **changes: Any
 ) -> Iterator[Row]:
     """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report."""
-    with open_repository(repository) as history:
-        bad, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse_sarif, commit=commit)
-        if first:
-            yield from bad
-        options: dict[str, Any] = {"revision": "HEAD", "max_kb": MAX_KB, **changes}
-        for change in changes_of(history, name=name or repository_name(history.path), source=tasks, **options):
-            if isinstance(change, Change):
-                for attempt, at in zip(change.attempts, (change.commit.parent, change.commit.name), strict=True):
-                    if at in by_commit:
-                        yield verdict_of(attempt, change.path, by_commit[at])
+    options: dict[str, Any] = {"revision": "HEAD", "max_kb": MAX_KB, **changes}
+    for change in changes_of(history, name=name or repository_name(history.path), source=tasks, **options):
+        if isinstance(change, Change):
+            for attempt, at in zip(change.attempts, (change.commit.parent, change.commit.name), strict=True):
+                if at in by_commit:
+                    yield verdict_of(attempt, change.path, by_commit[at])
 
 
-def split_sarif(path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any) -> list[Unit]:
-    """Return units of the commits with a file on them or on their parents."""
-    with open_repository(repository) as history:
-        _, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse_sarif, commit=commit)
-        names = [one.name for one in history.commits(revision) if not by_commit.keys().isdisjoint((one.name, one.parent))]
-        return units_with_reports(path, names)
-
-
-def verdict_of(attempt: Attempt, path: str, reports: list[Findings]) -> Verdict:
+def verdict_of(attempt: Attempt, path: str, reports: Sequence[Findings]) -> Verdict:
     """Return the findings on an attempt as an unscored verdict: an analysis decides no outcome."""
     lines = attempt.code.count("\n") + 1
     found = dict.fromkeys(finding for report in reports for finding in report.by_path.get(path, ()) if finding.line <= lines)
@@ -305,10 +282,10 @@ def verdict_of(attempt: Attempt, path: str, reports: list[Findings]) -> Verdict:
     )
 
 
-SARIF = Source(
-    read_sarif,
+SARIF = ci_source(
     "a SARIF file, or a folder with such",
-    (*REPOSITORY, Option("tasks", str, "attempts of which source: git (default), or ci")),
-    max_rejected=1.0,
-    split=split_sarif,
+    ("*.sarif", "*.sarif.json"),
+    parse_sarif,
+    findings_by_commit,
+    Option("tasks", str, "attempts of which source: git (default), or ci"),
 )
