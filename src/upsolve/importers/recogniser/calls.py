@@ -24,7 +24,6 @@ from upsolve.verify.limits import PROVIDED, JudgeSettings, Limits, imports_witho
 
 __all__ = [
     "Callee",
-    "Calls",
     "by_numbers",
     "called_in",
     "callee_of",
@@ -33,7 +32,6 @@ __all__ = [
     "json_value",
     "literal",
     "other_form",
-    "stdio_tests",
     "text_of",
     "text_of_pickle",
     "value_in",
@@ -197,12 +195,6 @@ def text_of(value: Any) -> str:
     raise ValueError(f"tests: an input or output is neither text nor lines: {str(value)[:60]!r}")
 
 
-def stdio_tests(inputs: Iterable[Any], outputs: Iterable[Any], *, hidden: bool = True) -> tuple[TestCase, ...]:
-    """Return tests of standard input and output (``text_of``); ValueError for unequal numbers of inputs and outputs."""
-    pairs = zip(inputs, outputs, strict=True)
-    return tuple(TestCase(TestKind.STDIO, text_of(given), text_of(expected), hidden) for given, expected in pairs)
-
-
 def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
     """Return ``floats`` with a tolerance where an expected output has a decimal fraction, ``lines`` elsewhere."""
     return f"floats:{tolerance}" if any(DECIMAL.search(test.expected) for test in tests) else "lines"
@@ -257,19 +249,12 @@ def signature_in(code: str, callee: Callee) -> Signature | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Tests that call a function."""
+def calls_of(
+    callee: Callee, items: Sequence[Mapping[str, Any]], about: About, *, wrapped: bool
+) -> tuple[tuple[TestCase, ...], str, str]:
+    """Return the tests of inputs and outputs, their setup (imports of contests, helpers), and how values are compared.
 
-    tests: tuple[TestCase, ...]
-    setup: str
-    """Imports that judges of contests make, and helpers of the tests."""
-    compare: str
-    """How values are compared: ``item`` where an expected value may also be in a list."""
-
-
-def calls_of(callee: Callee, items: Sequence[Mapping[str, Any]], about: About, *, wrapped: bool) -> Calls:
-    """Return the tests of inputs and outputs, which are read together: whether ``13`` is a number or text shows over all of them.
+    Inputs are read together: whether ``13`` is a number or text shows over all of them. ``item``: a value may also be in a list.
 
     Where several readings fit, that counts by which the reference has the expected values. ``wrapped``: outputs ``[3]`` may be lists around the
     value, as in APPS; without a reference the types that a definition states decide, and where none does, both the value and the list are right.
@@ -298,7 +283,7 @@ def calls_of(callee: Callee, items: Sequence[Mapping[str, Any]], about: About, *
     nested = any(test.input.startswith("as_lists(") for test in tests)
     other = "" if about.published else other_form(callee, tests, about.setup)
     setup = imports_without((callee.entry_point,)) + (PLAIN if nested else "") + other
-    return Calls(tests, setup, (way or "lines") if numbers == "lines" else numbers.replace("floats", way or "floats"))
+    return tests, setup, (way or "lines") if numbers == "lines" else numbers.replace("floats", way or "floats")
 
 
 def depth_of(value: Any) -> int:

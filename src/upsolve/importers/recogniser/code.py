@@ -259,10 +259,8 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
         raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: name it with --entry_point COLUMN")
     if calls:
         source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
-    known = replace(about, entry_point=entry, hidden=True)
-    tests, refused = check_tests(source, entry, name=check.name), list[tuple[str, str]]()
-    kept = [not refused_by(test, known, refused) for test in tests]
-    return Found(tuple(compress(tests, kept)), "" if about.entry_point else entry, tuple(refused), kept=tuple(kept))
+    found = sound_tests(check_tests(source, entry, name=check.name), replace(about, entry_point=entry, hidden=True))
+    return found if about.entry_point else replace(found, entry_point=entry)
 
 
 def functions_of(code: str, *, methods: bool = False) -> list[str]:
@@ -272,10 +270,10 @@ def functions_of(code: str, *, methods: bool = False) -> list[str]:
     return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
 
 
-def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> bool:
-    """Return whether a test cannot fail, and add it to the refused ones then."""
+def refusal(test: TestCase, about: About) -> str:
+    """Return why a test cannot fail; empty if it can."""
     if test.kind is not TestKind.CODE or not (tree := parsed(test.input)):
-        return False
+        return ""
     bound, reads = names_in(tree)
     module = Module(tree.body, test.input, about)
     if agreeing := module.agreeing():
@@ -284,34 +282,33 @@ def refused_by(test: TestCase, about: About, refused: list[tuple[str, str]]) -> 
     run = (part for node in tree.body if about.lenient and not is_shared(node) for part in ast.walk(node))
     acts = any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
     if not acts and not any(map(module.is_test, tree.body)):
-        refused.append(("asserts nothing", test.input))
-    elif not touches(reads, bound, about.own, reads & BUILTINS):
-        refused.append(("uses nothing of the attempt", test.input))
-    else:
-        return False
-    return True
+        return "asserts nothing"
+    return "" if touches(reads, bound, about.own, reads & BUILTINS) else "uses nothing of the attempt"
 
 
 def sound_suite(source: str, suite: Suite, about: About) -> Found:
     """Return the tests of a suite without those that cannot fail, given its source; they are named, not shown."""
     body = [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
-    whys = reasons(suite, empty_tests([node for node in body if is_suite(node)], Module(body, source, about)))
-    kept = [not why for why in whys]
-    refused = tuple((why, name) for why, name in zip(whys, suite.names, strict=True) if why)
-    return Found(tuple(compress(suite.tests, kept)), refused=refused, kept=tuple(kept))
+    empty = empty_tests([node for node in body if is_suite(node)], Module(body, source, about))
+    return without_refused(suite.tests, reasons(suite, empty), suite.names)
+
+
+def sound_tests(tests: Sequence[TestCase], about: About) -> Found:
+    """Return tests that an importer has made, without those that cannot fail whatever the attempt is."""
+    return without_refused(tests, [refusal(test, about) for test in tests], [test.input for test in tests])
+
+
+def without_refused(tests: Sequence[TestCase], whys: Sequence[str], names: Sequence[str]) -> Found:
+    """Return tests without those that have a reason, which are refused under their names."""
+    kept = tuple(not why for why in whys)
+    refused = tuple((why, name) for why, name in zip(whys, names, strict=True) if why)
+    return Found(tuple(compress(tests, kept)), refused=refused, kept=kept)
 
 
 def reasons(suite: Suite, refused: Iterable[tuple[str, str]]) -> list[str]:
     """Return why each test of a suite, or its class, cannot fail, given all reasons and names; empty for a test that can."""
     why = {name: reason for reason, name in refused}
     return [why.get(name) or why.get(name.partition(".")[0], "") for name in suite.names]
-
-
-def sound_tests(tests: Iterable[TestCase], about: About) -> Found:
-    """Return tests that an importer has made, without those that cannot fail whatever the attempt is."""
-    tests, refused = [*tests], list[tuple[str, str]]()
-    kept = [not refused_by(test, about, refused) for test in tests]
-    return Found(tuple(compress(tests, kept)), refused=tuple(refused), kept=tuple(kept))
 
 
 def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:

@@ -18,7 +18,7 @@ from upsolve.importers.recogniser.calls import (
     callee_of,
     calls_of,
     other_form,
-    stdio_tests,
+    text_of,
     value_in,
 )
 from upsolve.importers.recogniser.code import FENCE, functions_of, plain, tests_in_code
@@ -273,9 +273,8 @@ def called(name: str, items: Sequence[Json], found: Found, about: About) -> tupl
     if not any(codes) and any(str(item.get("testtype")) == "functional" for item in items):
         callee = Callee(name, in_class=True)  # LiveCodeBench's word for its functions, which are methods
     wrapped = any(function_named(item) or CALLS.match(kind_of(item)) for item in items)
-    made = calls_of(callee, items, about, wrapped=wrapped)
-    fields = {"entry_point": callee.entry_point, "setup": made.setup, "compare": made.compare}
-    return replace(found, by_code=bool(any(codes)), **fields), made.tests
+    tests, setup, compare = calls_of(callee, items, about, wrapped=wrapped)
+    return replace(found, by_code=any(codes), entry_point=callee.entry_point, setup=setup, compare=compare), tests
 
 
 def in_both_forms(found: Found, about: About) -> Found:
@@ -300,7 +299,8 @@ def as_test(item: Any) -> TestCase:
     """Return a test of standard input and output, or upsolve's own; ValueError for one with an unknown field or a value of another type."""
     if not is_own(item):
         fields = as_object(item)
-        return stdio_tests([fields["input"]], [fields["output"]], hidden=bool(fields.get("hidden", True)))[0]
+        given, expected = text_of(fields["input"]), text_of(fields["output"])
+        return TestCase(TestKind.STDIO, given, expected, bool(fields.get("hidden", True)))
     unknown = {*item} - {"kind", "input", "expected", "hidden"}
     odd = [name for name in ("input", "expected") if not isinstance(item.get(name, ""), str)]
     if unknown or odd or "input" not in item:
