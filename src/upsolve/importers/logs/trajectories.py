@@ -9,7 +9,7 @@ import re
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -260,45 +260,36 @@ LEFT_OUT = frozenset(
 def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Row]:
     """Yield the tasks, attempts and verdicts of a log or of all logs in a folder."""
     records = rollouts_of("inspect", **options).records
-
-    def build(sample: Json, header: Json) -> Iterator[Row]:
-        return records(inspect_row(sample, header, scorer))
-
     for file in data_files(path, suffixes=(".eval", ".json")):
-        if file.name in NOT_LOGS:
-            continue
-        reader = read_zip if file.suffix == ".eval" else read_json
-        yield from reader(file, build)
+        if file.name not in NOT_LOGS:
+            header, samples = log_in(file)
+            as_row = partial(inspect_row, header=header, scorer=scorer)
+            yield from build_each(file, samples, lambda sample, as_row=as_row: records(as_row(sample)))
 
 
-def read_json(file: Path, build: Callable[..., Iterator[Row]]) -> Iterator[Row]:
-    """Yield the records of a log that is one JSON object; ``build`` makes them of a sample and the header."""
-    log = json_value(file)
-    header = checked_header(file, log)
-    yield from build_each(file, enumerate(log.get("samples") or [], start=1), partial(build, header=header))
-
-
-def read_zip(file: Path, build: Callable[..., Iterator[Row]]) -> Iterator[Row]:
-    """Yield the records of a log that is a zip archive, sample by sample."""
+def log_in(file: Path) -> tuple[Json, Iterator[tuple[int, Json | BadRow]]]:
+    """Return the header and the samples of a log: of one JSON object, or of a zip archive, which is read sample by sample."""
+    if file.suffix != ".eval":
+        log = json_value(file)
+        return checked_header(file, log), enumerate(log.get("samples") or [], start=1)
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            # an evaluation that was killed has no header
-            start = "header.json" if "header.json" in names else "_journal/start.json"
-            header = checked_header(file, json.loads(entry_of(archive, start)))
-            yield from build_each(file, samples_of(file, archive), partial(build, header=header))
+        archive = zipfile.ZipFile(file)
+        # an evaluation that was killed has no header
+        start = "header.json" if "header.json" in archive.namelist() else "_journal/start.json"
+        return checked_header(file, json.loads(entry_of(archive, start))), samples_of(file, archive)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise SourceError(f"{file}: cannot be read: {error}") from error
 
 
 def samples_of(file: Path, archive: zipfile.ZipFile) -> Iterator[tuple[int, Json | BadRow]]:
     """Yield the samples of a zip archive; a ``BadRow`` for a damaged sample."""
-    names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
-    for number, name in enumerate(names, start=1):
-        try:
-            yield number, json.loads(entry_of(archive, name))
-        except (OSError, zipfile.BadZipFile, zlib.error, *ODD) as error:
-            yield number, BadRow(str(file), number, f"{name}: {error}", name)
+    with archive:
+        names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
+        for number, name in enumerate(names, start=1):
+            try:
+                yield number, json.loads(entry_of(archive, name))
+            except (OSError, zipfile.BadZipFile, zlib.error, *ODD) as error:
+                yield number, BadRow(str(file), number, f"{name}: {error}", name)
 
 
 def entry_of(archive: zipfile.ZipFile, name: str) -> bytes:
