@@ -10,7 +10,7 @@ from typing import Any
 from xml.parsers.expat import ExpatError
 
 from upsolve.errors import SourceError
-from upsolve.importers.history.git import FORMS, crossed, require, run, with_packages, with_tests
+from upsolve.importers.history.git import FORMS, crossed, lacking, run, with_packages, with_tests
 from upsolve.importers.history.repository import (
     Change,
     Repository,
@@ -277,23 +277,23 @@ def runnable(
     history: Repository, change: Change, task: Task, names: Sequence[str], flipped: Sequence[str]
 ) -> tuple[Task, Sequence[str]]:
     """Return the task with the tests whose outcome in the sandbox equals the recorded outcome, and their names in CI."""
-    tests = [
-        (test, next((name for name in names if is_same_test(name, name_of(test.name))), "")) for test in change.tests(history)
-    ]
-    usable = [with_packages(test, change) for test, name in tests if name]
-    usable = [test for test in usable if not test.problem]
-    wanted = {test.name for test, name in tests if name in flipped}
-    for form in FORMS:
+    ci_names = {
+        with_packages(test, change): name
+        for test in change.tests(history)
+        if (name := next((name for name in names if is_same_test(name, name_of(test.name))), ""))
+    }
+    usable = [test for test in ci_names if not test.problem] if not lacking(task.requires) else []
+    known = {test.name: ci_names[test] for test in usable}
+    wanted = {name for name, known_as in known.items() if known_as in flipped}
+    for form in FORMS if wanted else ():
         try:
-            require(task.requires)
             texts = form(task, change, usable)
             order = sorted(texts, key=lambda name: name not in wanted)
             runs = run(with_tests(task, texts, order), change.attempts, 1)
         except ValueError:
             continue
-        kinds = [runs.kind(index) for index in range(len(order))]
-        agreed = [name for name, kind in zip(order, kinds, strict=True) if kind == ("flipped" if name in wanted else "kept")]
+        kinds = zip(order, map(runs.kind, range(len(order))), strict=True)
+        agreed = [name for name, kind in kinds if kind == ("flipped" if name in wanted else "kept")]
         if wanted & {*agreed} and (form is FORMS[-1] or crossed(runs)):
-            ci_names = {test.name: name for test, name in tests}
-            return with_tests(task, texts, agreed), [ci_names[name] for name in agreed]
+            return with_tests(task, texts, agreed), [known[name] for name in agreed]
     return task, names

@@ -31,7 +31,7 @@ from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.judge.tested import called_names
 from upsolve.verify.limits import JudgeSettings, Limits
 
-__all__ = ["FORMS", "SOURCE", "crossed", "require", "run", "with_packages", "with_tests"]
+__all__ = ["FORMS", "SOURCE", "crossed", "lacking", "run", "with_packages", "with_tests"]
 
 LIMITS = Limits(wall_seconds=5.0, cpu_seconds=4.0, test_seconds=1.0)
 """Limits of a run of all tests of a commit, and of one test: an import runs the tests of every commit."""
@@ -66,22 +66,18 @@ class Runs:
         return "kept" if before == {Status.PASSED} else "flipped"
 
 
-def require(packages: Sequence[str]) -> None:
-    """Check that packages are installed for attempts; ValueError if some are not; says how to install them."""
-    if missing := missing_packages(packages):
-        raise ValueError(
-            f"requires {', '.join(missing)}: run `upsolve packages {' '.join(missing)}` and import it again, into a new archive"
-        )
+def lacking(packages: Sequence[str]) -> str:
+    """Return which packages are not installed for attempts, and how to install them; empty if all are."""
+    if missing := " ".join(missing_packages(packages)):
+        names = missing.replace(" ", ", ")
+        return f"requires {names}: run `upsolve packages {missing}` and import it again, into a new archive"
+    return ""
 
 
 def with_packages(test: Test, change: Change) -> Test:
     """Return a test with its required packages; with a problem if a package is not installed."""
     packages = outside([test.code], change.modules)
-    try:
-        require(packages)
-    except ValueError as error:
-        return replace(test, problem=test.problem or str(error))
-    return replace(test, requires=packages)
+    return replace(test, problem=test.problem or lacking(packages), requires=packages)
 
 
 def across_form(task: Task, change: Change, tests: Sequence[Test]) -> dict[str, Test]:
@@ -160,7 +156,8 @@ def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:
 def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: int) -> list[Row]:
     """Return task, attempts and verdicts of a change."""
     task = change.task(repository)
-    require(task.requires)
+    if problem := lacking(task.requires):
+        raise ValueError(problem)
     tests = [with_packages(test, change) for test in change.tests(repository)]
     usable = [test for test in tests if not test.problem]
     if not usable:
