@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -96,7 +97,8 @@ class Handler(BaseHTTPRequestHandler):
             choice["logprobs"] = {"content": [{"logprob": logp}]} if chat else {"token_logprobs": [logp]}
             self.event({"model": "tiny-1", "choices": [choice]})
             if number == 0 and self.server.fault == "die":
-                self.connection.close()
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
                 return
         self.event({"choices": [{"index": 0, "finish_reason": "stop"} | ({"delta": {}} if chat else {"text": ""})]})
         self.event(None)
@@ -212,7 +214,7 @@ def test_errors_of_the_upstream_reach_the_client(start, upstream):
     reply = post(url)
     assert reply.status_code == 503 and reply.json()["error"]["message"] == "the model is made of cheese"
     upstream.fault = "die"
-    with pytest.raises(httpx2.HTTPError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         post(url, stream=True)
     upstream.fault = ""
     assert post(url).status_code == 200
