@@ -20,12 +20,14 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_value, rows_of_file
+from upsolve.importers.outcome import WORDS, status_of
 from upsolve.importers.problems import extra_of, judged, rest_of, with_sound_tests
 from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
 from upsolve.importers.recogniser.code import check_tests
 from upsolve.importers.rows import ODD, BadRow, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.table import records_of
+from upsolve.languages.names import language_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
 __all__ = ["CODET", "CRUXEVAL", "DS1000", "INSTRUCTION", "LDB", "MULTIPLE", "MXEVAL"]
@@ -265,31 +267,10 @@ DS1000 = Source(
 )
 
 
-LANGUAGES = {
-    "adb": "ada",
-    "clj": "clojure",
-    "cs": "csharp",
-    "go_test.go": "go",
-    "hs": "haskell",
-    "jl": "julia",
-    "js": "javascript",
-    "ml": "ocaml",
-    "pl": "perl",
-    "py": "python",
-    "rb": "ruby",
-    "rkt": "racket",
-    "rs": "rust",
-    "sh": "bash",
-    "ts": "typescript",
-}
-"""MultiPL-E's name of a language -> ours, where they differ."""
-STATUSES = {
-    "OK": Status.PASSED,
-    "Exception": Status.RUNTIME_ERROR,
-    "SyntaxError": Status.COMPILE_ERROR,
-    "Timeout": Status.TIMEOUT,
-}
-"""Status in the results of MultiPL-E -> ours."""
+LANGUAGES = {"clj": "clojure", "cs": "csharp", "csharp": "csharp", "jl": "julia"}
+"""Language in these sets -> its name in tasks, where it is not that of other sources."""
+STATUSES = {**WORDS, "syntaxerror": Status.COMPILE_ERROR}
+"""Status in the results of MultiPL-E, in small letters -> ours."""
 TUPLES = re.compile(r"\b(Unit|Pair|Triplet|Quartet|Quintet|Sextet)\b")
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
 PACKAGES = {
@@ -355,13 +336,13 @@ def multiple_task(row: Mapping[str, Any]) -> Task:
         always = "func(_, _ string) (bool, error) { return true, nil }"
         main = f"testing.Main({always}, []testing.InternalTest{{{listed}}}, nil, nil)"
         tests += f"\nfunc main() {{\n\ttesting.Init()\n\t{main}\n}}\n"
-    name = f"multipl_e/{LANGUAGES.get(language, language)}/{row['name']}"
+    name = f"multipl_e/{LANGUAGES.get(language) or language_in(language)}/{row['name']}"
     return translated_task({**row, "prompt": prompt}, name, "multipl_e", tests=re.sub(r"^\s*\}", "", tests))
 
 
 def translated_task(row: Mapping[str, Any], name: str, source: str, *, tests: str, reference: str = "") -> Task:
     """Return a task: tests in Python are unrolled, others are appended to the attempt as one program."""
-    language = LANGUAGES.get(str(row["language"]), str(row["language"]).lower())
+    language = LANGUAGES.get(str(row["language"])) or language_in(str(row["language"]))
     prompt, whole = str(row["prompt"]).strip("\n"), balance(tests) == 0
     entry_point = str(row.get("entry_point") or "")
     cases = (TestCase(TestKind.CODE, tests, "", True),)
@@ -407,9 +388,7 @@ def results_of(row: dict[str, Any]) -> Iterator[Row]:
         program = str(result["program"]).removesuffix(tests).rstrip("\n") + (f"\n{closing[0]}" if closing else "") + "\n"
         if task.language == "java":
             program = program.replace("import org.javatuples.*;\n", "")
-        status = STATUSES.get(str(result.get("status")))
-        if status is None:
-            raise ValueError(f"unknown status {result.get('status')!r}; known are {', '.join(STATUSES)}")
+        status = status_of(result.get("status"), STATUSES)
         if task.language == "go":
             program = re.sub(r"^package \w+", "package main", program)
         extra = extra_of({key: result.get(key) for key in ("exit_code", "timestamp")})
