@@ -14,7 +14,16 @@ from itertools import compress
 
 from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
-from upsolve.importers.recogniser.suites import Function, Suite, is_import_of, is_main, pytest_tests
+from upsolve.importers.recogniser.suites import (
+    RUN,
+    Function,
+    is_import_of,
+    is_main,
+    is_test,
+    pytest_tests,
+    unittest_tests,
+    variants,
+)
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["FENCE", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
@@ -58,9 +67,10 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
         head = [node for node in body if not is_suite(node) and not module.is_test(node)]
         suite, refused = pytest_tests(ast.unparse(ast.Module([*head, *suites], [])), module=""), [*empty_tests(suites, module)]
         skipped = {name for why, name in refused if why == "is skipped"}
-        left_out = tuple(name for name in suite.left_out if skipped.isdisjoint((name, name.partition(".")[0])))
+        left_out = tuple(name for name in suite.left_out if name not in skipped)
         refused = [(why, name) for why, name in refused if name not in left_out]
-        cases = tuple(compress(suite.tests, (not why for why in reasons(suite, refused))))
+        empty = {name for _, name in refused}
+        cases = tuple(compress(suite.tests, (name not in empty for name in suite.names)))
         refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in left_out]
     others = module.tests(suites, whole=whole)
     kept = () if refused else (*(True for _ in cases), *others.kept)
@@ -216,11 +226,8 @@ def as_assert(node: ast.stmt) -> ast.stmt:
 
 def is_suite(node: ast.stmt) -> bool:
     """Return whether a statement is a test function, or a class of tests."""
-    if isinstance(node, Function):
-        return node.name.startswith("test")
-    return isinstance(node, ast.ClassDef) and (
-        node.name.startswith("Test") or "TestCase" in " ".join(map(ast.unparse, node.bases))
-    )
+    bases = " ".join(map(ast.unparse, node.bases)) if isinstance(node, ast.ClassDef) else ""
+    return is_test(node) or (isinstance(node, ast.ClassDef) and (node.name.startswith("Test") or "TestCase" in bases))
 
 
 def is_check(node: ast.FunctionDef, body: Sequence[ast.stmt]) -> bool:
@@ -286,11 +293,11 @@ def refusal(test: TestCase, about: About) -> str:
     return "" if touches(reads, bound, about.own, reads & BUILTINS) else "uses nothing of the attempt"
 
 
-def sound_suite(source: str, suite: Suite, about: About) -> Found:
-    """Return the tests of a suite without those that cannot fail, given its source; they are named, not shown."""
-    body = [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
-    empty = empty_tests([node for node in body if is_suite(node)], Module(body, source, about))
-    return without_refused(suite.tests, reasons(suite, empty), suite.names)
+def sound_suite(source: str, about: About) -> Found:
+    """Return the tests of a file of unittest without those that cannot fail; they are named, not shown."""
+    suite, body = unittest_tests(source), [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
+    whys = {name: why for why, name in empty_tests(filter(is_suite, body), Module(body, source, about))}
+    return without_refused(suite.tests, [whys.get(name, "") for name in suite.names], suite.names)
 
 
 def sound_tests(tests: Sequence[TestCase], about: About) -> Found:
@@ -303,12 +310,6 @@ def without_refused(tests: Sequence[TestCase], whys: Sequence[str], names: Seque
     kept = tuple(not why for why in whys)
     refused = tuple((why, name) for why, name in zip(whys, names, strict=True) if why)
     return Found(tuple(compress(tests, kept)), refused=refused, kept=kept)
-
-
-def reasons(suite: Suite, refused: Iterable[tuple[str, str]]) -> list[str]:
-    """Return why each test of a suite, or its class, cannot fail, given all reasons and names; empty for a test that can."""
-    why = {name: reason for reason, name in refused}
-    return [why.get(name) or why.get(name.partition(".")[0], "") for name in suite.names]
 
 
 def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:
@@ -331,44 +332,21 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
 
 
-def empty_tests(suites: Sequence[ast.stmt], module: Module) -> Iterator[tuple[str, str]]:
-    """Yield the reasons and names of those test functions, classes and methods among some that cannot fail."""
+def empty_tests(suites: Iterable[ast.stmt], module: Module) -> Iterator[tuple[str, str]]:
+    """Yield the reasons and names of the tests in test functions and classes that cannot fail."""
+    places = {node: at for at, node in enumerate(module.body)}
     for node in suites:
-        name, reaches = getattr(node, "name", ""), module.reaches([module.body.index(node)])
-        if is_skipped(node):
-            yield "is skipped", name
-            continue
-        if isinstance(node, ast.ClassDef):
-            yield from empty_methods(node, module, reaches=reaches)
-        elif not asserts(node, module.helpers - {name}, module.local):
-            yield "asserts nothing", name
-            continue
-        if not reaches:
-            yield "uses nothing of the attempt", name
-
-
-def empty_methods(node: ast.ClassDef, module: Module, *, reaches: bool) -> Iterator[tuple[str, str]]:
-    """Yield the reasons and names of the tests of a class that cannot fail; ``reaches``: whether the class uses the attempt."""
-    methods = [part for part in node.body if isinstance(part, Function)]
-    tests = [part for part in methods if part.name.startswith("test")]
-    asserting = {part.name for part in methods if part not in tests and asserts(part, module.helpers, module.local)}
-    for part in methods:
-        if is_skipped(part):
-            yield "is skipped", f"{node.name}.{part.name}"
-        elif part in tests and not asserts(part, {*module.helpers, *asserting}, module.local):
-            yield "asserts nothing", f"{node.name}.{part.name}"
-        elif reaches and is_idle_method(part, node, module):
-            yield "uses nothing of the attempt", f"{node.name}.{part.name}"
-
-
-def is_idle_method(method: ast.stmt, node: ast.ClassDef, module: Module) -> bool:
-    """Return whether a test of a class uses nothing of the attempt, also in what all tests of the class share."""
-    tests = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
-    if method not in tests or len(tests) < 2:
-        return False
-    shared = [part for part in node.body if part not in tests]
-    alone = ast.ClassDef(node.name, node.bases, node.keywords, [*shared, method], node.decorator_list)
-    return not module.reaches([module.body.index(node)], names_in(ast.fix_missing_locations(alone))[1])
+        others = [part for part in getattr(node, "body", ()) if isinstance(part, Function) and not is_test(part)]
+        others = others if isinstance(node, ast.ClassDef) else []
+        helpers = {*module.helpers, *(part.name for part in others if asserts(part, module.helpers, module.local))}
+        for one in variants(node, RUN):
+            bound, read = names_in(ast.Module(one.body, []))
+            if is_skipped(node) or is_skipped(one.function):
+                yield "is skipped", one.name
+            elif not asserts(one.function, helpers - {one.name}, module.local):
+                yield "asserts nothing", one.name
+            elif not module.reaches([places[node]], read - bound):
+                yield "uses nothing of the attempt", one.name
 
 
 def is_skipped(node: ast.stmt) -> bool:

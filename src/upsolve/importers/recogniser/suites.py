@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from upsolve.importers.recogniser.asserts import imports_of, names_in, parsed
 from upsolve.types import TestCase, TestKind
@@ -57,13 +57,9 @@ class Suite:
 
 def unittest_tests(source: str) -> Suite:
     """Return the tests of classes derived from TestCase; ValueError if there are none, SyntaxError if the source is not Python."""
-    found = [
-        (node.name, function.name)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases)
-        for function in node.body
-        if isinstance(function, Function) and function.name.startswith("test")
-    ]
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    derived = [node for node in classes if any("TestCase" in ast.unparse(base) for base in node.bases)]
+    found = [(node.name, part.name) for node in derived for part in node.body if is_test(part)]
     if not found:
         raise ValueError("has no test methods")
     texts = (source.rstrip() + "\n" + RUN.format(name=name, method=method) for name, method in found)
@@ -82,13 +78,17 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
             some = [*variants(node, RUN)]
             found += some
             shared += [] if some else [node]
-    usable = [one for one in found if not one.problem and one.loops < 2]
+    usable = [one for one in found if one.is_single]
     texts = [f"{ast.unparse(ast.Module([*shared, *one.body], []))}\n" for one in usable]
     uses = [any(isinstance(part, ast.Name) and part.id == "pytest" for part in ast.walk(ast.parse(text))) for text in texts]
     texts = [f"import pytest\n{text}" if used else text for text, used in zip(texts, uses, strict=True)]
-    names = [one.name.replace("::", ".") for one in usable]
-    left_out = (one.name.replace("::", ".") for one in found if one not in usable)
-    return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), tuple(names), tuple(left_out))
+    names, left_out = (tuple(one.name for one in found if one.is_single is single) for single in (True, False))
+    return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), names, left_out)
+
+
+def is_test(node: ast.stmt) -> TypeGuard[Function]:
+    """Return whether a statement is a test function."""
+    return isinstance(node, Function) and node.name.startswith("test")
 
 
 def is_import_of(node: ast.stmt, module: str) -> bool:
@@ -172,7 +172,11 @@ def read_tests(path: str, source: str) -> list[Test]:
     automatic = any("fixture" in mark and "autouse=True" in mark for mark in marks)
     problem = "its file has fixtures that apply to every test" if automatic else ""
     return [
-        Test(f"{path}::{one.name}", "" if problem or one.problem else needed(shared, one.body), problem or one.problem)
+        Test(
+            f"{path}::{one.name.replace('.', '::')}",
+            "" if problem or one.problem else needed(shared, one.body),
+            problem or one.problem,
+        )
         for found in tests.values()
         for one in found
     ]
@@ -183,7 +187,9 @@ class Variant:
     """A test function by itself."""
 
     name: str
-    """Its name, with its class: ``TestSlug::test_case``."""
+    """Its name, with its class: ``TestSlug.test_case``."""
+    function: Function
+    """The function as it is."""
     body: list[ast.stmt]
     """Its definition, without marks of pytest and other tests of its class, and a call of it."""
     problem: str = ""
@@ -191,26 +197,31 @@ class Variant:
     loops: int = 0
     """Number of its ``parametrize``."""
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it can be called alone, in at most one loop."""
+        return not self.problem and self.loops < 2
+
 
 def variants(node: ast.stmt, run: str) -> Iterator[Variant]:
     """Yield the tests that a statement defines; ``run`` is code that runs ``{method}`` of a class ``{name}`` of unittest."""
-    if isinstance(node, Function) and node.name.startswith("test"):
+    if is_test(node):
         yield called(node, node.name)
     elif isinstance(node, ast.ClassDef):
         in_unittest = any(ast.unparse(base).endswith(("TestCase", "Test", "Tests", "Base")) for base in node.bases)
-        methods = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
+        methods = [part for part in node.body if is_test(part)]
         for method in methods if in_unittest or node.name.startswith("Test") else ():
             yield of_class(node, method, {*methods} - {method}, run if in_unittest else "")
 
 
 def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: str) -> Variant:
     """Return one test of a class, without its other tests; ``run`` is code for a class of unittest, empty for another class."""
-    alone, name = called(method, f"{node.name}().{method.name}"), f"{node.name}::{method.name}"
+    alone, name = called(method, f"{node.name}().{method.name}"), f"{node.name}.{method.name}"
     parts = [alone.body[0] if part is method else part for part in node.body if part not in others]
     definition, marks = without_marks(node)
     definition.body = parts
     if run:
-        return Variant(name, [definition, *ast.parse(run.format(name=node.name, method=method.name)).body])
+        return Variant(name, method, [definition, *ast.parse(run.format(name=node.name, method=method.name)).body])
     ready = [part.name for part in parts if isinstance(part, ast.FunctionDef) and part.name.startswith(("setup", "teardown"))]
     marked = "its class has marks of pytest" if any(mark.split("(")[0] in (*HINDERING, PARAMETERS) for mark in marks) else ""
     problem = alone.problem or marked or (f"its class has {ready[0]}" if ready else "")
@@ -230,19 +241,19 @@ def called(node: Function, name: str) -> Variant:
     """Return a test function without the marks of pytest, and the statements that call it by a name."""
     plain, marks = without_marks(node)
     if isinstance(node, ast.AsyncFunctionDef):
-        return Variant(node.name, [plain], "it is asynchronous")
+        return Variant(node.name, node, [plain], "it is asynchronous")
     if found := next((text for text in marks if text.split("(")[0] in HINDERING), ""):
-        return Variant(node.name, [plain], f"it has the mark {found[12:40]}")
+        return Variant(node.name, node, [plain], f"it has the mark {found[12:40]}")
     loops = [loop_of(mark) for text, mark in marks.items() if text.startswith(PARAMETERS)]
     known = [*filter(None, loops)]
     if len(known) < len(loops):
-        return Variant(node.name, [plain], "its parameters are not written in its file")
+        return Variant(node.name, node, [plain], "its parameters are not written in its file")
     given = {"self", *(one for names, _ in known for one in names)}
     needed = node.args.args[: len(node.args.args) - len(node.args.defaults)]
     left = [one.arg for one in needed if one.arg not in given]
     if left and not plain.decorator_list:
-        return Variant(node.name, [plain], f"it needs the fixture {left[0]}")
-    return Variant(node.name, [plain, *calls(name, known)], loops=len(known))
+        return Variant(node.name, node, [plain], f"it needs the fixture {left[0]}")
+    return Variant(node.name, node, [plain, *calls(name, known)], loops=len(known))
 
 
 def loop_of(mark: ast.expr) -> tuple[list[str], ast.expr] | None:

@@ -34,7 +34,6 @@ from upsolve.importers.recogniser.asserts import called_first, imports_of, names
 from upsolve.importers.recogniser.calls import graded
 from upsolve.importers.recogniser.code import sound_suite
 from upsolve.importers.recogniser.failing import About, Found
-from upsolve.importers.recogniser.suites import unittest_tests
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import (
     Row,
@@ -367,7 +366,7 @@ class Reader:
             entry, setup, language, codes, graded((), "", grader)[0], hidden=hidden, published=published and not grader
         )
         whole = grader == "unittest"
-        found: Found = sound_suite(str(tests), unittest_tests(str(tests)), about) if whole else recognise(tests, about)
+        found: Found = sound_suite(str(tests), about) if whole else recognise(tests, about)
         if found.by_code and not codes[0] and not shown:
             self.forms.setdefault(full, program)
         self.refused, self.lost = [*found.refused], found.left_out
