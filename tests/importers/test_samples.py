@@ -353,7 +353,7 @@ def test_other_files_are_refused(tmp_path):
 
 def test_a_known_task_has_priority_over_the_files_own():
     known, own = Task("a/1", "known"), Task("b/1", "own")
-    samples = Samples(known_tasks([known]), "", {})
+    samples = Samples(known_tasks([known]), "")
     assert next(samples.records("a/1", "x", task=own)) is known
     assert next(samples.records("b/1", "x", task=own)) is own
 

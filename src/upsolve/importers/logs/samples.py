@@ -40,8 +40,12 @@ class Samples:
     """Tasks that the ids belong to; None if not given."""
     author: str
     """Author of the attempts."""
-    options: Mapping[str, Any]
-    """``first``, ``filter`` and ``metric`` of ``read``."""
+    first: int = 0
+    """Number of the task of the first list of programs."""
+    filter: str = ""
+    """Name of the filter of lm-evaluation-harness that is read; empty: that of the first line."""
+    metric: str = ""
+    """Name of its metric that decides; empty: the first."""
     seen: set[str] = field(default_factory=set[str])
     """Ids of the tasks yielded."""
 
@@ -83,8 +87,7 @@ def read(
     path: Path, *, tasks: str = "", author: str = "", first: int = 0, filter_name: str = "", metric: str = ""
 ) -> Iterator[Row]:
     """Yield the attempts of a file or folder, the tasks that they name, and recorded verdicts."""
-    options = {"first": first, "filter": filter_name, "metric": metric}
-    samples = Samples(read_known(tasks), author, options)
+    samples = Samples(read_known(tasks), author, first, filter_name, metric)
     if not path.is_dir():
         yield from read_file(path, samples)
     elif files := sorted(path.rglob("samples_*.jsonl")):
@@ -99,9 +102,9 @@ def read_file(path: Path, samples: Samples) -> Iterator[Row]:
     name = path.parent.name if path.name.startswith("samples_") else ENDING.sub("", path.name)
     samples = replace(samples, author=samples.author or name)
     if ".jsonl" in path.suffixes:
-        lm_eval = LmEval(samples, DATE.sub("", path.name.removeprefix("samples_")))
+        lm_eval = partial(lm_eval_records, samples=samples, source=DATE.sub("", path.name.removeprefix("samples_")))
         build = partial(sample_of, samples=samples)
-        yield from build_each(path, json_lines(path), lambda row: lm_eval.records(row) if "resps" in row else build(row))
+        yield from build_each(path, json_lines(path), lambda row: lm_eval(row) if "resps" in row else build(row))
         return
     content = json_value(path)
     if isinstance(content, dict) and isinstance(content.get("eval"), dict):
@@ -187,7 +190,7 @@ def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
 
 def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) -> Iterator[Row]:
     """Yield the records of bigcode-evaluation-harness: program list number i belongs to task number ``first`` + i."""
-    first = int(samples.options["first"])
+    first = samples.first
     tasks = samples.known.tasks[first : first + len(lists)] if samples.known else ()
     if len(tasks) < len(lists):
         have = "--tasks is missing"
@@ -236,49 +239,40 @@ def graded(passed: Any, metadata: Json) -> Json:
     }
 
 
-@dataclass
-class LmEval:
-    """Reads samples of lm-evaluation-harness."""
+def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row]:
+    """Yield the records of a line of lm-evaluation-harness: the responses to one document; ``source`` is its task's name in the file's name.
 
-    samples: Samples
-    """Builds the records."""
-    name: str
-    """Name of the harness's task, a part of the file's name."""
-    filter: str = ""
-    """Name of the filter whose responses are read, that of the first line unless given. Other filters show the same responses again."""
+    Of several filters, which show the same responses again, the one of the first line is read unless another is given.
+    """
+    samples.filter = samples.filter or str(row["filter"])
+    if row["filter"] != samples.filter:
+        return
+    metric = samples.metric or next(iter(row["metrics"]), "")
+    if says_opposite(metric):
+        raise ValueError(f"by its name, 1 of the metric {metric} is a failure, and 1 counts as passed: --metric names another")
+    value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
+    status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
+    error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"
+    outcome = {"status": status, "error": error, "judge": "recorded:lm-eval"}
+    task = task_of_document(row, source)
+    read = partial(program_in, language=task.language, names=names_of(task), prompt=prompt_in(row))
+    extra = {key: row[key] for key in ("doc_id", "filter", *row["metrics"]) if key in row}
+    for code in map(read, codes) if samples.filter == "none" else codes:
+        yield from samples.records(name, code, [outcome], extra=extra, task=task)
 
-    def records(self, row: Json) -> Iterator[Row]:
-        """Yield the records of a line: the responses to one document."""
-        self.filter = self.filter or str(self.samples.options["filter"] or row["filter"])
-        if row["filter"] != self.filter:
-            return
-        metric = self.samples.options["metric"] or next(iter(row["metrics"]), "")
-        if says_opposite(metric):
-            raise ValueError(
-                f"by its name, 1 of the metric {metric} is a failure, and 1 counts as passed: --metric names another"
-            )
-        value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
-        status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
-        error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"
-        outcome = {"status": status, "error": error, "judge": "recorded:lm-eval"}
-        task = self.task(row)
-        read = partial(program_in, language=task.language, names=names_of(task), prompt=prompt_in(row))
-        extra = {key: row[key] for key in ("doc_id", "filter", *row["metrics"]) if key in row}
-        for code in map(read, codes) if self.filter == "none" else codes:
-            yield from self.samples.records(name, code, [outcome], extra=extra, task=task)
 
-    def task(self, row: Json) -> Task:
-        """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
-        doc = row["doc"]
-        if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
-            name = "humaneval"
-        elif {"task_id", "test_list", "code"} <= doc.keys():
-            name = "mbpp"
-        else:
-            return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=as_json(doc))
-        (task,) = (record for record in records_of(name, doc) if isinstance(record, Task))
-        number = task.task_id.rpartition("/")[2]
-        return replace(task, task_id=f"{self.name}/{number}", source=self.name) if "plus" in self.name else task
+def task_of_document(row: Json, source: str) -> Task:
+    """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
+    doc = row["doc"]
+    if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
+        name = "humaneval"
+    elif {"task_id", "test_list", "code"} <= doc.keys():
+        name = "mbpp"
+    else:
+        return Task(f"{source}/{row['doc_id']}", prompt_in(row), source=source, extra=as_json(doc))
+    (task,) = (record for record in records_of(name, doc) if isinstance(record, Task))
+    number = task.task_id.rpartition("/")[2]
+    return replace(task, task_id=f"{source}/{number}", source=source) if "plus" in source else task
 
 
 def prompt_in(row: Json) -> str:

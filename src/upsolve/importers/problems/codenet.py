@@ -27,9 +27,6 @@ __all__ = ["SOURCE"]
 JUDGE = "recorded:codenet"
 ABOUT = ("name", "dataset", "time_limit", "memory_limit", "rating", "tags", "complexity")
 """Columns of problem_list.csv in ``extra`` of a task; limits in milliseconds and KB."""
-PYTHON_2 = re.compile(r"(Python|PyPy)2\b|Python \(2\.|(?-i:^Python\Z)", re.IGNORECASE)
-"""Original languages that are Python 2: ``Python (2.7.6)``, ``PyPy2 (5.6.0)``, Aizu's ``Python``; ``PyPy3 (2.4.0)`` is Python 3."""
-
 STATUSES = {
     **{f"{what} Limit Exceeded": WORDS[f"{what.lower()} limit exceeded"] for what in ("Time", "Memory", "Output")},
     **{word: WORDS[word.lower()] for word in ("Accepted", "Wrong Answer", "Runtime Error", "Compile Error")},
@@ -224,9 +221,10 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
 
 
 def language_of(row: dict[str, str]) -> str:
-    """Return the language of a submission; Python 2 is ``python2``, so that it is not judged as Python 3."""
-    old = row["language"] == "Python" and PYTHON_2.search(row.get("original_language") or "")
-    return "python2" if old else language_in(row["language"])
+    """Return the language of a submission; Python 2 is ``python2``, so that it is not judged as Python 3: Aizu's ``Python``, too."""
+    original = row.get("original_language") or ""
+    is_old = row["language"] == "Python" and (original == "Python" or language_in(original) == "python2")
+    return "python2" if is_old else language_in(row["language"])
 
 
 SOURCE = Source(
