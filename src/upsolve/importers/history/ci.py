@@ -47,7 +47,6 @@ class Report:
     """One report of a run of tests."""
 
     file: str
-    """Its file."""
     commits: tuple[str, ...] = ()
     """What may be the commit's hash, whole or abbreviated, the likeliest first."""
     outcomes: dict[str, Set[Status]] = field(default_factory=dict[str, Set[Status]])

@@ -36,11 +36,9 @@ class Commit:
     parent: str
     """Hash of its parent; empty for the first commit."""
     author: str
-    """Name of its author."""
     created: str
     """When it was written, ISO 8601."""
     message: str
-    """Its message."""
     changes: tuple[str, ...]
     """What it does to each file: ``M src/a.py``; A: added, D: deleted, M: modified, T: another type."""
 
@@ -182,13 +180,11 @@ class Change:
     repository: str
     """Name of the repository."""
     commit: Commit
-    """The commit."""
     path: str
     """The file."""
     before: str
-    """Its text before the commit."""
     after: str
-    """Its text after it."""
+    """Its texts before and after the commit."""
     files: tuple[str, ...]
     """Files of Python in the commit."""
     source: str = "git"

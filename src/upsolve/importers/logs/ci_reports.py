@@ -79,7 +79,6 @@ STATUSES = {"passed": Status.PASSED, "failed": Status.FAILED, "error": Status.RU
 """Outcome of pytest -> status; skipped tests, and those expected to fail, have none."""
 BROKEN = {2: "pytest was interrupted", 3: "pytest had an internal error", 4: "pytest was called with wrong options"}
 """Exit status of pytest -> why the run broke."""
-KEY = "commit"
 
 
 def parse_pytest(file: Path) -> Report | BadRow:
@@ -99,48 +98,39 @@ def parse_pytest(file: Path) -> Report | BadRow:
 
 def of_object(file: Path, whole: Mapping[str, Any]) -> Report:
     """Return the report of pytest-json-report."""
-    parts: list[Any] = []
+    uncollected = [one["nodeid"] for one in whole.get("collectors") or () if one.get("outcome") == "failed"]
+    found = Report(str(file), broken=broken_by(uncollected, whole.get("exitcode")))
     for test in whole["tests"]:
         phases = [one for phase in ("setup", "call", "teardown") if (one := test.get(phase) or {}).get("longrepr")]
         failure = str((phases[0].get("crash") or {}).get("message") or phases[0]["longrepr"]) if phases else ""
-        parts.append((test["nodeid"], test.get("outcome"), failure))
-    failed = [one["nodeid"] for one in whole.get("collectors") or () if one.get("outcome") == "failed"]
-    commits = [str(value) for key, value in (whole.get("environment") or {}).items() if KEY in key.lower()]
-    return report_of(file, parts, failed=failed, exit_status=whole.get("exitcode"), commits=commits)
+        if test.get("outcome") in STATUSES:
+            found.add(name_of(test["nodeid"]), {STATUSES[test["outcome"]]}, failure)
+    return found.settled(str(value) for key, value in (whole.get("environment") or {}).items() if "commit" in key.lower())
 
 
 def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
     """Return the report of pytest-reportlog: a test has a line for each of its phases."""
-    parts: list[Any] = []
-    failed: list[str] = []
-    status: Any = None
+    found, uncollected, status = Report(str(file)), list[str](), None
     for line in lines:
         kind, outcome = line.get("$report_type"), line.get("outcome")
         if kind == "SessionFinish":
             status = line.get("exitstatus")
         elif kind == "CollectReport" and outcome == "failed":
-            failed.append(str(line.get("nodeid")))
-        elif kind == "TestReport":
-            phase, expected = line.get("when"), "wasxfail" in line
-            outcome = "error" if outcome == "failed" and phase != "call" else outcome
-            failure = line.get("longrepr")
+            uncollected.append(str(line.get("nodeid")))
+        elif kind == "TestReport" and "wasxfail" not in line:
+            in_call, failure = line.get("when") == "call", line.get("longrepr")
             crash = failure.get("reprcrash") if isinstance(failure, dict) else None
             message = str(crash.get("message") if isinstance(crash, dict) else failure or "")
-            if (phase == "call" or outcome != "passed") and not expected:
-                parts.append((line["nodeid"], outcome, message))
-    return report_of(file, parts, failed=failed, exit_status=status if status is not None else 2)
+            outcome = "error" if outcome == "failed" and not in_call else outcome
+            if outcome in STATUSES and (in_call or outcome != "passed"):
+                found.add(name_of(line["nodeid"]), {STATUSES[outcome]}, message)
+    found.broken = broken_by(uncollected, 2 if status is None else status)
+    return found.settled()
 
 
-def report_of(
-    file: Path, parts: Iterable[Any], *, failed: Iterable[str], exit_status: Any, commits: Iterable[str] = ()
-) -> Report:
-    """Return a report from the tests (name, outcome, message), files that could not be collected, and pytest's exit status."""
-    found = Report(str(file))
-    found.broken = next((f"{one} could not be collected" for one in failed), "") or BROKEN.get(exit_status, "")
-    for node, outcome, message in parts:
-        if outcome in STATUSES:
-            found.add(name_of(node), {STATUSES[outcome]}, message)
-    return found.settled(commits)
+def broken_by(uncollected: Sequence[str], exit_status: Any) -> str:
+    """Return why a run broke, given files that could not be collected and pytest's exit status; empty if it did not."""
+    return f"{uncollected[0]} could not be collected" if uncollected else BROKEN.get(exit_status, "")
 
 
 PYTEST_JSON = with_outcomes(

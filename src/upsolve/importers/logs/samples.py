@@ -128,9 +128,7 @@ def read_folder(path: Path, samples: Samples) -> Iterator[Row]:
     samples = replace(samples, author=samples.author or path.name)
     for file in files:
         row = {"task_id": file.parent.name.replace("_", "/"), "file": file}
-        yield from build_each(
-            file, [(1, row)], lambda row: samples.records(row["task_id"], row["file"].read_text(encoding="utf-8"))
-        )
+        yield from build_each(file, [(1, row)], lambda row: samples.records(row["task_id"], row["file"].read_text("utf-8")))
 
 
 def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:

@@ -79,7 +79,6 @@ class Callee:
     """The function that the tests of a problem call."""
 
     name: str
-    """Its name."""
     in_class: bool = False
     """True if it is a method of the class ``Solution``, as on LeetCode."""
 

@@ -8,7 +8,7 @@ import ast
 import doctest
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -17,6 +17,7 @@ from upsolve.importers.recogniser.failing import About, Found, Module, asserts, 
 from upsolve.importers.recogniser.suites import (
     RUN,
     Function,
+    Own,
     is_import_of,
     is_main,
     is_test,
@@ -137,31 +138,6 @@ def asserts_of(text: str) -> Iterator[str]:
             yield f"assert ({ast.unparse(value)}) == {want}" if literal else f"assert repr({ast.unparse(value)}) == {want!r}"
 
 
-class Own(ast.NodeTransformer):
-    """Replaces aliases of the attempt's names, attributes of modules that alias the attempt, and calls that always return a true value."""
-
-    def __init__(self, names: Mapping[str, ast.expr], modules: Iterable[str] = (), agreeing: Iterable[str] = ()) -> None:
-        self.names, self.modules, self.agreeing = names, frozenset(modules), frozenset(agreeing)
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Replace a name."""
-        return self.names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Replace ``module.f`` by ``f``."""
-        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
-            return ast.Name(node.attr, node.ctx)
-        self.generic_visit(node)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Replace a call by ``True``."""
-        if isinstance(node.func, ast.Name) and node.func.id in self.agreeing:
-            return ast.copy_location(ast.Constant(True), node)
-        self.generic_visit(node)
-        return node
-
-
 def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     """Return the statements of a module of tests, and its text, without what only a runner needs."""
     try:
@@ -191,7 +167,7 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     if renamed or modules:
         own = Own(renamed, modules)
         body = [own.visit(node) for node in body]
-    if "self" in source and any("self" in names_in(node)[1] and "self" not in names_in(node)[0] for node in body):
+    if "self" in source and any("self" in reads - binds for binds, reads in map(names_in, body)):
         body = [*ast.parse("import unittest\nself = unittest.TestCase()").body, *body]
         changed = True
     compared = [as_assert(node) for node in body]

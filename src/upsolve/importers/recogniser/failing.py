@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_in, names_read
+from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_in, names_read, parsed
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["About", "Compare", "Found", "Module", "asserts", "touches"]
@@ -171,9 +171,7 @@ class About:
     entry_point: str = ""
     """Function that the tests call, or an expression such as ``Solution().add``; empty if unknown."""
     setup: str = ""
-    """The task's setup."""
     language: str = "python"
-    """Language of the attempts."""
     codes: tuple[str, ...] = ()
     """A correct program, statement or code to start from, and an attempt, each may be empty: the first that defines the function shows its form."""
     compare: Compare = Compare.CONTEST
@@ -199,10 +197,7 @@ class About:
 @lru_cache(maxsize=64)
 def names_of(entry_point: str, setup: str) -> Names:
     """Return the names in the entry point, which the attempt defines, and those that the setup binds."""
-    try:
-        own = names_in(entry_point)[1]
-    except (SyntaxError, ValueError, RecursionError):
-        own = frozenset({entry_point})
+    own = names_in(tree)[1] if (tree := parsed(entry_point)) else frozenset({entry_point})
     return Names(own, names_bound(setup))
 
 

@@ -5,7 +5,7 @@ Parameters of ``pytest.mark.parametrize`` become a loop. A test that needs fixtu
 """
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
@@ -14,6 +14,7 @@ from upsolve.importers.recogniser.asserts import imports_of, names_in, parsed
 from upsolve.types import TestCase, TestKind
 
 __all__ = [
+    "Own",
     "Suite",
     "Test",
     "absolute",
@@ -324,59 +325,50 @@ def across(test: Test, attempted: str, functions: frozenset[str]) -> str:
 
     Packages that contain the module ``attempted``, which the attempt replaces, may offer its functions, too.
     """
-    rewriter = Rewriter(attempted, functions)
-    tree = ast.parse(test.code)
+    tree, homes = ast.parse(test.code), {*prefixes(attempted)}
+    names, modules = dict[str, ast.expr](), set[str]()
     for node in ast.walk(tree):
-        rewriter.note(node)
-    text = ast.unparse(ast.fix_missing_locations(rewriter.visit(tree)))
-    return "" if rewriter.blocked or parsed(text) is None or rewriter.homes & {*imports_of([text])} else text
-
-
-class Rewriter(ast.NodeTransformer):
-    """Replaces what imports of the attempt bind by the names of its functions."""
-
-    def __init__(self, attempted: str, functions: frozenset[str]) -> None:
-        """Set the module and its functions."""
-        self.attempted, self.functions = attempted, functions
-        self.homes = {*prefixes(attempted)}
-        self.names: dict[str, str] = {}
-        self.modules: set[str] = set()
-        self.blocked = False
-
-    def note(self, node: ast.AST) -> None:
-        """Note what an import binds: functions by their names here, and the modules that offer them."""
-        if isinstance(node, ast.ImportFrom) and node.module in self.homes:
-            for alias in node.names:
-                if alias.name in self.functions:
-                    self.names[alias.asname or alias.name] = alias.name
-                elif f"{node.module}.{alias.name}" in self.homes:
-                    self.modules.add(alias.asname or alias.name)
-                else:
-                    self.blocked |= node.module == self.attempted
+        if isinstance(node, ast.ImportFrom) and node.module in homes:
+            inside = {one.name for one in node.names if f"{node.module}.{one.name}" in homes}
+            if node.module == attempted and any(one.name not in {*functions, *inside} for one in node.names):
+                return ""
+            modules |= {one.asname or one.name for one in node.names if one.name in inside - functions}
+            names |= {one.asname or one.name: ast.Name(one.name, ast.Load()) for one in node.names if one.name in functions}
+            node.names = [one for one in node.names if one.name not in {*functions, *inside}]
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name in self.homes:
-                    self.modules |= {alias.asname} if alias.asname else {*prefixes(alias.name)}
+            own = [one for one in node.names if one.name in homes]
+            modules |= {name for one in own for name in ([one.asname] if one.asname else prefixes(one.name))}
+            node.names = [one for one in node.names if one not in own]
+    text = ast.unparse(ast.fix_missing_locations(Own(names, modules).visit(tree)))
+    return "" if parsed(text) is None or homes & {*imports_of([text])} else text
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        """Remove the attempt's functions and modules from an import."""
-        if node.module in self.homes:
-            node.names = [
-                one for one in node.names if one.name not in self.functions and f"{node.module}.{one.name}" not in self.homes
-            ]
-        return node if node.names else None
 
-    def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        """Remove the attempt's module, and packages that contain it, from an import."""
-        node.names = [one for one in node.names if one.name not in self.homes]
-        return node if node.names else None
+class Own(ast.NodeTransformer):
+    """Replaces aliases of the attempt's names, attributes of modules that alias the attempt, and calls that always return a true value."""
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Replace another name of a function by its own."""
-        return ast.Name(self.names[node.id], node.ctx) if node.id in self.names else node
+    def __init__(self, names: Mapping[str, ast.expr], modules: Iterable[str] = (), agreeing: Iterable[str] = ()) -> None:
+        self.names, self.modules, self.agreeing = names, frozenset(modules), frozenset(agreeing)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Replace ``module.function`` by ``function``."""
-        if node.attr in self.functions and ast.unparse(node.value) in self.modules:
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name."""
+        return self.names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace ``module.f`` by ``f``."""
+        if self.modules and ast.unparse(node.value) in self.modules:
             return ast.Name(node.attr, node.ctx)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        return node
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> ast.AST | None:
+        """Remove an import without names."""
+        return node if node.names else None
+
+    visit_ImportFrom = visit_Import
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call by ``True``."""
+        if isinstance(node.func, ast.Name) and node.func.id in self.agreeing:
+            return ast.copy_location(ast.Constant(True), node)
+        self.generic_visit(node)
+        return node
