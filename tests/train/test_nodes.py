@@ -81,11 +81,11 @@ def hosts(network, tmp_path):  # noqa: ARG001  they need it
     (tmp_path / "work").mkdir()
     started = []
 
-    def start(number, typed, steps, out="nodes"):
+    def start(number, typed, steps, out="nodes", settings=()):
         words = shlex.split(typed.replace("runs/nodes", f"runs/{out}"))
         assert words[0] == "torchrun"
         words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
-        words += [word for setting in [*SMALL, f"optim.max_steps={steps}"] for word in ("--set", setting)]
+        words += [word for setting in [*SMALL, f"optim.max_steps={steps}", *settings] for word in ("--set", setting)]
         (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.77.0.1 node0\n10.77.0.2 node1\n")
         (tmp_path / "resolver").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")  # which refuses at once
         enter = f"hostname node{number}; mount --bind {tmp_path}/hosts /etc/hosts; mount --bind {tmp_path}/resolver /etc/resolv.conf; mount --bind {tmp_path}/disk{number} {tmp_path}/work; cd {tmp_path}/work; exec {shlex.join(words)}"
@@ -173,3 +173,32 @@ def test_another_copy_of_the_model_is_refused(hosts, tmp_path):
     both = [hosts(number, TYPED[str(number)], 4) for number in range(2)]
     assert all(process.wait(timeout=240) for process in both)
     assert re.search(r"model model: node node1 has another copy \(\w+\) than node node0 of rank 0", text(both[0])), text(*both)
+
+
+ONLINE = [
+    "source.rounds=3",
+    "source.groups=4",
+    "source.mix={policy: 0.5, archive: 0.25, replay: 0.25}",
+    "source.rollout.max_tokens=16",
+    "reward.weights={length: 1.0}",
+    "reward.length=[0, 40]",
+    "data.group_size=4",
+    "optim.epochs=1",
+    "verify.workers=1",
+]
+
+
+@pytest.mark.slow
+def test_two_nodes_sample_and_judge_their_shares_online(hosts, tmp_path):
+    """A round of new samples, stored and replayed ones; both are killed, resume, and end as one node alone does."""
+    run = tmp_path / "disk0" / "runs" / "nodes"
+    both = [hosts(number, TYPED[str(number)], 9, settings=ONLINE) for number in range(2)]
+    until((run / "checkpoint").exists, *both)
+    kill(*both)
+    before = len(losses(run))
+    end(*(hosts(number, TYPED[str(number)], 9, settings=ONLINE) for number in range(2)))
+    end(hosts(0, TYPED["alone"], 9, out="alone", settings=ONLINE))
+    alone = read_steps(tmp_path / "disk0" / "runs" / "alone" / "metrics.jsonl")
+    assert before < len(alone) and {row["round"] for row in alone} == {0.0, 1.0, 2.0}
+    assert losses(run) == pytest.approx([row["loss"] for row in alone], rel=1e-3, abs=1e-5)
+    assert [*(tmp_path / "disk1" / "runs").rglob("*")] == []

@@ -135,6 +135,7 @@ def train(
     split = checked_split(stored, loaded)
     from upsolve.report.card import write_card
     from upsolve.train.loop import train as train_policy  # torch is imported after the checks: it takes seconds
+    from upsolve.train.run.processes import Processes
 
     with bars() as progress:
         trained = train_policy(
@@ -146,7 +147,8 @@ def train(
             show=progress,
             fresh=fresh,
         )
-    write_card(trained.folder, loaded.name)
+    if Processes().is_main:  # another node may not see the folder
+        write_card(trained.folder, loaded.name)
     measure = ("eval", "--archive", loaded.data.archive, "--model", str(trained.folder), "--out", str(out))
     text = f"{trained.text()}\nmodel: {trained.folder}\n{next_step('measure the model', *measure)}"
     answer(trained.facts(), text, as_json=as_json)
