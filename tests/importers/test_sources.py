@@ -11,7 +11,7 @@ from upsolve.exports.exporting import export_archive
 from upsolve.importers.benchmarks.functions import read_cruxeval
 from upsolve.importers.ingest import ingest
 from upsolve.importers.problems import codenet
-from upsolve.importers.recogniser.asserts import Names, call_test, parsed
+from upsolve.importers.recogniser.asserts import call_test, parsed
 from upsolve.importers.recogniser.code import check_tests, sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.tables import jsonl
@@ -34,13 +34,10 @@ STATEMENT = """<h1>A  B</h1>
 </pre>"""
 
 
-NO_NAMES = Names()
-
-
-def parse_assert(source, names=NO_NAMES):
+def parse_assert(source, *names):
     """A CALL test where a statement can be one, else a CODE test."""
     body = tree.body if (tree := parsed(source)) else []
-    return (call_test(body[0], names=names) if len(body) == 1 else None) or TestCase(TestKind.CODE, source)
+    return (call_test(body[0], *names) if len(body) == 1 else None) or TestCase(TestKind.CODE, source)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +81,11 @@ def test_only_a_call_of_the_attempts_own_function_is_evaluated_beside_it(source)
 
 
 def test_names_of_the_task_decide_what_is_its_own():
-    names = Names(frozenset({"sum"}), frozenset({"days", "root"}))
-    assert parse_assert("assert sum(1, 2) == 3", names=names).kind is TestKind.CALL
-    assert parse_assert("assert f(days) == 3", names=names).kind is TestKind.CALL
-    assert parse_assert("assert f(nights) == 3", names=names).kind is TestKind.CODE
-    assert parse_assert("assert root(1) == 3", names=names).kind is TestKind.CODE
+    names = frozenset({"sum"}), frozenset({"days", "root"})
+    assert parse_assert("assert sum(1, 2) == 3", *names).kind is TestKind.CALL
+    assert parse_assert("assert f(days) == 3", *names).kind is TestKind.CALL
+    assert parse_assert("assert f(nights) == 3", *names).kind is TestKind.CODE
+    assert parse_assert("assert root(1) == 3", *names).kind is TestKind.CODE
 
 
 @pytest.mark.parametrize(

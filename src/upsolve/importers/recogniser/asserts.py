@@ -6,7 +6,6 @@ import cmath
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +15,6 @@ from upsolve.verify.judge.scopes import global_names
 __all__ = [
     "BUILTINS",
     "UNREADABLE",
-    "Names",
     "call_test",
     "called_first",
     "constant",
@@ -32,6 +30,7 @@ PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
 }
 BUILTINS = frozenset(dir(builtins))
+NO_NAMES: frozenset[str] = frozenset()
 CALLED = re.compile(r"(\w+)\s*\(")
 UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, TypeError)
 """What parsing text as Python, a literal or JSON raises."""
@@ -167,13 +166,13 @@ def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
 @lru_cache(maxsize=16)
 def names_bound(source: str) -> frozenset[str]:
     """Return the names that a module binds at its top level; empty if it cannot be parsed."""
-    return names_in(tree)[0] if (tree := parsed(source)) else frozenset()
+    return names_in(tree)[0] if (tree := parsed(source)) else NO_NAMES
 
 
 @lru_cache(maxsize=16)
 def names_read(source: str) -> frozenset[str]:
     """Return the names that a module reads and does not bind at its top level; empty if it cannot be parsed."""
-    binds, reads = names_in(tree) if (tree := parsed(source)) else (frozenset[str](), frozenset[str]())
+    binds, reads = names_in(tree) if (tree := parsed(source)) else (NO_NAMES, NO_NAMES)
     return reads - binds - BUILTINS
 
 
@@ -197,17 +196,7 @@ def called_first(sources: Iterable[str], defined: Collection[str]) -> str:
     return next((name for source in sources for name in CALLED.findall(source) if name in defined), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names that the tests of one task may use."""
-
-    own: frozenset[str] = frozenset()
-    """Functions that the attempt must define; one may have the name of a builtin (``sum``)."""
-    setup: frozenset[str] = frozenset()
-    """Names that the task's setup binds."""
-
-
-def is_own_call(node: ast.expr, names: Names) -> bool:
+def is_own_call(node: ast.expr, own: frozenset[str], setup: frozenset[str]) -> bool:
     """Return whether an expression is ``f(...)`` or ``C(...).f(...)``: a call of the attempt's ``f`` on values that it cannot influence.
 
     Only such an expression may be evaluated in the attempt's process: a builtin or a helper around the call (``all``, ``bool``,
@@ -223,20 +212,23 @@ def is_own_call(node: ast.expr, names: Names) -> bool:
     if not isinstance(node, ast.Name):
         return False
     parts = [part for argument in arguments for part in ast.walk(argument) if isinstance(part, ast.Name)]
-    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)}
-    if not all(part.id in known and part.id not in names.own for part in parts):
+    known = BUILTINS | setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)}
+    if not all(part.id in known and part.id not in own for part in parts):
         return False
-    return node.id in names.own or node.id not in BUILTINS | names.setup
+    return node.id in own or node.id not in BUILTINS | setup
 
 
-def call_test(node: ast.stmt, *, hidden: bool = False, names: Names = Names()) -> TestCase | None:
+def call_test(
+    node: ast.stmt, own: frozenset[str] = NO_NAMES, setup: frozenset[str] = NO_NAMES, *, hidden: bool = False
+) -> TestCase | None:
     """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too); None for every other statement.
 
-    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``).
+    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``). ``own``: functions
+    that the attempt must define, one may have the name of a builtin (``sum``); ``setup``: names that the task's setup binds.
     """
     test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         for call, answer in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-            if is_own_call(call, names) and (expected := constant(answer)) is not None:
+            if is_own_call(call, own, setup) and (expected := constant(answer)) is not None:
                 return TestCase(TestKind.CALL, ast.unparse(call), expected, hidden)
     return None

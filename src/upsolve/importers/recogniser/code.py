@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_in, parsed
+from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
 from upsolve.importers.recogniser.suites import (
     RUN,
@@ -304,7 +304,7 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     own, (bound, read) = names_in(callee)[1], names_in(ast.Module(body, []))
     if not body or not all(isinstance(node, ast.Assert) for node in body) or not read <= own | bound | BUILTINS:
         return (whole_body,)
-    found = ((node, call_test(node, hidden=True, names=Names(own))) for node in body)
+    found = ((node, call_test(node, own, hidden=True)) for node in body)
     return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from upsolve.importers.recogniser.asserts import BUILTINS, Names, call_test, constant, names_bound, names_in, names_read, parsed
+from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_bound, names_in, names_read, parsed
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["About", "Compare", "Found", "Module", "asserts", "touches"]
@@ -186,19 +186,13 @@ class About:
     @property
     def own(self) -> frozenset[str]:
         """Names that the attempt must define."""
-        return names_of(self.entry_point, "").own
-
-    @property
-    def names(self) -> Names:
-        """Names that tests may use."""
-        return names_of(self.entry_point, self.setup)
+        return own_names(self.entry_point)
 
 
 @lru_cache(maxsize=64)
-def names_of(entry_point: str, setup: str) -> Names:
-    """Return the names in the entry point, which the attempt defines, and those that the setup binds."""
-    own = names_in(tree)[1] if (tree := parsed(entry_point)) else frozenset({entry_point})
-    return Names(own, names_bound(setup))
+def own_names(entry_point: str) -> frozenset[str]:
+    """Return the names in an entry point."""
+    return names_in(tree)[1] if (tree := parsed(entry_point)) else frozenset({entry_point})
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +330,9 @@ class Module:
         """Return the test of statements that share a state."""
         text = self.text(group, setups)
         alone = text == self.texts[group[0]]
-        found = call_test(self.body[group[0]], hidden=self.about.hidden, names=self.about.names) if alone else None
-        return found or TestCase(TestKind.CODE, text.strip() if alone else text, "", self.about.hidden)
+        about, setup = self.about, names_bound(self.about.setup)
+        found = call_test(self.body[group[0]], about.own, setup, hidden=about.hidden) if alone else None
+        return found or TestCase(TestKind.CODE, text.strip() if alone else text, "", about.hidden)
 
 
 def joined(items: Sequence[int], states: dict[int, set[str]]) -> list[list[int]]:

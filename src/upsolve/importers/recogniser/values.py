@@ -211,9 +211,8 @@ def depend(texts: Sequence[str]) -> bool:
         names = [names_in(plain(text)) for text in texts]
     except UNREADABLE:
         return True
-    bound = [binds for binds, _ in names]
-    others = ({name for other, found in enumerate(bound) if other != at for name in found} for at in range(len(bound)))
-    return any((reads - binds) & other for (binds, reads), other in zip(names, others, strict=True))
+    bound = frozenset[str]().union(*(binds for binds, _ in names))
+    return any((reads - binds) & bound for binds, reads in names)
 
 
 def field_of(item: Json, names: Iterable[str]) -> tuple[str, Any]:
