@@ -2,7 +2,7 @@
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
 from upsolve.importers.problems import judged, rest_of
-from upsolve.importers.rows import BadRow, Row, build_each
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.templates import loaded
 from upsolve.types import Attempt, Status, Task
@@ -32,7 +32,7 @@ TESTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 TASK_FIELDS = ("instance_id", "problem_statement", "text", "patch")
 UNREAD = "trajs"
 """Folder with the transcripts of agents in public experiments."""
-Numbered = Iterable[tuple[int, dict[str, Any] | BadRow]]
+Rows = Callable[[], Iterable[Numbered]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,31 +114,30 @@ def outcome_of(report: Mapping[str, Any]) -> Outcome:
 
 def read(path: Path) -> Iterator[Row]:
     """Yield a task and its maintainers' patch for each instance, and an attempt with the outcome of the reports for each prediction."""
-    reports, rows = Reports(), list[tuple[Path, Numbered | None]]()
+    reports, rows = Reports(), list[tuple[Path, Rows]]()
     for file in data_files(path, Kind.JSON, Kind.JSONL, Kind.PARQUET, Kind.ARROW):
         if UNREAD in file.relative_to(path).parts:
             continue
         if kind_of_file(file) is not Kind.JSON:
-            rows.append((file, None))
+            rows.append((file, partial(rows_of_file, file)))
         elif isinstance(value := json_value(file), list):
-            rows.append((file, [*objects_in(file, value)]))
+            rows.append((file, partial(objects_in, file, value)))
         elif isinstance(value, dict) and not reports.add(file, value):
             patches = {name: one for name, one in value.items() if isinstance(one, dict) and "model_patch" in one}
             items = [{"instance_id": name, **one} for name, one in patches.items()]
-            rows += [(file, [*objects_in(file, items)])] if items else []
+            rows += [(file, partial(objects_in, file, items))] if items else []
     if not rows:
         raise SourceError(f"{path}: no instances (.parquet, .jsonl) and no predictions (.jsonl, .json) in it or below")
     check_reports(path, rows, reports)
-    for file, given in rows:
-        numbered = rows_of_file(file) if given is None else given
-        yield from build_each(file, numbered, partial(records_of, file=file, reports=reports))
+    for file, numbered in rows:
+        yield from build_each(file, numbered(), partial(records_of, file=file, reports=reports))
 
 
-def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
+def check_reports(path: Path, rows: Sequence[tuple[Path, Rows]], reports: Reports) -> None:
     """Read reports among rows, and warn about models in a file of predictions of which no report says an outcome."""
     instances = defaultdict[tuple[Path, str], list[str]](list)
-    for file, given in rows:
-        for _, row in rows_of_file(file) if given is None else given:
+    for file, numbered in rows:
+        for _, row in numbered():
             if isinstance(row, BadRow):
                 continue
             if is_report(row):

@@ -49,10 +49,6 @@ class Samples:
     seen: set[str] = field(default_factory=set[str])
     """Ids of the tasks yielded."""
 
-    def task(self, name: str) -> Task | None:
-        """Return the known task of a name; None if there is none, or no tasks are known."""
-        return self.known.named(name) if self.known else None
-
     def records(
         self,
         name: str,
@@ -63,7 +59,7 @@ class Samples:
         task: Task | None = None,
     ) -> Iterator[Row]:
         """Yield the task if it is known and new, the attempt, and a verdict for each outcome."""
-        task = self.task(name) or task
+        task = (self.known and self.known.named(name)) or task
         if task and task.task_id not in self.seen:
             self.seen.add(task.task_id)
             yield task
@@ -138,7 +134,9 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
     outcome = outcome_of(fields)
     if solution is None and completion is None:
         raise ValueError("has neither completion nor solution")
-    code = str(solution) if solution is not None else continued(samples.task(name), name, str(completion))
+    code = (
+        str(solution) if solution is not None else continued(samples.known and samples.known.named(name), name, str(completion))
+    )
     yield from samples.records(name, code, outcome, extra=fields)
 
 
