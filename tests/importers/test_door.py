@@ -1,6 +1,7 @@
 """Files and folders without a named source: what they are read as, and what is not decided for the user."""
 
 import json
+import re
 import sqlite3
 from contextlib import suppress
 
@@ -110,10 +111,11 @@ def test_every_source_with_columns_is_recognised_by_them_alone(tmp_path):
     wrong = {}
     for name, detect in sources.items():
         columns = [one.partition("=") for one in detect if not one.startswith("!")]
-        (tmp_path / "rows.jsonl").write_text(
-            lines_of([{column: words.partition("|")[0] or "x" for column, _, words in columns}])
-        )
-        if columns and (found := reading_of(tmp_path / "rows.jsonl", {}).source) != name:
+        rows = [{column: words.partition("|")[0] or "x" for column, _, words in columns}]
+        for part in reversed(find("source", name).rows.split(".") if find("source", name).rows else ()):
+            rows = {part: rows}
+        (tmp_path / "rows.json").write_text(json.dumps(rows))
+        if columns and (found := reading_of(tmp_path / "rows.json", {}).source) != name:
             wrong[name] = found
     assert wrong == {}
     assert len([name for name, detect in sources.items() if detect]) >= 15
@@ -268,3 +270,75 @@ def test_of_a_deep_tree_a_map_is_asked_for(tmp_path):
     put(tmp_path, {f"{a}/{b}/{c}/main.c": "int main(void) {}" for a in "xy" for b in "kl" for c in "mn"})
     with pytest.raises(SourceError, match=r"files: .*\{task\}/\{author\}/\*/\*\.c"):
         reading_of(tmp_path, {})
+
+
+RECORDED = [
+    {"problem_id": 1, "username": "a", "result": 1, "code": ADD, "create_time": "2024-01-01"},
+    {"problem_id": 1, "username": "b", "result": 0, "code": WRONG, "create_time": "2024-01-01"},
+]
+
+
+@pytest.mark.parametrize("name", [*FILES])
+def test_columns_of_a_judge_in_another_table_are_not_read_with_its_codes(tmp_path, name):
+    FILES[name](tmp_path / name, RECORDED)  # 0 is passed at QDUOJ, whose rows are in `data.results`
+    reading = reading_of(tmp_path / name, {})
+    assert reading.source == "table"
+    ingest(Archive.create(tmp_path / "a"), "table", tmp_path / name, **reading.options)
+    assert [(author, status) for author, _, status in stored(Archive(tmp_path / "a"))] == [("a", "passed"), ("b", "failed")]
+
+
+def test_named_columns_of_an_outcome_are_no_known_table(tmp_path):
+    rows = [{"problem_id": 1, "user_id": 2, "source": ADD, "result": 4, "in_date": "2024-01-01", "good": "yes"}]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    assert reading_of(tmp_path / "log.jsonl", {}).source == "hustoj"
+    assert reading_of(tmp_path / "log.jsonl", {"status": "good"}).source == "table"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"test": "checks"}, "source table has no option test; did you mean tests?"),
+        ({"code": "submision"}, "--code: no column 'submision'; did you mean submission?"),
+        ({"status": "zzz"}, "--status: no column 'zzz'; its columns are question, submission, verdict, user"),
+    ],
+)
+def test_a_misspelled_option_or_column_is_named(tmp_path, options, says):
+    (tmp_path / "log.jsonl").write_text(lines_of(ROWS))
+    with pytest.raises(SourceError, match=re.escape(says)):
+        reading_of(tmp_path / "log.jsonl", options)
+
+
+def test_a_table_without_a_sound_row_says_why(tmp_path):
+    (tmp_path / "log.csv").write_text("question,code,status\nq,x,AC,more\n")
+    with pytest.raises(SourceError, match="has no rows that can be read; line 2: 4 cells, and the header has 3"):
+        reading_of(tmp_path / "log.csv", {})
+    (tmp_path / "log.csv").write_bytes("question;code\nfür alle;x\n".encode("cp1252"))
+    with pytest.raises(SourceError, match="line 2: not UTF-8; name its encoding"):
+        reading_of(tmp_path / "log.csv", {})
+
+
+def test_lists_of_one_object_are_read_together(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps({"results": {str(n): [{**ROWS[0], "n": n}] * 2 for n in range(3)}}))
+    with pytest.raises(SourceError, match=re.escape("--rows results.*.* (6 rows)")):
+        reading_of(tmp_path / "log.json", {})
+    reading = reading_of(tmp_path / "log.json", {"rows": "results.*.*"})
+    assert preview(find("source", reading.source), tmp_path / "log.json", reading.options).counts["attempts"] == 6
+
+
+def test_the_map_for_a_deep_tree_reads_it(tmp_path):
+    for name in ("ann/hw1/a.py", "ann/hw2/b.py", "bob/hw1/c.py", "bob/hw1/d.py"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(ADD)
+    with pytest.raises(SourceError) as refused:
+        reading_of(tmp_path / "tree", {})
+    (tmp_path / "my.yaml").write_text(str(refused.value).partition("my.yaml\n")[2])
+    seen = preview(find("source", str(tmp_path / "my.yaml")), tmp_path / "tree", {})
+    assert (seen.counts["tasks"], seen.counts["attempts"], seen.counts["rejected"]) == (2, 4, 0)
+
+
+def test_a_source_and_a_path_alone_are_a_dry_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.jsonl").write_text(lines_of([{"prompt": STATEMENT, "code": ADD}]))
+    monkeypatch.setattr("sys.argv", ["upsolve", "ingest", "table", str(tmp_path / "rows.jsonl"), "--dry-run"])
+    with suppress(SystemExit):
+        main()
+    assert "all rows: 1 tasks, 1 attempts" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.errors import ConfigError, SourceError
 from upsolve.importers.ingest import ingest
-from upsolve.languages.names import asking_for, languages_in
+from upsolve.languages.names import asking_for, language_looked_like, languages_in
 from upsolve.types import Task
 
 
@@ -41,3 +41,20 @@ def test_a_language_that_codenet_lacks_is_refused(tmp_path):
         ingest(archive, "codenet", tmp_path, language="python")
     ingest(archive, "codenet", tmp_path, language="C++", max_rejected=1)
     assert [task.language for task in archive.tasks()] == ["cpp"]
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("SELECT count(*) FROM item", "sql"),
+        ("select 1", "sql"),
+        ("-- all\nselect name\nfrom item where price > 3", "sql"),
+        ("WITH best AS (SELECT max(age) AS age FROM animal) SELECT name FROM best", "sql"),
+        ("(select a from b) union (select c from d)", "sql"),
+        ("Select one of these", ""),
+        ("with open('x') as f:\n    print(f.read())", "python"),
+        ("with x as (a)", ""),
+    ],
+)
+def test_queries_look_like_sql(code, language):
+    assert language_looked_like(code) == language

@@ -741,6 +741,10 @@ def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(t
         ("20240101120000", "20240101120000"),
         (2024, "2024"),
         ("2024-01-01", "2024-01-01"),
+        ("2024-01-01 10:00", "2024-01-01 10:00"),
+        ("03/04/2024", ""),  # in extra: no time that can be compared
+        ("2024/04/03", ""),
+        ("yesterday", ""),
     ],
 )
 def test_seconds_since_1970_become_a_time(tmp_path, time, stored):
@@ -839,3 +843,33 @@ def test_a_file_or_option_that_cannot_be_used_is_an_error_with_a_remedy(tmp_path
 def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values, options, said):
     with pytest.raises(SourceError, match=said):
         imported_rows(tmp_path, numbered(name, *values), **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            [{"prompt": "add", "code": f"x = {n}", "has_bug": "yes" if n else "no", "id": n} for n in range(2)],
+            "no attempt has an outcome; has_bug may have one",
+        ),
+        (
+            [{"prompt": f"add {n}", "tests": "assert f() == 1", "tries": ["def f():\n    return 1", "def f():\n    return 2"], "ok": [1, 0]} for n in range(2)],
+            "tries has lists of programs, and a row is one attempt: --map FILE with `explode: [tries, ok]` and `columns: {code: tries, ...}`; status: ok",
+        ),
+        (
+            [{"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "add"}], "code": "x"}],
+            "prompt has messages: --prompt prompt.1.content",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_field_holds_is_said(tmp_path, rows, said):
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        imported_rows(tmp_path, rows)
+
+
+def test_paths_of_windows_name_files_beside_the_table(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.py").write_text("x = 1")
+    (tmp_path / "log.csv").write_text("prompt,file\nadd,work\\a.py\nsub,..\\..\\etc\\passwd\n")
+    archive, report = imported(tmp_path, "table", tmp_path / "log.csv", code_file="file")
+    assert [one.code for one in archive.attempts()] == ["x = 1"] and "outside of" in report.reasons[0].reason

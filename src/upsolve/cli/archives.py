@@ -167,6 +167,8 @@ def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: 
     places, given = words_of(words, option)
     if len(places) > 3:
         raise typer.BadParameter(f"unexpected argument {places[3]}")
+    if len(places) == 2 and not needs_archive and not Path(places[0]).exists() and Path(places[1]).exists():
+        places = [*places, ""]  # a source and a path, of which nothing is stored
     source, path, archive = places if len(places) == 3 else ["", *places, "", ""][:3]
     if not path or (needs_archive and not archive):
         raise typer.BadParameter("ingest needs PATH ARCHIVE, or SOURCE PATH ARCHIVE")

@@ -4,12 +4,14 @@
 none is taken: the error has the map of both.
 """
 
+import re
 import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from textwrap import indent
@@ -23,9 +25,9 @@ from upsolve.importers.formats import Kind, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
-from upsolve.importers.source import Source, Unit
-from upsolve.importers.tables import FIELDS, NAMES, PROGRAMS
-from upsolve.importers.tables.columns import likely_fields, values_of
+from upsolve.importers.source import Source, Unit, parse_options
+from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
+from upsolve.importers.tables.columns import hints_for, likely_fields, values_of
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
@@ -117,7 +119,9 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
     if found := tree_readings(path):
         return found
     rows, where = rows_in(path, given)
-    return by_columns(rows) or table_readings(path, rows, {**where, **given})
+    named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
+    known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
+    return known or table_readings(path, rows, {**where, **given})
 
 
 def has_test_files(path: Path) -> bool:
@@ -143,7 +147,7 @@ def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]],
     file = member.where
     if kind_of(member) is Kind.JSON and "rows" not in given and (lists := lists_in(member)):
         if len(lists) > 1:
-            ways = " or ".join(f"--rows {name} ({count} rows)" for name, count in lists[:5])
+            ways = " or ".join(f"--rows {name} ({count} rows)" for name, count in with_wholes(lists)[:5])
             raise SourceError(f"{file}: has several lists of rows; name one: {ways}")
         where = {"rows": lists[0][0]}
     options: dict[str, Any] = {
@@ -154,17 +158,33 @@ def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]],
         head = first_rows(iter(rows_of(member, **options)))
     rows = [row for _, row in head if isinstance(row, dict)]
     if not rows:
-        raise SourceError(f"{file}: has no rows")
+        bad = next((f"line {row.line}: {row.reason}" for _, row in head if isinstance(row, BadRow)), "")
+        raise SourceError(f"{file}: has no rows{' that can be read; ' if bad else ''}{bad}")
     return rows, where
 
 
-def by_columns(rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
-    """Return the sources whose columns the rows have; one that needs all columns of another, and more, counts alone."""
+def with_wholes(lists: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return names and lengths of lists, the lists of one object as ``object.*.*``."""
+    parents = Counter(name.rpartition(".")[0] for name, _ in lists)
+    wholes = {
+        parent: sum(count for name, count in lists if name.rpartition(".")[0] == parent)
+        for parent, n in parents.items()
+        if n > 2 and parent
+    }
+    left = [one for one in lists if one[0].rpartition(".")[0] not in wholes]
+    return [*((f"{parent}.*.*", count) for parent, count in wholes.items()), *left]
+
+
+def by_columns(rows: Sequence[Mapping[str, Any]], place: str) -> list[Reading]:
+    """Return the sources whose columns the rows have, in the list at their place of a JSON object; one that needs all columns of another,
+    and more, counts alone.
+    """
     columns = {*columns_in(rows)}
     found: dict[str, set[str]] = {}
     for name in names("source"):
-        detect = find("source", name).detect
-        if detect and all(has(rows, columns, one) for one in detect):
+        source: Source = find("source", name)
+        detect = source.detect
+        if detect and source.rows in ("", place) and all(has(rows, columns, one) for one in detect):
             found[name] = {*detect}
     best = [name for name in found if not any(found[name] < other for other in found.values())]
     return [Reading(name, f"its columns are {', '.join(sorted(found[name]))}") for name in best]
@@ -185,6 +205,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
         SourceError: no column looks like a statement or a name of tasks, or none like programs or tests.
     """
     columns = columns_in(rows)
+    refuse_unknown(path, rows, given)
     own = {field: name for field, name in columns_of(Map()).items() if name in columns and field not in given}
     known = {**own, **{name: value for name, value in given.items() if name in FIELDS}}
     likely = likely_columns(rows, known)
@@ -195,7 +216,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
     solutions = [name for name in columns if name.rpartition(".")[2].lower() in SOLUTIONS and name not in chosen.values()]
     if not {*NAMES} & chosen.keys() or not (solutions or {*PROGRAMS, "tests", "reference"} & chosen.keys()):
         lacks = "a statement or name of tasks" if not {*NAMES} & chosen.keys() else "programs or tests"
-        shown = ", ".join(columns)
+        shown = "; ".join([", ".join(columns), *hints_for(rows, chosen)])
         raise SourceError(
             f"{path}: no column looks like {lacks}; name it: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
             f"--status COLUMN, or --map FILE; its columns are {shown}"
@@ -217,6 +238,21 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
         ways = [({**way, f: name}, joined(why, f"{name} has the outcome")) for way, why in bare for f, name in fields]
     shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
     return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
+
+
+def refuse_unknown(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -> None:
+    """Raise SourceError for an option that a table has not, or one that names no column of the rows; says which is near."""
+    try:
+        parse_options("source table", find("source", "table").options, given)
+    except ValueError as error:
+        raise SourceError(f"{path}: {error}") from error
+    columns = columns_in(rows)
+    for name in KEYS:
+        column = given.get(name, "")
+        if column and not re.search(r"[{+]", column) and not values_of(rows, column) and column not in columns:
+            close = get_close_matches(column, columns, n=1)
+            has = f"did you mean {close[0]}?" if close else f"its columns are {', '.join(columns)}"
+            raise SourceError(f"{path}: --{name}: no column {column!r}; {has}")
 
 
 def joined(*parts: str) -> str:

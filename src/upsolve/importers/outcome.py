@@ -11,6 +11,7 @@ from operator import not_
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
+from upsolve.importers.rows import moment
 from upsolve.records import from_row, refuse_impossible
 from upsolve.types import Status, Verdict, with_points
 
@@ -204,6 +205,8 @@ def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+ISO = re.compile(r"\d{4}(-\d\d){0,2}(?![\d./-])|\d{8,14}$")
+"""Beginning of a time in ISO 8601; times in other forms cannot be compared."""
 MEASURES = ("wall_seconds", "cpu_seconds", "memory_bytes", "limit_seconds", "limit_bytes")
 """Fields of numbers without which a row says as much about its program."""
 
@@ -213,6 +216,7 @@ def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, 
     optional = (*MEASURES, *(("passed", "total") if is_given(cells.get("status")) else ()))
     odd = {name: cells[name] for name in optional if name in cells and not is_measure(name, cells[name])}
     odd |= {name: cells[name] for name in ("passed", "total") if name in cells and "total" in odd}
+    odd |= {"created": cells["created"]} if "created" in cells and not ISO.match(moment(cells["created"])) else {}
     return ({name: value for name, value in cells.items() if name not in odd} if odd else cells), odd
 
 

@@ -72,6 +72,8 @@ class Source:
 
     detect: tuple[str, ...] = ()
     """Columns by which rows of this source are recognised; ``!name``: one that they lack; ``name=a|b``: one with these values alone."""
+    rows: str = ""
+    """List of a JSON object in which rows of this source are; empty: anywhere."""
     marks: tuple[str, ...] = ()
     """Patterns of files by which a folder of this source is recognised, each alone."""
     version: str = ""

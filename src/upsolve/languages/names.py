@@ -55,6 +55,10 @@ MARKS = {
     "c#": re.compile(r"\busing\s+System\b|\bConsole\.(?:Write|Read)"),
     "javascript": re.compile(r"\bconsole\.log\(|\brequire\(['\"]|^function\s+\w+\s*\(", re.MULTILINE),
     "php": re.compile(r"<\?php"),
+    "sql": re.compile(
+        r"\A\s*(?:--.*\n\s*)*\(?\s*(?:select\b[^;]*\bfrom\b|select\s+(?:[\d'(*]|\w+\()|with\s+(?:recursive\s+)?\S+[^;]*?\bas\s*\(\s*select\b)",
+        re.IGNORECASE,
+    ),
 }
 """Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
 

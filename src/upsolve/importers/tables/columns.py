@@ -9,16 +9,20 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import DECIMAL, are_statuses, number_in, points_in, score_in, with_point
 from upsolve.importers.rows import SECONDS, columns_in, nested_value
+from upsolve.languages.names import language_looked_like
 
 __all__ = [
     "VAGUE",
     "column_of_programs",
     "has_decimal_commas",
+    "hints_for",
     "likely_fields",
     "options_for",
     "refuse_codes",
     "refuse_opposite",
     "says_opposite",
+    "score_columns",
+    "tell_no_outcome",
     "unfit_status",
 ]
 
@@ -73,6 +77,10 @@ VAGUE = ("true", "false", "yes", "no")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
 """How an exit code is read."""
+OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
+"""Fields of which each says an outcome."""
+SHORT = 40
+"""Most characters of a word for an outcome."""
 WORDS = 4
 """A text of as many words is a statement, one of fewer the name of a task."""
 
@@ -156,6 +164,76 @@ def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
     return next((column for column, first in lists if isinstance(first, dict) and by_name(names, first)), "")
 
 
+def explosions_in(rows: Sequence[Mapping[str, Any]], mapped: Iterable[str]) -> list[str]:
+    """Return a column with lists of programs as text, or of answers with one, and the columns with lists of the same lengths; empty if there is none."""
+    taken = {*mapped}
+    lists = {name: [row.get(name) for row in rows] for name in columns_in(rows) if name not in taken}
+    sizes = {name: [len(one) if isinstance(one, list) else 0 for one in values] for name, values in lists.items()}
+    for name, values in lists.items():
+        items = [item for value in values[:50] if isinstance(value, list) for item in value]
+        texts = [item for item in items if isinstance(item, str) and ("```" in item or is_program(item))]
+        if any(size > 1 for size in sizes[name]) and len(texts) >= len(items) / 2:
+            return [name, *(other for other, size in sizes.items() if other != name and size == sizes[name])]
+    return []
+
+
+def is_program(text: str) -> bool:
+    """Return whether a text of several lines looks like a program."""
+    return len(text.strip().splitlines()) > 1 and bool(language_looked_like(text))
+
+
+def hints_for(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+    """Return how a map or an option reads lists of programs and messages that no field holds, or that one cannot."""
+    found: list[str] = []
+    if several := explosions_in(rows, [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]):
+        field = "answer" if any("```" in str(row.get(several[0])) for row in rows) else "code"
+        status = f"; status: {several[1]}" if len(several) > 1 else ""
+        found.append(f"{several[0]} has lists of programs, and a row is one attempt: --map FILE with `explode: [{', '.join(several)}]` and "
+                     f"`columns: {{{field}: {several[0]}, ...}}`{status}")  # fmt: skip
+    for row in rows[:1]:
+        for name, value in row.items():
+            is_used = any(column.startswith(f"{name}.") for column in mapped.values())
+            if (
+                not is_used
+                and isinstance(value, list)
+                and value
+                and isinstance(value[-1], dict)
+                and {"role", "content"} <= value[-1].keys()
+            ):
+                last = max((place for place, one in enumerate(value) if one.get("role") == "user"), default=len(value) - 1)
+                found.append(f"{name} has messages: --prompt {name}.{last}.content reads one of them")
+    return found
+
+
+def tell_no_outcome(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+    """Return the columns that may be the outcome as a hint, if rows have programs and no outcome."""
+    used = {*columns_in(rows)}
+    given, programs = (
+        {field for field in fields if mapped.get(field) in used} for fields in (OUTCOMES, ("code", "answer", "code_file"))
+    )
+    found = possible_outcomes(rows, mapped) if programs and not given else []
+    return [
+        f"no attempt has an outcome; {', '.join(found[:9])} may have one: --status COLUMN, for scores with --passed-at X; where a large value "
+        "is a failure: --map FILE with `status: {column: COLUMN, negate: true}`"
+    ] * bool(found)
+
+
+def possible_outcomes(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+    """Return the columns that may be the outcome where no field is: with a few short values, of which one task has several."""
+    tasks = [mapped[name] for name in ("task_id", "prompt") if name in mapped]
+    found: list[str] = []
+    for column in columns_in(rows):
+        values = values_of(rows, column)
+        short = all(isinstance(value, bool | int | float | str) and len(str(value)) <= SHORT for value in values)
+        if column in mapped.values() or not short or not 2 <= len({*map(str, values)}) <= max(2, len(values) / 2):
+            continue
+        by_task: dict[str, set[str]] = {}
+        for row in rows:
+            by_task.setdefault(repr([nested_value(row, one.split(".")) for one in tasks]), set()).add(str(row.get(column)))
+        found += [column] if any(len(one) > 1 for one in by_task.values()) else []
+    return found
+
+
 def options_for(likely: Mapping[str, str]) -> str:
     """Return the options of the command line that name these columns; of an exit code what a map must say, since 0 is no success elsewhere."""
     code = likely.get("exit_code")
@@ -201,6 +279,17 @@ def vague_in(value: Any) -> Iterator[str]:
         word = str(item).strip().strip("'\"").lower()
         if number_in(word) or word in VAGUE:
             yield number_in(word) or word
+
+
+def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
+    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
+    pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
+    scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
+    found = columns_in(rows)
+    missing = [column for column in scores if column not in found]
+    if found and missing and not may_lack:
+        raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
+    return scores
 
 
 def refuse_codes(

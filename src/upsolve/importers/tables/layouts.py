@@ -119,8 +119,9 @@ def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[Pure
     if len(free) > 2:
         example = "/".join(["{task}", "{author}", *["*"] * (last - 2), f"*{some[0].suffix}"])
         raise SourceError(
-            f"{path}: programs are {last} folders deep, such as {some[0]}; say which is the task: a map with "
-            f'`files: "{example}"`, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml'
+            f"{path}: programs are {last} folders deep, such as {some[0]}; say which part is the task: save this as my.yaml, then upsolve "
+            f'ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml\n    files: "{example}"\n'
+            '    columns: {task_id: task, prompt: null, code: "{text}", author: author}'
         )
     layout = Layout(free, outcome, some[0])
     layout.known = {place: {*names[place]} for place in layout.places}

@@ -165,7 +165,7 @@ class Reader:
         cells, rest = self.cells(row)
         cells, odd = without_odd(with_points_for_commas(cells))
         rest |= {self.columns[name]: value for name, value in odd.items()}
-        yield from odd_fields(odd, "is no such number")
+        yield from odd_fields(odd, "is no such number or time")
         described = self.describes(cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
@@ -210,7 +210,7 @@ class Reader:
         """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept`` are the columns of which filled ones are stored."""
         cells, rest = self.cells(row)
         cells, odd = without_odd(cells)
-        yield from odd_fields(odd, "is no such number")
+        yield from odd_fields(odd, "is no such number or time")
         if lacking := [name for name in ("task_id", "prompt") if name not in cells]:
             raise ValueError(f"no field {self.columns[lacking[0]]!r}")
         self.refused, self.lost = [], tuple[str, ...]()
@@ -285,6 +285,8 @@ class Reader:
         if self.root is None:
             raise ValueError(f"file {name}: the table has no folder")
         file = Path(os.path.realpath(self.root / str(name)))
+        if "\\" in str(name) and not file.exists():  # a path of Windows
+            file = Path(os.path.realpath(self.root / str(name).replace("\\", "/")))
         if not file.is_relative_to(self.root):
             raise ValueError(f"file {name}: outside of {self.root}")
         if not is_file(file):

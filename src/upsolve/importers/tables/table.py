@@ -35,11 +35,14 @@ from upsolve.importers.tables.columns import (
     VAGUE,
     column_of_programs,
     has_decimal_commas,
+    hints_for,
     likely_fields,
     options_for,
     refuse_codes,
     refuse_opposite,
     says_opposite,
+    score_columns,
+    tell_no_outcome,
     unfit_status,
 )
 from upsolve.importers.tables.maps import Parser, read_map
@@ -245,6 +248,9 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
             f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
             f"archive with {options_for(likely)}{unjudged}"
         )
+    without = () if {"status", "exit_code"} & likely.keys() or reader.files else tell_no_outcome(rows, mapped)
+    for hint in (*hints_for(rows, mapped), *without):
+        warn(f"{name}: {hint}")
     if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
         warn(f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf")
     tell_several(reader, rows)
@@ -387,17 +393,6 @@ def is_array(file: Member) -> bool:
         return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
 
-def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
-    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
-    pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
-    scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
-    found = columns_in(rows)
-    missing = [column for column in scores if column not in found]
-    if found and missing and not may_lack:
-        raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
-    return scores
-
-
 def check_columns(
     path: Path,
     rows: Sequence[Mapping[str, Any]],
@@ -447,7 +442,9 @@ def source_of(file: Path) -> Source:
     offered = (*(Option(one.name, kinds.get(one.kind, str), one.help) for one in plan.options), *sampled) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
     detect = tuple(name.removeprefix("?") for name in plan.detect)
-    return Source(read_mapped, about, offered, split=split_mapped, version=version, detect=detect, marks=plan.marks)
+    return Source(
+        read_mapped, about, offered, split=split_mapped, version=version, detect=detect, rows=plan.rows, marks=plan.marks
+    )
 
 
 @cache

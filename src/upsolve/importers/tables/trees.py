@@ -189,7 +189,7 @@ def unread(names: Iterable[str], plans: Iterable[Map]) -> str:
 def forms_beside(plan: Map) -> Iterator[str]:
     """Yield expressions for the names of the files with texts and tests that a map may read."""
     tests = (plan.tests.input, plan.tests.expected) if plan.tests else ()
-    for text in (*plan.texts.values(), *tests):
+    for text in (*plan.texts.values(), *tests, *(join.file for join in plan.joins.values())):
         form = "".join(
             part if part == ".*" else re.escape(part) for part in re.split(r"(\.\*)", WILD.sub(".*", text.lstrip("/")))
         )
