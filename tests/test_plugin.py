@@ -108,6 +108,8 @@ def test_names_of_a_package_stand_beside_the_built_in_ones(installed):
     assert "comments" in plugins.names("component") and "bounded" in plugins.names("objective")
     with pytest.raises(ValueError, match="no component 'coments'; did you mean comments"):
         plugins.find("component", "coments")
+    with pytest.raises(ValueError, match=r"no derivation 'nope'; known: complete, .*verdict, and package.module:attribute"):
+        plugins.find("derivation", "nope")
 
 
 def test_a_component_lays_its_value_where_it_says(installed):

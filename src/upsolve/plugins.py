@@ -184,8 +184,13 @@ def find(kind: str, name: Any) -> Any:
                 raise ValueError(f"{kind} {name!r} is offered by several packages: name one of {', '.join(values)}")
             record = load(values[0])
         else:
-            close = get_close_matches(name, names(kind), n=3) or names(kind)
-            raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
+            close, known = get_close_matches(name, names(kind), n=3), ", ".join(names(kind))
+            hint = (
+                f"did you mean {', '.join(close)}, or package.module:attribute?"
+                if close
+                else f"known: {known}, and package.module:attribute"
+            )
+            raise ValueError(f"no {kind} {name!r}; {hint}")
     if where.of_file and isinstance(record, Path):
         record = load(where.of_file)(record)
     if not isinstance(record, load(where.record)):

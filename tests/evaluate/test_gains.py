@@ -4,9 +4,11 @@ import pytest
 
 from upsolve.cli.recipes import seeded
 from upsolve.config import load_recipe
+from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
 from upsolve.report.several import RunResult, gains, runs_table, seeds_table, without_seeds, worth_of_verdicts, worth_table
+from upsolve.report.tables import capability_table
 
 
 def sweep(passed, first=0, temperature=1.0):
@@ -74,3 +76,12 @@ def test_tables_of_runs():
     )
     assert worth_table([METHOD]).rows == (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),)
     assert worth_table([METHOD, PLACEBO]).rows == (("rloo", "placebo", "+25.0 [+14.8, +31.7]", "0.0001"),)
+
+
+def test_runs_that_are_measured_greedily_alone_have_one_column_of_it():
+    cold = RunResult("rloo", "as_judged", sweep([2] * 40, temperature=0.0), sweep([6] * 40, temperature=0.0))
+    table = runs_table([cold])
+    assert table.header == ("run", "best temperature", "greedy", "to its base, each at its best", "")
+    assert table.rows[1] == ("rloo", "75.0 (greedy)", "75.0", "+50.0 [+37.4, +55.6]", "one temperature")
+    rows = [row[0] for row in capability_table(capability(cold.before, cold.after)).rows]
+    assert rows.count("pass@1, greedy") == 1

@@ -10,6 +10,7 @@ from archives import RIGHT, TEST, WRONG, eight_tasks, finished_run
 from browser import open_page
 from test_view_server import Viewer
 
+from upsolve.cli.main import main
 from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
 from upsolve.errors import ArchiveError, ConfigError, ModelError
 from upsolve.types import Attempt, Task
@@ -159,6 +160,16 @@ def test_a_model_is_named_where_there_is_none(tmp_path):
     ):
         with pytest.raises(ConfigError, match=said):
             open_path(str(place), model="")
+
+
+@pytest.mark.parametrize("options", [["--model"], ["--logps"], ["--source", "jsonl"]])
+def test_options_are_refused_before_an_address_is_shown(tmp_path, monkeypatch, capsys, options):
+    archive = eight_tasks(tmp_path / "a")
+    monkeypatch.setattr("sys.argv", ["upsolve", "view", str(archive.path), "--no-browser", *options])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    assert stopped.value.code == 2 and "http" not in printed.out and options[0] in printed.err
 
 
 @pytest.mark.slow

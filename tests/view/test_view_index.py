@@ -118,6 +118,11 @@ def test_tasks_have_their_numbers_of_attempts(plain):
     even, odd = list_tasks(index)["rows"]
     assert (even["task_id"], even["attempts"], even["scored"], odd["passed"]) == ("a/even", 125, 125, 83)
     assert [row["task_id"] for row in list_tasks(index, text="HALVE")["rows"]] == ["a/odd"]
+    assert [row["task_id"] for row in list_tasks(index, sort="passed")["rows"]] == ["a/even", "a/odd"]  # equal: in their order
+    assert [row["task_id"] for row in list_tasks(index, sort="-task")["rows"]] == ["a/odd", "a/even"]
+    assert list_tasks(index, sort="-task", after=1) == {"rows": [even], "next": None}
+    with pytest.raises(ValueError, match="sort: 'place' is not one of task, passed"):
+        list_tasks(index, sort="place")
 
 
 def test_an_empty_archive_has_pages_too(tmp_path):

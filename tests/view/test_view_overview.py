@@ -92,6 +92,12 @@ def test_a_run_without_an_end_says_how_far_it_is(runs):
     assert "Not finished: 3 steps of training so far" in block and "12.5 %" in block and "polyline" in block
 
 
+def test_a_run_in_a_list_has_the_name_of_its_recipe(runs):
+    (runs / "rloo").rename(runs / "second try")
+    rows = {row["name"]: row["recipe"] for row in open_path(str(runs)).routes["runs"]({})["rows"] if "recipe" in row}
+    assert rows == {"second try": "rloo", "placebo": "placebo"}
+
+
 def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, runs):
     viewer = Viewer(tmp_path, runs)
     try:

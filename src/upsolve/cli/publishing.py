@@ -61,26 +61,29 @@ def view(
     Of a run, also rewards and advantages of attempts and of their tokens, and the curves of training, live.
     """
     from upsolve.archive.places import SHIPPED
-    from upsolve.view.address import bind
 
     if static and static.suffix not in (".html", ".htm"):
         raise ConfigError(f"--static {static}: the page is HTML; end the name with .html")
     if static and model is not None:
         raise ConfigError("--static excludes --model: a model can be asked only while the viewer runs")
+    chosen = bool(archive or source or logps or model is not None)  # options that may be refused
     known = path in SHIPPED or "://" in path or Path(path).exists()
-    address = bind(port) if known and not static else None
-    if address:  # before anything heavy is imported: the page waits until it is served
-        typer.echo(f"{path}: {address.url}    (Ctrl-C stops)")
+    address = announced(path, port) if known and not static and not chosen else None
     from upsolve.view.opening import open_path
 
     with closing(address.listener) if address else nullcontext():
-        show(
-            open_path(path, archive=archive, source=source, logps=logps, model=model),
-            address,
-            path,
-            static=static,
-            browser=browser,
-        )
+        answers = open_path(path, archive=archive, source=source, logps=logps, model=model)
+        address = address if address or static else announced(path, port)
+        show(answers, address, path, static=static, browser=browser)
+
+
+def announced(path: str, port: int) -> "Address":
+    """Return an address at which the viewer will be served, and print it: a page that is opened before waits."""
+    from upsolve.view.address import bind
+
+    address = bind(port)
+    typer.echo(f"{path}: {address.url}    (Ctrl-C stops)")
+    return address
 
 
 def show(answers: "Answers | Runs", address: "Address | None", path: str, *, static: Path | None, browser: bool) -> None:

@@ -51,6 +51,8 @@ class RunResult:
     """Content id of its recipe without name and seeds; empty: unknown."""
     seeds: str = ""
     """The seeds of its recipe."""
+    recipe: str = ""
+    """Name of its recipe."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def run_result(folder: Path) -> RunResult:
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
     settings, imitates = recipe.model_dump(mode="json"), recipe.advantage.record.selects
     about = without_seeds(settings), seeds_of(settings)
-    return RunResult(name, recipe.reward.verdicts, before, after, imitates, *about)
+    return RunResult(name, recipe.reward.verdicts, before, after, imitates, *about, recipe=recipe.name)
 
 
 def gains(run: RunResult) -> Mapping[str, float]:
@@ -171,6 +173,8 @@ def runs_table(runs: Sequence[RunResult]) -> Table:
     ]
     hot = temperature_name(runs[0].before.hot.temperature) if len(hottest) == 1 else "highest temperature"
     header = ("run", "best temperature", "greedy", hot, "to its base, each at its best", "")
+    if hottest == {0.0}:  # greedy decoding again
+        header, rows = (*header[:3], *header[4:]), [(*row[:3], *row[4:]) for row in rows]
     shared = len(set.intersection(*tasks))
     title = f"pass@1 on {shared} tasks, %" if alike else f"pass@1, %, on different tasks, of which all runs share {shared}"
     return Table(title, header, tuple(rows))

@@ -102,7 +102,8 @@ def capability_table(change: Capability) -> Table:
         rows.append(comparison_row("pass@1, greedy", change.greedy))
     if before.choices and after.choices:
         rows.append(choice_row(before.choices, after.choices))
-    rows.append(comparison_row(f"pass@1, {temperature_name(change.hot.temperatures[1])}", change.hot))
+    if not (change.greedy and change.hot.temperatures == change.greedy.temperatures):
+        rows.append(comparison_row(f"pass@1, {temperature_name(change.hot.temperatures[1])}", change.hot))
     if change.many.k > 1:
         rows.append(comparison_row(f"pass@{change.many.k}, each at its own best temperature", change.many, own=True))
     both = change.solved

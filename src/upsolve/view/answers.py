@@ -109,6 +109,7 @@ class Answers:
                 after=number(query, "after", -1),
                 text=query.get("text", ""),
                 difficulty=query.get("difficulty", ""),
+                sort=query.get("sort", ""),
             ),
             "attempt": lambda query: read_attempt(self.index, number(query, "place")),
             "changes": lambda _query: self.measured.table() if self.measured else {"sets": []},

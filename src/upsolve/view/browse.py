@@ -58,6 +58,14 @@ SORTS = {
     "tokens": "tokens",
 }
 """Columns by which the list of attempts is sorted, and what each compares."""
+TASK_SORTS = {
+    "task": "task_id",
+    "passed": "passed / nullif(scored, 0)",
+    "attempts": "attempts",
+    "difficulty": "difficulty",
+    "language": "language",
+}
+"""The same of the list of tasks."""
 PREVIEW = 100
 """Characters of a program, and of an error, that the list shows."""
 EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
@@ -119,12 +127,21 @@ def list_attempts(index: Index, filters: Filters, *, after: int = -1, sort: str 
 
 def sorted_attempts(index: Index, filters: Filters, sort: str, *, after: int) -> dict[str, Any]:
     """Return a page of attempts in the order of a column, without the first ``after`` rows; ValueError for an unknown column."""
-    if sort.lstrip("-") not in SORTS:
-        raise ValueError(f"sort: {sort!r} is not one of {', '.join(SORTS)}")
     condition, values = selected(index, filters)
-    order = f"{SORTS[sort.lstrip('-')]} {'desc' if sort.startswith('-') else 'asc'} nulls last, place"
+    order = order_of(sort, SORTS)
     sql = f"select {COLUMNS} from entries where {condition} order by {order} limit {PAGE_ROWS + 1} offset {after}"  # noqa: S608
-    rows = index.query(sql, values)
+    return counted_page(index.query(sql, values), after)
+
+
+def order_of(sort: str, columns: Mapping[str, str]) -> str:
+    """Return the order of a list as SQL; ValueError for an unknown column."""
+    if sort.lstrip("-") not in columns:
+        raise ValueError(f"sort: {sort!r} is not one of {', '.join(columns)}")
+    return f"{columns[sort.lstrip('-')]} {'desc' if sort.startswith('-') else 'asc'} nulls last, place"
+
+
+def counted_page(rows: list[dict[str, Any]], after: int) -> dict[str, Any]:
+    """Return the page of rows that follow ``after`` others, of which there is one more than a page has if another page follows."""
     return {"rows": rows[:PAGE_ROWS], "next": after + PAGE_ROWS if len(rows) > PAGE_ROWS else None}
 
 
@@ -191,11 +208,14 @@ def count_attempts(index: Index, filters: Filters) -> int:
     return index.remember(filters, count)
 
 
-def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str = "") -> dict[str, Any]:
-    """Return a page of tasks in the order of the archive, with their numbers of attempts; no rows until the index is ready."""
+def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str = "", sort: str = "") -> dict[str, Any]:
+    """Return a page of tasks in the order of the archive, with their numbers of attempts; no rows until the index is ready.
+
+    ``sort``: as of attempts, one of ``TASK_SORTS``.
+    """
     if not index.ready:
         return {"rows": [], "next": None}
-    parts, values = ["place > ?"], list[Any]([after])
+    parts, values = ["place > ?"], list[Any]([-1 if sort else after])
     if difficulty:
         parts.append("difficulty = ?")
         values.append(difficulty)
@@ -205,8 +225,10 @@ def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str
             names = [name for (name,) in connection.execute(sql, [text, text]).fetchall()]
         parts.append("task_id in (select unnest(?::varchar[]))")
         values.append(names)
-    rows = index.query(f"select * from task_rows where {' and '.join(parts)} order by place limit {PAGE_ROWS + 1}", values)  # noqa: S608
-    return page_of(rows)
+    order, passed = (order_of(sort, TASK_SORTS), max(after, 0)) if sort else ("place", 0)
+    sql = f"select * from task_rows where {' and '.join(parts)} order by {order} limit {PAGE_ROWS + 1} offset {passed}"  # noqa: S608
+    rows = index.query(sql, values)
+    return counted_page(rows, passed) if sort else page_of(rows)
 
 
 def facets(index: Index) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Runs:
         return {
             "name": name,
             "steps": steps,
-            "recipe": result.name,
+            "recipe": result.recipe,
             "verdicts": result.verdicts,
             **means,
             "conclusion": about.conclusion,

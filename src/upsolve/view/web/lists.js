@@ -5,6 +5,7 @@ import { get } from "./source.js";
 export const trail = { places: [] };
 
 const COLUMNS = [["task", "Task"], ["outcome", "Outcome"], ["tests", "Tests"], ["", "Code and error"], ["author", "Author"], ["difficulty", "Difficulty"], ["findings", "Findings"], ["tokens", "Tokens"]];
+const TASK_COLUMNS = [["task", "Task"], ["passed", "Passed"], ["attempts", "Attempts"], ["difficulty", "Difficulty"], ["language", "Language"]];
 const LESS = ["Author", "Difficulty", "Findings", "Tokens"];
 const left = new Map(); // address of a list -> number of its rows, and which one was selected, when another page was opened
 
@@ -12,7 +13,7 @@ export async function attemptList(main, query, info, go) {
   const body = el("tbody");
   const counted = el("p", { class: "soft", role: "status" });
   const more = el("button", { type: "button", hidden: true }, "More");
-  const heads = COLUMNS.map(([key, name]) => headCell(key, name, query, go));
+  const heads = COLUMNS.map(([key, name]) => headCell(key, name, query, go, "attempts"));
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   show(main, filterForm(query, info, go), counted, el("div", { class: "wide" }, table), more);
   trail.places = [];
@@ -57,12 +58,13 @@ async function preview(rows, shown) {
   });
 }
 
-function headCell(key, name, query, go) {
-  const kind = [LESS.includes(name) ? "less" : "", ["Tests", "Tokens"].includes(name) ? "number" : ""].join(" ").trim() || null;
+function headCell(key, name, query, go, list) {
+  const less = list === "attempts" && LESS.includes(name);
+  const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts"].includes(name) ? "number" : ""].join(" ").trim() || null;
   if (!key) return el("th", { scope: "col", class: "preview" }, name);
   const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
   const next = sorted === "ascending" ? `-${key}` : sorted === "descending" ? "" : key;
-  const sort = () => go("attempts", Object.fromEntries(Object.entries({ ...query, sort: next }).filter(([, value]) => value)));
+  const sort = () => go(list, Object.fromEntries(Object.entries({ ...query, sort: next }).filter(([, value]) => value)));
   return el("th", { scope: "col", class: kind, "aria-sort": sorted }, el("button", { type: "button", class: "sort", onclick: sort }, name));
 }
 
@@ -120,8 +122,8 @@ export async function taskList(main, query, info, go) {
   const more = el("button", { type: "button", hidden: true }, "More");
   const form = el("form", { class: "filters", role: "search" }, el("label", {}, "Text in name or prompt",
     el("input", { name: "text", type: "search", value: query.text ?? "", "aria-keyshortcuts": "/" })), el("button", { type: "submit" }, "Filter"));
-  form.addEventListener("submit", (event) => { event.preventDefault(); go("tasks", Object.fromEntries(new FormData(form))); });
-  const head = el("tr", {}, ["Task", "Passed", "Attempts", "Difficulty", "Language"].map((name) => el("th", { scope: "col", class: name === "Attempts" ? "number" : null }, name)));
+  form.addEventListener("submit", (event) => { event.preventDefault(); go("tasks", Object.fromEntries([...new FormData(form), ["sort", query.sort ?? ""]].filter(([, value]) => value !== ""))); });
+  const head = el("tr", {}, TASK_COLUMNS.map(([key, name]) => headCell(key, name, query, go, "tasks")));
   const table = el("table", {}, el("thead", {}, head), body);
   const counted = el("p", { class: "soft" }, info.counts ? plural(info.counts.tasks, "task") + " in all" : "Being indexed ...");
   show(main, form, counted, el("div", { class: "wide" }, table), more);

@@ -66,8 +66,10 @@ function staticPage(rows, after) {
 const SORTED = { task: (row) => row.task_id, outcome: (row) => row.status, tests: (row) => (row.total ? row.passed / row.total : null), author: (row) => row.author, difficulty: (row) => row.difficulty,
   findings: (row) => row.rules.length, tokens: (row) => row.tokens };
 
-function staticSorted(rows, sort, after) {
-  const value = SORTED[sort.replace("-", "")];
+const TASKS_SORTED = { task: (row) => row.task_id, passed: (row) => (row.scored ? row.passed / row.scored : null), attempts: (row) => row.attempts, difficulty: (row) => row.difficulty, language: (row) => row.language };
+
+function staticSorted(rows, sort, after, columns = SORTED) {
+  const value = columns[sort.replace("-", "")];
   const sign = sort.startsWith("-") ? -1 : 1;
   const order = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
   const from = Math.max(after ?? 0, 0);
@@ -100,7 +102,8 @@ function staticTasks(data, query) {
     const evaluations = sampled.map((name) => ({ name, scored: counted(scored, name), passed: counted(own.filter((row) => row.status === "passed"), name) }));
     return { ...task, place, evaluations, attempts: own.length, scored: scored.length, passed: own.filter((row) => row.status === "passed").length };
   });
-  return staticPage(rows.filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text)), query.after);
+  const found = rows.filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text));
+  return query.sort ? staticSorted(found, query.sort, query.after, TASKS_SORTED) : staticPage(found, query.after);
 }
 
 async function staticAttempt(data, query) {
