@@ -21,6 +21,14 @@ def pytest_configure(config):
     settings.load_profile("calm")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests on downloaded data sets are slow ones: a checkout comes without the data."""
+    for item in items:
+        if "real_data" in item.fixturenames:
+            item.add_marker("slow")
+
+
 @pytest.fixture(autouse=True)
 def started_scripts_find_their_folder():
     """The command line, run in this process, keeps interpreters that it starts from importing files of the current folder."""

@@ -15,8 +15,8 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
         (["archive", "info", "embedded"], "attempts"),
         (["memory", "rloo", "--model", "{tiny}"], "peak_bytes"),
         (["power", "--tasks", "200"], "detectable"),
-        (["plan", "embedded", "--no-model", "--judged", "2"], "advice"),
-        (["tests", "grade", "embedded"], "totals"),
+        pytest.param(["plan", "embedded", "--no-model", "--judged", "2"], "advice", marks=pytest.mark.slow),
+        pytest.param(["tests", "grade", "embedded"], "totals", marks=pytest.mark.slow),
         (["doctor", "--quick"], "checks"),
         (["ingest", "table", "--sources"], "sources"),
         (["init", "embedded", "--out", "{tmp}/recipe.yaml"], "next"),
@@ -52,6 +52,7 @@ def test_counts_by_reason_are_one_object(tmp_path, monkeypatch, capsys):
         assert stop.value.code == 0 and json.loads(capsys.readouterr().out)[field] == counts
 
 
+@pytest.mark.slow
 def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp_path, monkeypatch, capsys):
     def said(*words):
         monkeypatch.setattr("sys.argv", ["upsolve", *map(str, words), "--json"])

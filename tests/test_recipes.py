@@ -23,7 +23,7 @@ SMALL = [
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
-QUICK = {"demo", "hybrid", "ppo_dense", "robot", "ssd"}
+QUICK = {"demo", "hybrid", "ppo_dense"}
 """Recipes of every kind of archive, source and stage; the others are run by make test-all."""
 
 

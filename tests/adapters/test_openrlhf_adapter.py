@@ -65,6 +65,7 @@ def post(url, body):
             return error.code, json.loads(error.read())
 
 
+@pytest.mark.slow
 def test_the_service_answers_the_same_over_http(tmp_path, label):
     with serving(tmp_path, "--set", "reward.preset=tests") as port:
         url = f"http://127.0.0.1:{port}/openrlhf"

@@ -97,6 +97,7 @@ def test_an_environment_is_played_as_the_trainer_plays_it():
     assert environment.run_tests("1").startswith("could not be judged: ") and environment.get_reward() is None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_steps_of_grpo_in_the_environment(tmp_path, tiny_model):
     import trl

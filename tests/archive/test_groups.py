@@ -150,7 +150,7 @@ def pages_of(archive, name):
     return min(starts), max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True))
 
 
-@pytest.mark.parametrize("name", ["attempts", "verdicts"])
+@pytest.mark.parametrize("name", ["attempts", pytest.param("verdicts", marks=pytest.mark.slow)])
 def test_one_changed_bit_of_a_page_is_found(tmp_path, name):
     """DuckDB, which compares no checksums, reads other programs from most of these parts."""
     archive, draw = Archive.create(tmp_path / "archive"), random.Random(0)

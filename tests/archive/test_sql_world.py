@@ -44,6 +44,7 @@ def about(task):
     return json.loads(task.extra)
 
 
+@pytest.mark.slow
 def test_it_is_as_large_and_as_varied_as_promised(archive, groups):
     info = archive_info(archive)
     assert info.tasks == len(groups) >= 1500 and info.unjudged == 0 and info.bytes <= 3_000_000
@@ -115,6 +116,7 @@ def test_prompts_are_short(archive):
     assert all(task.prompt.splitlines()[-1].endswith((".", "?")) for task in archive.tasks())
 
 
+@pytest.mark.slow
 def test_the_tool_makes_the_rows_that_are_shipped(archive, tool):
     """Two schemas out of order, twice: what one gives depends on the seed alone."""
     made = tool.make(schemas=("parks", "library"))
@@ -146,6 +148,7 @@ def disagreements(groups, share):
     ]
 
 
+@pytest.mark.slow
 def test_the_judge_confirms_a_sample_of_the_recorded_verdicts(groups):
     assert not disagreements(groups, 0.02)
 

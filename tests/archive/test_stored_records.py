@@ -50,6 +50,7 @@ verdicts = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(parts=st.lists(st.tuples(st.lists(attempts, max_size=6), st.lists(verdicts, max_size=6)), max_size=3))
 def test_records_are_those_of_the_archive(parts, tmp_path_factory):

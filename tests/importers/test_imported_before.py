@@ -41,6 +41,7 @@ def test_a_file_that_has_grown_adds_its_new_rows(tmp_path):
     assert ingest(archive, "table", file).known
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows with different outcomes")
 def test_random_changes_of_a_folder_leave_each_row_as_often_as_it_was_at_most(tmp_path):
     rng, folder, archive = random.Random(0), tmp_path / "logs", Archive.create(tmp_path / "a")

@@ -45,6 +45,7 @@ def small_shares(monkeypatch):
     monkeypatch.setattr(shares, "SHARE_BYTES", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_shares")
 def test_an_archive_is_the_same_whoever_imports(tmp_path):
     tree, told = codenet(tmp_path / "tree"), []

@@ -84,6 +84,7 @@ def test_an_archive_at_a_url_is_read_as_a_local_one(tmp_path, bucket, monkeypatc
     assert [*back.groups()] == [*here.groups()]
 
 
+@pytest.mark.slow
 def test_training_reads_an_archive_at_a_url(tmp_path, bucket, tiny_model):
     here = Archive.create(tmp_path / "local")
     tasks = [Task(f"t{number}", f"print {number}") for number in range(8)]
@@ -145,6 +146,7 @@ def test_an_archive_at_a_url_is_cleaned_filled_and_viewed(tmp_path, bucket):
         assert isinstance(done.exception, ArchiveError) and f"{bucket}/out: is written to local paths" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_an_archive_at_a_url_is_compacted(tmp_path, bucket):
     here = local(tmp_path)
     copy_archive(here, f"{bucket}/parts")
@@ -221,6 +223,7 @@ def test_errors_name_the_cause(bucket):
         Archive("nope://bucket/archive")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["s3fs", "upath"])
 def test_a_missing_package_is_named_with_its_extra(module):
     script = f"""

@@ -142,6 +142,7 @@ def test_what_is_not_read_is_named_before_and_after_the_import(tmp_path, capsys,
     assert len(open_archive(tmp_path / "archive").attempts()) == 4
 
 
+@pytest.mark.slow
 def test_the_shares_of_a_tree_are_read_as_the_whole_is(tmp_path, monkeypatch):
     files = {
         **numbered("t{}/ann.py", 30),

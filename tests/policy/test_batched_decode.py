@@ -55,7 +55,10 @@ def recorded_on(device, monkeypatch):
 @pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 )
-@pytest.mark.parametrize(("samples", "batch", "lookup"), [(3, 4, 0), (4, 12, 0), (1, 3, 0), (2, 4, 4)])
+@pytest.mark.parametrize(
+    ("samples", "batch", "lookup"),
+    [(3, 4, 0), pytest.param(4, 12, 0, marks=pytest.mark.slow), (1, 3, 0), pytest.param(2, 4, 4, marks=pytest.mark.slow)],
+)
 def test_recorded_steps_give_the_same_attempts(tiny_model, monkeypatch, device, samples, batch, lookup):
     monkeypatch.setattr(
         decoder, "decoder_of", lambda model, cache: lambda tokens: batched_decode.decode_step(model, cache, tokens)
@@ -69,6 +72,7 @@ def test_recorded_steps_give_the_same_attempts(tiny_model, monkeypatch, device, 
     assert counts["replayed"] > 2 * counts["recorded"] > 0
 
 
+@pytest.mark.slow
 def test_a_step_that_cannot_be_recorded_runs_as_usual(tiny_model, monkeypatch, caplog):
     plain = sampled(tiny_model, "cpu", samples=2, batch=4)
 

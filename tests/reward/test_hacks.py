@@ -172,6 +172,7 @@ def test_attacks_earn_nothing():
             assert earned.sum() <= 0, (attempt.code, verdict)
 
 
+@pytest.mark.slow
 def test_how_often_honest_attempts_of_the_embedded_archive_are_caught():
     counts = Counter()
     for group in open_archive("embedded").groups():

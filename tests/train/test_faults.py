@@ -56,6 +56,7 @@ def losses(folder):
     return [row["loss"] for row in read_steps(folder / "metrics.jsonl")]
 
 
+@pytest.mark.slow
 def test_a_second_run_of_a_process_may_have_another_precision(tiny_model, tmp_path, groups):
     for bf16 in (False, True):
         done = train(recipe_for(tiny_model, model={"bf16": bf16}, optim={"max_steps": 1}), groups, [], tmp_path / str(bf16))
@@ -80,6 +81,7 @@ def test_a_finished_run_keeps_its_model_and_nothing_to_resume_from(tiny_model, t
     assert train(recipe_for(tiny_model), groups, [], tmp_path) == done, "the refused command has changed nothing"
 
 
+@pytest.mark.slow
 def test_no_checkpoint_is_written_that_the_end_of_the_run_removes(tiny_model, tmp_path, groups, monkeypatch):
     written, save = [], Learner.save_checkpoint
     monkeypatch.setattr(

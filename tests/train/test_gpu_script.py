@@ -46,6 +46,7 @@ print(gpu.forked(partial(gpu.forked, partial(time.sleep, 300), 300), 2))
     assert done.stdout == "(False, 'not done within 2 s')\n"
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so():
     import torch
 

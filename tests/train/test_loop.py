@@ -284,6 +284,7 @@ def test_an_epoch_over_many_tasks_has_several_rounds_over_all_of_them():
     assert {len(part) for part in rounds} == {3, 4} and rounds[:3] != rounds[3:]
 
 
+@pytest.mark.slow
 def test_rounds_of_an_epoch_resume_and_are_scored_under_the_frozen_start(tiny_model, tmp_path):
     recipe = recipe_for(
         tiny_model,

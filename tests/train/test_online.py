@@ -110,6 +110,7 @@ def test_every_method_runs_from_the_policy_itself(tiny_model, tmp_path, stages):
     assert (trained.folder / "model.safetensors").read_bytes() != before
 
 
+@pytest.mark.slow
 def test_the_value_head_has_a_rate_of_its_own(tiny_model, tmp_path):
     value = {"objective": {**GAE["objective"], "value": {"lr": 0.02}}, "optim": {"max_steps": 1, "warmup": 0.0}}
     value["monitor"] = {"keep_checkpoints": True}
@@ -467,6 +468,7 @@ def test_a_step_that_is_clipped_nearly_everywhere_is_warned_of():
     warn_of({"step": 7.0, "clipped": 0.5}, MonitorConfig(), ObjectiveConfig())
 
 
+@pytest.mark.slow
 def test_a_round_that_tells_nothing_is_in_the_log(tiny_model, tmp_path):
     # by the outcome alone all that this model writes is worth the same in most rounds
     recipe = recipe_for(tiny_model, source={"rounds": 6, "groups": 1}, reward={"weights": {}}, monitor={"heldout": 0})

@@ -112,6 +112,7 @@ def test_a_shuffled_bag_with_numbers_moved_within_the_tolerance_is_the_same(rows
     assert not rows_match(lines(changed), lines(rows), SMALL, in_order=False)
 
 
+@pytest.mark.slow
 def test_comparing_many_rows_is_fast():
     source = random.Random(0)
     rows = [[source.randrange(5), source.choice("ab"), source.random(), 1 / 3] for _ in range(20_000)]

@@ -124,6 +124,7 @@ def test_servers_end_with_their_threads():
     assert len(started) == 1 and not Path(f"/proc/{started[0]}").exists()
 
 
+@pytest.mark.slow
 def test_time_is_known_even_of_what_was_killed():
     verdict = run("def f():\n    while True: pass", "1")
     assert verdict.status is Status.TIMEOUT and 1.5 < (verdict.cpu_seconds or 0) < 3.5

@@ -134,7 +134,7 @@ def steps(random: random.Random, first: str, *, keeps: bool) -> str:
     ("first", "keeps"),
     [
         ("[[1], [2], [[3], [4]], {'k': [5]}, None]", True),
-        ("[[1], [[2], list(range(5000))], [[3], [4]], {'k': [5]}, None]", False),
+        pytest.param("[[1], [[2], list(range(5000))], [[3], [4]], {'k': [5]}, None]", False, marks=pytest.mark.slow),
     ],
 )
 def test_random_programs_end_as_in_one_process(first, keeps):

@@ -106,6 +106,7 @@ def test_many_tests_have_the_limits_for_every_ten_and_each_the_limits_of_one():
     assert said(settings=own, **calls) == (7.5, 5, 1, False), "after a test that exceeds the user's own limit, others run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [TestKind.CALL, pytest.param(TestKind.CODE, marks=pytest.mark.slow)])
 def test_many_calls_do_not_time_out_together(kind):
     texts = (f"f({n})" if kind is TestKind.CALL else f"assert f({n}) == {n}" for n in range(40))

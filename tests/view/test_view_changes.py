@@ -13,7 +13,7 @@ from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 
 
-@pytest.fixture(params=["served", "static"])
+@pytest.fixture(params=["served", pytest.param("static", marks=pytest.mark.slow)])
 def shown(request, tmp_path, monkeypatch):
     """The address of the viewer on a run that recorded its groups, served or in one file; programs end with a script."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))

@@ -15,7 +15,7 @@ from upsolve.view.index import Index
 from upsolve.view.static import write_page
 
 
-@pytest.fixture(params=["served", "static"])
+@pytest.fixture(params=[pytest.param("served", marks=pytest.mark.slow), "static"])
 def show(request, tmp_path, monkeypatch):
     """A function that returns the address of an archive, served or in one file."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))

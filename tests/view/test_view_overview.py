@@ -38,7 +38,7 @@ def seen(page):
     return page.locator(".verdict").first.inner_text(), numbers, facts, tasks
 
 
-@pytest.mark.parametrize("how", ["served", "static", "report"])
+@pytest.mark.parametrize("how", ["served", pytest.param("static", marks=pytest.mark.slow), "report"])
 def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
     """Base: 4 of 32 samples; trained: 21 of 32; the control gains 4 of 32."""
     file, viewer = tmp_path / "page.html", None
@@ -70,6 +70,7 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             viewer.stop()
 
 
+@pytest.mark.slow
 def test_texts_of_a_run_are_escaped_in_the_overview(chromium, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     folder = finished_run(tmp_path / "evil", eight_tasks(tmp_path / "b"), text=f"# {EVIL}")

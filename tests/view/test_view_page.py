@@ -108,6 +108,7 @@ def test_keys_filters_and_two_attempts_side_by_side(chromium, tmp_path, monkeypa
         assert not faults, faults
 
 
+@pytest.mark.slow
 def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
     with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, _):
         loaded(page, served(plain_archive(tmp_path / "a").path))
@@ -137,6 +138,7 @@ def test_scores_and_points_stand_beside_the_outcome(chromium, tmp_path, served):
         assert not page.locator(".row .notes").first.inner_text() and not faults, faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served, theme):
     with open_page(chromium, viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):

@@ -40,6 +40,7 @@ def extra(record):
     return json.loads(record.extra)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_records_and_more_tasks_leave_the_first_as_they_are(tasks_and_attempts):
     tasks, attempts = tasks_and_attempts
     again = split_rows(islice(read(ROBOT, tasks=30), len(tasks) + len(attempts)))
