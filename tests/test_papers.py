@@ -126,6 +126,7 @@ def test_the_page_names_every_recipe():
     assert len(PAPERS) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_what_the_importers_make_is_what_the_recipes_need():
     codenet, mbpp, instructions, robot = (

@@ -71,6 +71,7 @@ def run(alone, *words):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_and_a_model_trained_on_the_embedded_archive(alone, tiny_model, tmp_path):
     files = [file.relative_to(alone) for file in (alone / "upsolve").rglob("*.py") if "attacks" not in file.parts]
     here = [file for file in files if SANDBOX not in str(file) and file.name != "__main__.py"]

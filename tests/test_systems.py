@@ -20,7 +20,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 PAGE = ROOT / "docs" / "systems.md"
 LINE = re.compile(r"^(?P<command>upsolve .*?) +# (?P<ids>[\w-]+(?:, [\w-]+)*)$")
 SYSTEM = re.compile(r"\d{4}\.\d{5}$|\(2025, no paper\)$")
-QUICK = {"both", "compiles", "graded", "refine", "singles", "votes"}
+QUICK = {"both", "graded", "refine", "singles", "votes"}
 """One of each kind of command; the others are run by make test-all."""
 SMALL = ["model.bf16=false", "data.train=0.8", "data.dev=0.1", "optim.max_steps=2", "monitor.heldout=2", "verify.workers=1"]
 SAMPLED = ["source.groups=4", "monitor.stop_on_collapse=false", "reward.weights.length=1", "reward.length=[0, 400]"]

@@ -40,6 +40,7 @@ def load(few, tmp_path):
     return exported
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "trainer", "form"),

@@ -105,6 +105,7 @@ def test_the_best_weights_become_the_model_without_a_second_copy(tmp_path, links
     assert model.read_bytes() == b"weights" and model.samefile(tmp_path / "best" / model.name) == links
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_longer(tiny_model, tmp_path, groups):
     keep = {"monitor": {"keep_checkpoints": True}}
     longer = {**keep, "optim": {"max_steps": 5, "warmup": 0.0}}

@@ -212,6 +212,7 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert again[0] == before and again[1] == after
 
 
+@pytest.mark.slow
 def test_a_run_of_one_step_is_warned_about(tiny_model, tmp_path, caplog):
     run(recipe_for(tiny_model, optim={"tokens_per_step": 10**6, "epochs": 1}), tmp_path / "run")
     assert "optim.tokens_per_step (now 1,000,000)" in caplog.text

@@ -120,6 +120,7 @@ def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
         assert note["x"] >= code["x"] + code["width"] - 1
 
 
+@pytest.mark.slow
 def test_scores_and_points_stand_beside_the_outcome(chromium, tmp_path, served):
     task = Task("a/task", "double", (TEST, TEST), "f")
     attempt = Attempt("a/task", "def f(x):\n    return x\n")
@@ -153,6 +154,7 @@ def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served,
         assert not faults, faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", WAYS)
 def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_path, monkeypatch, served, tiny_model, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))

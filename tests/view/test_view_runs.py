@@ -74,6 +74,7 @@ def test_rewards_and_advantages_of_a_run_are_those_of_training(tmp_path, tiny_mo
     assert group["kind"] == "leave_one_out" and "has recorded no groups" in group["note"]
 
 
+@pytest.mark.slow
 def test_the_verdicts_of_a_run_are_those_of_the_judge_that_its_recipe_names(tmp_path, tiny_model):
     archive = one_task(tmp_path / "a")
     archive.append(verdicts=[judged(one, Status.PASSED, "recorded:site") for one in archive.attempts()])
@@ -309,6 +310,7 @@ def test_a_mistake_is_one_message_that_says_what_to_do(tmp_path, monkeypatch, pa
     assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_page_of_many_attempts_stays_below_its_limit_and_says_what_it_leaves_out(tmp_path, monkeypatch):
     archive = plain_archive(tmp_path / "a", 600)
     monkeypatch.setattr("upsolve.view.static.MOST_ATTEMPTS", 500)
