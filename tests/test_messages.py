@@ -327,6 +327,7 @@ def test_a_missing_extra_is_named(said, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as where it is not installed
     message, code = said("report one/base.json")
     assert code == 2 and message.endswith("it comes with the extra `report`: pip install 'upsolve[report]'")
+    assert said("report one/base.json --markdown")[1] == 0
 
 
 def test_problems_are_folded_into_three_lines():

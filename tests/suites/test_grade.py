@@ -117,6 +117,19 @@ def test_the_command_prints_counts(tmp_path, capsys):
     assert "66.7% of 3" in capsys.readouterr().out
 
 
+def test_recorded_outcomes_without_single_tests_name_the_judge_that_has_them(tmp_path, capsys):
+    recorded = [replace(one, judge="recorded:x", outcomes=(), passed=0, total=0) for one in FOUR.verdicts if one]
+    archive = stored(tmp_path / "archive", replace(FOUR, verdicts=tuple(recorded)))
+    app(["tests", "grade", str(tmp_path / "archive")], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "known for 0 of 5 attempts: `upsolve verify` stores them" in said and "fail no attempt" not in said
+    archive.append(verdicts=[one for one in FOUR.verdicts if one])
+    app(["tests", "grade", str(tmp_path / "archive")], standalone_mode=False)
+    assert "known for 0 of 5 attempts: `--judge upsolve` reads those of `upsolve verify`" in capsys.readouterr().out
+    app(["tests", "grade", str(tmp_path / "archive"), "--judge", "upsolve"], standalone_mode=False)
+    assert "known for" not in (said := capsys.readouterr().out) and "tests that fail no attempt" in said
+
+
 @pytest.mark.parametrize(
     ("marks", "outcomes", "kept"),
     [

@@ -46,10 +46,12 @@ def grade(
     as_json: AsJson = False,
 ) -> None:
     """Say how strong tests are, by the stored outcomes: tests that fail no attempt, fewest tests that suffice, false passes and failures."""
+    from upsolve.archive.preference import is_recorded
     from upsolve.archive.store import open_filled
     from upsolve.suites.grade import grade_archive, totals
 
-    grades = [*grade_archive(open_filled(archive), judge)]
+    opened = open_filled(archive)
+    grades = [*grade_archive(opened, judge)]
     whole = totals(grades)
     if as_json:
         rows = [
@@ -59,9 +61,9 @@ def grade(
         return
     show(f"{archive}: tests of {len(grades):,} tasks", ("", "count", "share"), total_rows(whole))
     if whole.recorded < whole.attempts:
-        typer.echo(
-            f"outcomes of single tests are stored for {whole.recorded:,} of {whole.attempts:,} attempts: `upsolve verify` stores them"
-        )
+        verified = not judge and not all(map(is_recorded, opened.column("verdicts", "judge")))
+        fix = "`--judge upsolve` reads those of `upsolve verify`" if verified else "`upsolve verify` stores them"
+        typer.echo(f"outcomes of single tests are known for {whole.recorded:,} of {whole.attempts:,} attempts: {fix}")
 
 
 OutFolder = Annotated[str, typer.Argument(help="Folder of the new archive; the same command resumes an interrupted one.")]
@@ -160,5 +162,6 @@ def total_rows(totals: "Totals") -> list[tuple[str, str, str]]:
         ("false failures: of these, failed here and passed there", totals.false_failures, totals.compared),
         ("attempts wrong by any judge, caught here", totals.caught, totals.wrong),
     )
-    shown = [row for row in named if row[1] or row[2]]
+    unknown = () if totals.recorded else ("tests that fail no attempt", "fewest tests that fail every wrong attempt")
+    shown = [row for row in named if (row[1] or row[2]) and row[0] not in unknown]
     return [(name, f"{count:,}", f"{count / of:.1%} of {of:,}" if of else "") for name, count, of in shown]
