@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from upsolve.errors import SourceError
@@ -24,7 +25,12 @@ SAFE = (
 )
 """Options before every command: settings of a repository could name programs, which then would run with the rights of the user."""
 FINDER = Path(__file__).with_name("finder.py")
-FORMAT = "--format=format:%H%x00%P%x00%an%x00%aI%x00%B%x00%x1e"
+START = "\x1e"
+CHANGES = (
+    *("--stdin", "-r", "-z", "--root", "--no-renames", "--name-status", "--no-ext-diff", "--no-textconv", "--always"),
+    *("--encoding=UTF-8", "--format=format:%x1e%x00%H%x00%P%x00%an%x00%aI%x00%B%x00"),
+)
+"""Options for the changes of commits, each after ``START`` and the facts about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +84,17 @@ class Repository:
 
     def commits(self, revision: str) -> Iterator[Commit]:
         """Yield the commits that lead to a revision, oldest first, without merges; SourceError if there is no such revision."""
-        options = ("--reverse", "--topo-order", "--no-merges", "--end-of-options", revision)
-        listed = self.run("rev-list", "--no-commit-header", "--encoding=UTF-8", FORMAT, *options)
-        changes = self.changes(self.run("rev-list", *options))
-        for record in listed.split("\0\x1e\n"):
-            if record.strip("\0\x1e\n"):
-                name, parent, author, created, message = record.removesuffix("\0\x1e").split("\0", 4)
-                yield Commit(name, parent, author, created, message.strip(), tuple(changes.get(name, ())))
-
-    def changes(self, names: str) -> dict[str, list[str]]:
-        """Return the changes of commits, given by hash, one per line."""
-        options = ("--stdin", "-r", "-z", "--root", "--no-renames", "--name-status", "--no-ext-diff", "--no-textconv")
-        found: dict[str, list[str]] = {}
-        words = iter(self.run("diff-tree", *options, stdin=names.encode()).split("\0"))
+        names = self.run("rev-list", "--reverse", "--topo-order", "--no-merges", "--end-of-options", revision)
+        words = iter(self.run("diff-tree", *CHANGES, stdin=names.encode()).split("\0"))
+        found: dict[tuple[str, ...], list[str]] = {}
         changes: list[str] = []
         for word in words:
-            if len(word) >= 40:
-                changes = found.setdefault(word, [])
-            elif word:
-                changes.append(f"{word} {next(words)}")
-        return found
+            if word == START:
+                changes = found.setdefault(tuple(islice(words, 5)), [])
+            elif word.strip():
+                changes.append(f"{word.strip()} {next(words)}")
+        for (name, parent, author, created, message), changes in found.items():
+            yield Commit(name, parent, author, created, message.strip(), tuple(changes))
 
     def files(self, commit: str) -> list[str]:
         """Return the files of a commit."""
