@@ -373,6 +373,41 @@ def test_test_functions_become_statements():
     exec(found["TestGroup::test_a"].code, {})
 
 
+MARKED = """import sys
+import pytest
+
+@pytest.mark.slow
+class TestSlow:
+    def test_a(self): pass
+
+@pytest.mark.skip
+class TestSkipped:
+    def test_b(self): pass
+
+@pytest.mark.skipif(sys.platform == "win32", reason="paths")
+def test_c(): pass
+"""
+
+
+def test_marks_that_only_select_tests_do_not_hinder_them():
+    found = {test.name.partition("::")[2]: test for test in read_tests("tests/test_x.py", MARKED)}
+    assert {name: test.problem for name, test in found.items() if test.problem} == {
+        "TestSkipped::test_b": "its class has marks of pytest"
+    }
+    assert found["TestSlow::test_a"].code == "class TestSlow:\n\n    def test_a(self):\n        pass\nTestSlow().test_a()"
+
+
+def test_commits_are_read_whatever_their_messages_and_files_are_named(folder):
+    first = commit(folder, "\x1e", {"a b.py": "1", "\x1e": ""})
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Nothing\n\nM\ta.py")
+    last = commit(folder, "Last", {"a b.py": "2"})
+    with Repository(folder) as repository:
+        one, empty, other = repository.commits("HEAD")
+    assert (one.name, one.parent, one.message, one.author) == (first, "", "\x1e".strip(), "Ann")
+    assert (empty.parent, empty.changes, empty.message) == (first, (), "Nothing\n\nM\ta.py")
+    assert ({*one.changes}, other.changes, other.name) == ({"A a b.py", "A \x1e"}, ("M a b.py",), last)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     from tiny import write_tiny_model

@@ -397,3 +397,10 @@ def test_a_text_is_parsed_as_often_with_many_asserts_as_with_few(monkeypatch, sh
         parsed.append(None)
     few = parsed.index(None)
     assert len(parsed) <= 2 * few + 2  # what is known of the task is cached
+
+
+def test_a_test_of_a_class_stands_without_the_others():
+    source = "class TestF:\n    def test_a(self):\n        assert f(1) == 2\n    def test_b(self):\n        assert f(3) == 6\n    def test_c(self):\n        assert 1 == 1"
+    found = recognise(source, About("f"))
+    assert ["test_a" in test.input for test in found.tests] == [True, False] and "test_b" not in found.tests[0].input
+    assert found.refused == (("asserts nothing", "TestF.test_c"),)
