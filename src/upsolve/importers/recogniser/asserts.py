@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from upsolve.types import TestCase, TestKind
-from upsolve.verify.judge.scopes import global_names
+from upsolve.verify.judge.scopes import global_names, names_bound_by
 
 __all__ = [
     "BUILTINS",
@@ -155,11 +155,9 @@ def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
     try:
         found = global_names([tree])
     except RecursionError:
-        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name)]
-        bound, read = (
-            frozenset(part.id for part in names if isinstance(part.ctx, ast.Load) is loads) for loads in (False, True)
-        )
-        return bound, read
+        parts = [*ast.walk(tree)]
+        reads = (part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load))
+        return frozenset(name for part in parts for name in names_bound_by(part)), frozenset(reads)
     return frozenset(found.bound), frozenset(read.node.id for read in found.reads)
 
 
