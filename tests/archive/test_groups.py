@@ -304,3 +304,17 @@ def test_a_verdict_of_another_judge_is_recorded_whatever_its_name(judge):
     own = Verdict(attempt.attempt_id, Status.PASSED, passed=1, total=1, judge="upsolve-2")
     other = Verdict(attempt.attempt_id, Status.FAILED, judge=judge)
     assert preferred([other, own], task) is other and preferred([other, own], replace(task, official=True)) is own
+
+
+def test_connections_of_one_process_share_a_database_and_see_nothing_of_each_other(tmp_path):
+    with connect({}, shared=True) as one, connect({}, shared=True) as two:
+        one.execute("create table labels as select 1 as n")
+        two.execute("create table labels as select 2 as n")
+        assert one.sql("from labels").fetchall() == [(1,)] and two.sql("from labels").fetchall() == [(2,)]
+        with pytest.raises(ArchiveError, match="nowhere"), connect({}, shared=True) as three:
+            three.sql("from nowhere")
+        assert one.sql("from labels").fetchall() == [(1,)]
+    with connect({}, shared=True) as later:
+        assert later.sql("select 3").fetchall() == [(3,)]
+        with pytest.raises(duckdb.Error):
+            later.sql("from labels")

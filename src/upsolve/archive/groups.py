@@ -76,8 +76,10 @@ def sorted_blocks(parts: Mapping[str, Sequence[Path]]) -> Iterator[Any]:
     for part in chain(parts["attempts"], parts["verdicts"]):
         if not is_remote(part):
             check_part(part)
-    with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True) as connection:
-        connection.execute("set preserve_insertion_order = false")  # needs less memory
+    shared = is_small(parts) and not any(map(is_remote, parts["attempts"]))
+    with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True, shared=shared) as connection:
+        if not shared:
+            connection.execute("set preserve_insertion_order = false")  # needs less memory
         rest: Any = None
         for batch in chain.from_iterable(sorted_rows(connection, chosen) for chosen in shares_of(connection, parts["tasks"])):
             table = pa.Table.from_batches([batch] if rest is None else [rest, batch])

@@ -14,6 +14,7 @@ from upsolve.archive.database import connect, register_parts
 from upsolve.archive.preference import OUTCOMES
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
+from upsolve.files import is_remote
 from upsolve.types import OnProgress, Task, no_progress
 
 __all__ = ["Action", "Check", "Contents", "Fault", "mask", "open_contents"]
@@ -71,7 +72,7 @@ class Contents:
 @contextmanager
 def open_contents(archive: Archive, progress: OnProgress = no_progress) -> Generator[Contents]:
     """Open the contents of an archive for checks, which may report progress; ArchiveError if a part is damaged, or a check's query is invalid."""
-    with connect({}) as connection:
+    with connect({}, shared=not is_remote(archive.path)) as connection:
         yield Contents(archive, connection, progress)
 
 

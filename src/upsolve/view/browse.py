@@ -10,6 +10,7 @@ from upsolve.archive.database import connect, read_from
 from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError
+from upsolve.files import is_remote
 from upsolve.records import from_row
 from upsolve.report.programs import reason_of, reason_text
 from upsolve.types import Attempt, Group, Task, Verdict
@@ -193,7 +194,8 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
 
 def matches(index: Index, number: int, text: str) -> list[int]:
     """Return the places of the attempts of one part whose code contains a text, in any case."""
-    with connect({"attempts": [index.parts["attempts"][number]]}, places=True) as connection:
+    part = index.parts["attempts"][number]
+    with connect({"attempts": [part]}, places=True, shared=not is_remote(part)) as connection:
         found = connection.execute("select place from attempts where contains(lower(code), lower(?))", [text]).fetchall()
     return [(number << 32) + place for (place,) in found]
 
@@ -251,7 +253,7 @@ GROUP_ROWS = 2_000
 def read_rows(index: Index, table: str, places: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the stored rows at some places, by place."""
     rows: dict[int, dict[str, Any]] = {}
-    with connect({}) as connection:
+    with connect({}, shared=not any(map(is_remote, index.parts[table]))) as connection:
         for number in sorted({place >> 32 for place in places}):
             here = [place & 0xFFFFFFFF for place in places if place >> 32 == number]
             sql = (
@@ -280,7 +282,7 @@ def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
 
 def find_tasks(parts: Sequence[Path], names: Sequence[str]) -> dict[str, Task]:
     """Return tasks by id from the parts of an archive that hold tasks, in the order of the names."""
-    with connect({"tasks": [*parts]}) as connection:
+    with connect({"tasks": [*parts]}, shared=not any(map(is_remote, parts))) as connection:
         sql = "select * from tasks where task_id in (select unnest(?))"
         found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()
     tasks = {row["task_id"]: from_row(Task, row) for row in found}
