@@ -1,10 +1,12 @@
 """Models larger than the memory of one rank: peaks of resident memory while they are trained, killed and resumed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -33,6 +35,9 @@ OPTIM = {"tokens_per_step": 64, "tokens_per_batch": 64, "lr": 1e-3, "schedule": 
 SETTINGS = {"data": {"group_size": 2}, "optim": OPTIM, "monitor": {"heldout": 0, "save_every": 1, "trackers": []}}
 ADAPTERS = {"lora_rank": 2, "lora_targets": ["q_proj"], "bf16": True}
 MODELS = {"full": {"bf16": False}, "lora": ADAPTERS}
+SMALL = {"stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0, "stage3_prefetch_bucket_size": 0}
+SMALL |= {"stage3_param_persistence_threshold": 0, "reduce_bucket_size": 2**20}
+DEEPSPEEDS = {"shard": "deepspeed", "deepspeed": {"zero_optimization": {"stage": 3, **SMALL}}}
 
 
 def groups():
@@ -55,17 +60,23 @@ def figure(name):
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 STEPS = 3
+DEEPSPEED = pytest.mark.skipif(
+    not (find_spec("deepspeed") and shutil.which("c++")), reason="needs DeepSpeed and a C++ compiler"
+)
 
 
 def recipe(model, kind, shard="none"):
-    settings = {"name": str(model), **MODELS[kind], "gradient_checkpointing": True, "shard": shard, "compile": "never"}
-    return Recipe.model_validate({**SETTINGS, "model": settings})
+    sharded = DEEPSPEEDS if shard == "deepspeed" else {"shard": shard}
+    settings = {"name": str(model), **MODELS[kind], "gradient_checkpointing": True, **sharded, "compile": "never"}
+    monitor = {**SETTINGS["monitor"], "save_every": 1 if shard != "deepspeed" else 99}  # rank 0 gathers its checkpoint
+    return Recipe.model_validate({**SETTINGS, "monitor": monitor, "model": settings})
 
 
-def work(place, kind, folder):
+def work(place, kind, folder, shard):
     """Train, and write down the peak of this process after each checkpoint. A tiny model goes first, for what libraries take."""
     file, save = place / folder / f"peak-{os.environ['WORLD_SIZE']}-{os.environ['RANK']}", Learner.save_checkpoint
-    train(recipe(place / "tiny", kind, "fsdp2"), groups(), [], place / f"warm-{folder}-{os.environ['WORLD_SIZE']}")
+    file.parent.mkdir(exist_ok=True)
+    train(recipe(place / "tiny", kind, shard), groups(), [], place / f"warm-{folder}-{os.environ['WORLD_SIZE']}")
     before = figure("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 
@@ -73,14 +84,21 @@ def work(place, kind, folder):
         file.write_text(str(figure("VmHWM") - before))
         save(*arguments)
 
-    with patch.object(Learner, "save_checkpoint", save_and_tell):
-        train(recipe(place / "large", kind, "fsdp2"), groups(), [], place / folder)
+    load = Learner.load
+
+    def load_and_tell(learner):
+        loaded = load(learner)
+        file.with_name(file.name.replace("peak", "loaded")).write_text(str(figure("VmHWM") - before))
+        return loaded
+
+    with patch.object(Learner, "save_checkpoint", save_and_tell), patch.object(Learner, "load", load_and_tell):
+        train(recipe(place / "large", kind, shard), groups(), [], place / folder)
     file.write_text(str(figure("VmHWM") - before))
 
 
-def command(place, kind, folder, processes):
+def command(place, kind, folder, processes, shard="fsdp2"):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    return [*launch, __file__, str(place), kind, folder]
+    return [*launch, __file__, str(place), kind, folder, shard]
 
 
 def run(*arguments):
@@ -102,8 +120,8 @@ def losses(folder):
     return [row["loss"] for row in read_steps(folder / "metrics.jsonl")]
 
 
-def peaks(folder, processes):
-    return [int((folder / f"peak-{processes}-{rank}").read_text()) for rank in range(processes)]
+def peaks(folder, processes, kind="peak"):
+    return [int((folder / f"{kind}-{processes}-{rank}").read_text()) for rank in range(processes)]
 
 
 @pytest.fixture(scope="module")
@@ -135,17 +153,21 @@ def test_weights_of_twice_a_ranks_memory_are_trained_killed_and_resumed(place):
     assert max(peaks(place / "spread", 2)) == pytest.approx(plan, rel=0.2)
 
 
-def test_the_plan_is_what_a_rank_takes(place):
+@pytest.mark.parametrize("shard", ["fsdp2", pytest.param("deepspeed", marks=DEEPSPEED)])
+def test_the_plan_is_what_a_rank_takes(place, shard):
     """Full fine-tuning: weights, moments, gradients, and the layers that are gathered; the final model is in several files."""
-    run(place, "full", "full", 2)
-    plan = memory_of(recipe(place / "large", "full", "fsdp2"), groups(), processes=2).peak_bytes
-    assert max(peaks(place / "full", 2)) == pytest.approx(plan, rel=0.15)
-    assert len([*(place / "full" / "model").glob("model-*.safetensors")]) > 1
-    saved, start = load_model(str(place / "full" / "model")), load_model(str(place / "large"))
+    folder = place / shard
+    run(place, "full", shard, 2, shard)
+    plan = memory_of(recipe(place / "large", "full", shard), groups(), processes=2)
+    (weights,) = (row.bytes for row in plan.rows if row.name == "weights")
+    assert max(peaks(folder, 2, "loaded")) == pytest.approx(weights, rel=0.15), "half of the model, also while it is loaded"
+    assert max(peaks(folder, 2)) == pytest.approx(plan.peak_bytes, rel=0.15)
+    assert len([*(folder / "model").glob("model-*.safetensors")]) > 1
+    saved, start = load_model(str(folder / "model")), load_model(str(place / "large"))
     assert saved.generation_config.eos_token_id in (0, [0])
     moved = [(a - b).abs().max() for a, b in zip(saved.parameters(), start.parameters(), strict=True)]
     assert min(moved) > 0 and max(moved) < 5 * STEPS * OPTIM["lr"]
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    work(Path(sys.argv[1]), *sys.argv[2:])

@@ -226,6 +226,24 @@ def test_servers_hold_their_own_cache(engine, here):
     assert {row.name for row in rows if row.phase == "sampling"} == here
 
 
+@pytest.mark.parametrize(
+    ("stage", "rows"),
+    [
+        (3, {"weights": 1000, "gradients": 1000, "gradient bucket": 4000, "a step of DeepSpeed": 4000}),
+        (2, {"weights": 4000, "gradients": 1000, "gradient bucket": 4000, "a step of DeepSpeed": 3000}),
+        (1, {"weights": 4000, "gradients": 4000, "gradient bucket": 4000, "a step of DeepSpeed": 3000}),
+    ],
+)
+def test_deepspeed_holds_copies_of_its_own(stage, rows, monkeypatch):
+    """1,000 parameters on four ranks; the copies of a step are 12 bytes a parameter, and ZeRO-3 keeps 4 of all of them gathered."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = ModelConfig(shard="deepspeed", bf16=False, deepspeed={"zero_optimization": {"stage": stage}})
+    plan = plan_memory(SMALL, model=model, optim=OptimConfig(tokens_per_batch=64), group=GroupShape(10, 4, 20), processes=4)
+    found = {row.name: row.bytes for row in plan.rows}
+    assert {name: found[name] for name in rows} == rows
+    assert (found["master copy"], found["optimiser"]) == (1000, 2000) and ("gathered" in found) is (stage == 3)
+
+
 def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
     shape = sizes_of(config_of(tiny_model), ModelConfig())
     assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)

@@ -111,6 +111,7 @@ def recipes(tiny_model, tied_model):
     settings = {
         "stored": {**STORED, "model": model},
         "ppo": {**PPO, "model": {**model, "name": tied_model}},
+        "topr": {**STORED, "model": model, "objective": {"kind": "topr"}},
         "lora": {**STORED, "model": {**model, "lora_rank": 4}},
         "ppo_lora": {**PPO, "model": {**model, "lora_rank": 4, "gradient_checkpointing": True}},
         "half": {**STORED, "model": {**model, "bf16": True, "gradient_checkpointing": True}},
@@ -161,7 +162,7 @@ def runs(alone, recipes, request):
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
-        timeout=300,  # processes that do not make as many passes wait for each other
+        timeout=600,  # processes that do not make as many passes wait for each other
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr  # the first traceback is the cause of the others
     return place
@@ -231,6 +232,12 @@ def test_a_checkpoint_of_spread_weights_goes_on_whole(alone, runs, recipes, tiny
     train_to(recipes["stored"], runs / "alone_again", 0)
     assert_same(rows(alone / "stored"), rows(runs / "alone_again"))
     assert_same_end(alone / "stored", runs / "alone_again", tiny_model)
+
+
+@pytest.mark.slow
+def test_stored_attempts_are_scored_under_the_start(alone, runs):
+    """Before there is an optimizer: of a start that no rank holds whole, a layer at a time is gathered."""
+    assert_same(rows(alone / "topr"), rows(runs / "topr"))
 
 
 @pytest.mark.slow

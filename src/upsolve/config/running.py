@@ -140,10 +140,20 @@ class ModelConfig(Strict):
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
-    """What shards weights, gradients and optimiser state over several processes; a single process never shards. With ``fsdp2`` each rank also
-    reads and stores its part alone: the weights need not fit on one device."""
+    """What shards weights, gradients and optimiser state over several processes; a single process never shards. With ``fsdp2`` and
+    ZeRO-3 each rank also loads its part alone: the weights need not fit on one device."""
     deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
     """DeepSpeed's configuration, overriding the defaults (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether several processes share the weights: FSDP2 or ZeRO-3; ZeRO-1 and 2 share the optimizer's state, and 2 the gradients."""
+        return self.shard == "fsdp2" or self.zero_stage == 3
+
+    @property
+    def zero_stage(self) -> int:
+        """The stage of ZeRO; 0 without DeepSpeed."""
+        return self.deepspeed.get("zero_optimization", {"stage": 3})["stage"] if self.shard == "deepspeed" else 0
 
     @property
     def answers(self) -> bool:

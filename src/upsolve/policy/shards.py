@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import init_empty_weights
 from huggingface_hub import snapshot_download, split_torch_state_dict_into_shards
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
@@ -19,7 +20,7 @@ from transformers.models.auto.configuration_auto import AutoConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from upsolve.config import ModelConfig
-from upsolve.errors import ModelError, one_line
+from upsolve.errors import ModelError, TrainingError, one_line
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import use_allowed_cores, watch_spinning
 from upsolve.policy.model import checkpoint_layers, rounded, with_adapters, with_weights
@@ -27,9 +28,12 @@ from upsolve.policy.model import checkpoint_layers, rounded, with_adapters, with
 __all__ = [
     "base_weights",
     "blank_policy",
+    "deepspeed_library",
     "first_layers",
+    "gather_layers",
     "layers_of",
     "materialise",
+    "partition_weights",
     "parts_of",
     "read_weights",
     "write_weights",
@@ -142,6 +146,92 @@ def read_weights(model: Any, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(dict(base_weights(model)), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+
+
+def read_each(
+    model: Any, folder: Path, hand_over: Callable[[nn.Parameter], None], *, device: torch.device, reads: bool
+) -> None:
+    """Give tensors of the meta device memory and values one after the other, and hand each over before the next one.
+
+    ``reads``: this rank reads the values; others get memory alone. A tied weight is handed over once.
+    """
+    weights = base_weights(model)
+    names = {id(tensor): name for name, tensor in weights.items()}
+    files: dict[str, Path] = {}
+    for file in folder.glob("*.safetensors") if reads else ():
+        with safe_open(file, "pt") as stored:
+            files |= dict.fromkeys(stored.keys(), file)
+    made: dict[int, nn.Parameter] = {}
+
+    def value(name: str) -> Tensor:
+        with safe_open(files[name], "pt") as stored:
+            return stored.get_tensor(name)
+
+    for module in model.modules():
+        for key, old in module._parameters.items():
+            if old is None or old.device.type != "meta":
+                continue
+            if id(old) not in made:
+                made[id(old)] = new = nn.Parameter(torch.empty_like(old, device=device), requires_grad=old.requires_grad)
+                if reads:
+                    new.data.copy_(value(names[id(old)]))
+                hand_over(new)
+            module._parameters[key] = made[id(old)]
+    for name, tensor in weights.items():
+        if not isinstance(tensor, nn.Parameter):  # a buffer, which every rank has whole
+            load({name: tensor}, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+
+
+def deepspeed_library() -> Any:
+    """Return DeepSpeed; TrainingError if it is not installed."""
+    try:
+        import deepspeed
+    except ImportError as error:
+        raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
+    return deepspeed
+
+
+def partition_weights(model: Any, folder: Path, settings: dict[str, Any], *, device: torch.device, reads: bool) -> None:
+    """Read the weights of a model on the meta device one after the other, and partition each by ZeRO-3 at once. Collective.
+
+    ``settings``: DeepSpeed's configuration; ``reads``: this is rank 0, which reads for all.
+    """
+    config: dict[str, Any] = {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1, **settings}
+    zero, first = deepspeed_library().zero, list[Any]()
+
+    def hand_over(parameter: Any) -> None:
+        if first:
+            first[0].convert_to_zero_parameters([parameter])
+            return
+        zero.Init(module=nn.ParameterList([parameter]), config_dict_or_path=config)
+        first.append(parameter)
+
+    read_each(model, folder, hand_over, device=device, reads=reads)
+
+
+def gather_layers(root: Any, model: Any) -> list[Any]:
+    """Let each layer of a partitioned model be gathered for its forward pass, and the rest for that of ``root``; return the hooks.
+
+    A DeepSpeed engine does so with hooks of its own: before there is one, and for a model that none trains.
+    """
+    gathered = deepspeed_library().zero.GatheredParameters
+    kinds: set[str] = set(model._no_split_modules or ())
+    layers: list[Any] = [module for module in model.modules() if type(module).__name__ in kinds]
+    inner = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    parts = [(layer, [*layer.parameters()]) for layer in layers]
+    hooks: list[Any] = []
+    for module, parameters in [*parts, (root, [each for each in root.parameters() if id(each) not in inner])]:
+        opened: list[Any] = []
+
+        def before(*_: Any, opened: list[Any] = opened, parameters: Any = parameters) -> None:
+            opened.append(gathered(parameters))
+            opened[-1].__enter__()
+
+        def after(*_: Any, opened: list[Any] = opened) -> None:
+            opened.pop().__exit__(None, None, None)
+
+        hooks += [module.register_forward_pre_hook(before), module.register_forward_hook(after, always_call=True)]
+    return hooks
 
 
 def write_weights(blank: Any, gather: Callable[[str], Tensor], folder: Path | None) -> None:

@@ -145,6 +145,7 @@ QUANTIZED = {"none": 0.0, "nf4": 4 + 8 / 64 + 32 / (64 * 256), "int8": 8.0}
 LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
 SMALLER = {"none": f"model.quantize: nf4, or {SHARD}", "int8": "model.quantize: nf4", "nf4": ""}
 """What makes frozen weights smaller, by ``model.quantize``."""
+ZERO = "model.deepspeed.zero_optimization"
 MOMENTS = {
     "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
     "bfloat16": (4, f"{LORA}, or {SHARD}, or optim.moments: int8"),
@@ -265,36 +266,52 @@ def plan_memory(
     ``available``: free memory before the run, bytes, to which the engine ``transformers`` fits the sequences that it decodes at
     once; None: ``rollout.batch``.
     """
-    share = processes if model.shard != "none" else 1
+    parts, all_share = (processes if shares else 1 for shares in (model.partitioned, model.shard != "none"))
     copies = 2 if in_bfloat16(model) else 4
+    summed = 1 if model.zero_stage == 1 else all_share
     start = stored_bytes(shape, model)
     weights = start if shape.adapters else 4 * shape.parameters
     moments, less = MOMENTS[optim.moments]
     smaller = SMALLER[model.quantize] if shape.adapters and model.shard == "none" else SHARD
     fixed = [
-        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", smaller),
-        MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
+        MemoryRow("weights", weights // parts, "always", f"{weights / shape.parameters:.1f} bytes per parameter", smaller),
+        MemoryRow("adapters", 4 * shape.adapters // parts, "always", "4 bytes per parameter of LoRA"),
         MemoryRow(
-            "optimiser",
-            moments * shape.trained // share,
-            "always",
-            f"AdamW: {moments} bytes a trained parameter",
-            less,
+            "optimiser", moments * shape.trained // all_share, "always", f"AdamW: {moments} bytes a trained parameter", less
         ),
         MemoryRow(
             "reference",
-            0 if shape.adapters or not reference else start // (share if model.shard == "fsdp2" else 1),
+            0 if shape.adapters or not reference else start // parts,
             "always",
             "frozen start; with adapters none",
             LORA,
         ),
-        MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter", LORA),
-        MemoryRow("gathered", 0 if share == 1 else gathered_bytes(shape, model), "step", "layers of a pass, whole"),
+        MemoryRow("gradients", 4 * shape.trained // summed, "step", "4 bytes a trained parameter", LORA),
+        MemoryRow("gathered", gathered_bytes(shape, model) if parts > 1 else 0, "step", "layers of a pass, whole"),
+        *(zero_rows(shape, model, processes) if model.zero_stage and processes > 1 else ()),
     ]
     tokens = max(optim.tokens_per_batch, group.tokens)
     rest = None if available is None else available - sum(row.bytes for row in fixed if row.phase == "always")
     rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, width=copies, free=rest)]
     return MemoryPlan(tuple(row for row in rows if row.bytes))
+
+
+def zero_rows(shape: ModelShape, model: ModelConfig, processes: int) -> Sequence[MemoryRow]:
+    """Return what DeepSpeed holds beside weights, moments and gradients, by its settings and their defaults.
+
+    A float32 copy of the trained weights, which the optimizer changes; a buffer of whole gradients; and the larger of what a step of the
+    optimizer computes with (float32 gradients and two temporary tensors of AdamW) and the weights that ZeRO-3 keeps gathered.
+    """
+    zero: Any = model.deepspeed.get("zero_optimization", {})
+    own, bucket = -(-shape.trained // processes), int(zero.get("reduce_bucket_size", 5e8))
+    bucket = bucket if torch.cuda.is_available() else min(bucket, shape.trained)  # on CPUs memory that is written to counts
+    live = min(shape.parameters, int(zero.get("stage3_max_live_parameters", 1e9))) if model.partitioned else 0
+    step = 12 * min(own, int(zero.get("sub_group_size", 1e9)))
+    return (
+        MemoryRow("master copy", 4 * own, "always", "4 bytes a trained parameter", LORA),
+        MemoryRow("gradient bucket", 4 * bucket, "always", f"{bucket:,} gradients", f"{ZERO}.reduce_bucket_size"),
+        MemoryRow("a step of DeepSpeed", max(step, 4 * live), "step", "copies, or gathered weights", f"{ZERO}.sub_group_size"),
+    )
 
 
 def stored_bytes(shape: ModelShape, model: ModelConfig) -> int:

@@ -55,7 +55,7 @@ class Learner:
         self.bf16 = in_bfloat16(model)
         self.codec = codec or codec_of(model)
         self.processes = processes or Processes()
-        shards = model.shard == "fsdp2" and self.processes.count > 1
+        shards = model.partitioned and self.processes.count > 1
         keep_memory(keep=not shards)
         self.parts_folder = parts_of(model) if shards else None
         self.parts: tuple[ScoringModule, Any] | None = None
@@ -68,7 +68,7 @@ class Learner:
         self.memory = GrownMemory()
 
     def load(self) -> Any:
-        """Return the policy: whole, or this rank's part of it, with FSDP2 and files that can be read so."""
+        """Return the policy: whole, or this rank's part of it, with FSDP2 or ZeRO-3 and files that can be read so."""
         if self.parts_folder is None:
             return load_policy(self.config, seed=self.seed, device=str(self.processes.device))
         settings: Any = {"processes": self.processes, "seed": self.seed, "values": self.values}
@@ -147,7 +147,7 @@ class Learner:
             return Replicated(*modules, **settings)
         if model.shard == "fsdp2":
             return Fsdp2(*modules, **settings, parts=self.parts)
-        return DeepSpeed(*modules, **settings, config=model.deepspeed)
+        return DeepSpeed(*modules, **settings, config=model.deepspeed, parts=self.parts)
 
     @property
     def placement(self) -> Replicated:
@@ -164,12 +164,11 @@ class Learner:
     def score(self, batch: PackedBatch, model: Any = None) -> TokenScores:
         """Score a batch under the policy, or under another model, in the run's precision."""
         with self.precision():
-            root = model if isinstance(model, ScoringModule) else self.parts and self.parts[0]
-            if root is not None and (root is model or model in (None, self.model)):
-                return root.scores(batch)
-            if self.placed is not None and (model is None or model is self.model):
-                return self.placed.score(batch)
-            return self.scorer(self.model if model is None else model, batch)
+            if model is None or model is self.model:
+                if self.placed is not None:
+                    return self.placed.score(batch)
+                model = self.model if self.parts is None else self.parts[0]
+            return model.scores(batch) if isinstance(model, ScoringModule) else self.scorer(model, batch)
 
     def frozen_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
         """Return the log-probabilities of attempts under the frozen start; before training rank 0 computes the scores

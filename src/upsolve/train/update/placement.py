@@ -23,10 +23,9 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from upsolve.config import ModelConfig, OptimConfig
-from upsolve.errors import TrainingError
 from upsolve.policy.machine import in_bfloat16
 from upsolve.policy.model import trainable, value_head, with_weights
-from upsolve.policy.shards import blank_policy, materialise, read_weights
+from upsolve.policy.shards import blank_policy, deepspeed_library, gather_layers, materialise, partition_weights, read_weights
 from upsolve.train.data.pack import PackedBatch, chunks
 from upsolve.train.run.processes import Processes
 from upsolve.train.update.logprobs import Scorer, TokenScores
@@ -215,6 +214,7 @@ class ScoringModule(nn.Module):
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
         super().__init__()
         self.model, self.value_head, self.scorer = model, value_head, scorer
+        self.hooks: list[Any] = []  # of a model that ZeRO-3 has partitioned, until there is an engine
 
     def scores(self, batch: PackedBatch) -> TokenScores:
         """Score a batch. Collective where the module is sharded."""
@@ -269,12 +269,18 @@ def fully_sharded(model: Any, value_head: Any, scorer: Any, *, processes: Proces
 def loaded_by_parts(
     config: ModelConfig, folder: Path, *, processes: Processes, seed: int, values: bool = False, frozen: bool = False
 ) -> tuple[ScoringModule, Any]:
-    """Return a policy of which this rank has read its part alone, sharded by FSDP2, and a copy on the meta device.
+    """Return a policy of which this rank holds its part alone, sharded by FSDP2 or ZeRO-3, and a copy on the meta device.
 
     ``values``: with a value head; ``frozen``: the start of which nothing is trained, without adapters.
     """
     model = blank_policy(config, folder, seed=seed, frozen=frozen)
     blank, head = blank_of(model), value_head(model, processes.device) if values else None
+    if config.shard == "deepspeed":
+        partition_weights(model, folder, config.deepspeed, device=processes.device, reads=processes.is_main)
+        unset: Any = None  # the scorer is chosen later
+        root = ScoringModule(model, head, unset)
+        root.hooks = gather_layers(root, model)
+        return root, blank
     root = fully_sharded(model, head, None, processes=processes, bf16=in_bfloat16(config))
     materialise(root, processes.device)
     read_weights(model, folder)
@@ -334,21 +340,30 @@ def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
 class DeepSpeed(Distributed):
     """The policy and its value head in a DeepSpeed engine."""
 
-    def __init__(self, *modules: Any, config: dict[str, Any], **settings: Any) -> None:
-        """Initialise the engine; ``config`` (DeepSpeed's) overrides ``defaults``; for the other arguments see ``Replicated``."""
+    def __init__(
+        self, *modules: Any, config: dict[str, Any], parts: tuple[ScoringModule, Any] | None = None, **settings: Any
+    ) -> None:
+        """Initialise the engine; ``config`` (DeepSpeed's) overrides ``defaults``; for the other arguments see ``Fsdp2``."""
+        self.loaded = parts
         super().__init__(*modules, **settings)
-        try:
-            import deepspeed
-            from deepspeed.runtime.zero import register_external_parameter
-        except ImportError as error:
-            raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
+        deepspeed = deepspeed_library()
         scoring = ScoringModule(self.model, self.value_head, self.scorer)
-        register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # scoring uses it outside of its module
-        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config={**self.defaults(), **config})[
-            0
-        ]
+        deepspeed.zero.register_external_parameter(
+            scoring, self.model.get_output_embeddings().weight
+        )  # scoring uses it directly
+        settings = {**self.defaults(), **config}
+        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=settings)[0]
         self.optimizer = self.engine.optimizer
         self.linked = False
+
+    def shard(self) -> None:
+        """Leave weights that are partitioned already to the engine's hooks."""
+        if self.loaded is None:
+            super().shard()
+            return
+        root, self.blank = self.loaded
+        for hook in root.hooks:
+            hook.remove()
 
     def defaults(self) -> dict[str, Any]:
         """Return DeepSpeed's configuration where ``model.deepspeed`` is empty."""
