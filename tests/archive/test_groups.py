@@ -306,7 +306,7 @@ def test_a_verdict_of_another_judge_is_recorded_whatever_its_name(judge):
     assert preferred([other, own], task) is other and preferred([other, own], replace(task, official=True)) is own
 
 
-def test_connections_of_one_process_share_a_database_and_see_nothing_of_each_other(tmp_path):
+def test_connections_of_one_process_share_a_database_and_see_nothing_of_each_other():
     with connect({}, shared=True) as one, connect({}, shared=True) as two:
         one.execute("create table labels as select 1 as n")
         two.execute("create table labels as select 2 as n")
