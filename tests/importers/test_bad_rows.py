@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from upsolve.cli.main import app
-from upsolve.importers.formats import objects_in
+from upsolve.importers.formats.texts import objects_in
 from upsolve.importers.ingest import ingest
 from upsolve.importers.rows import BadRow, build_each, first_rows
 from upsolve.types import Attempt, Task

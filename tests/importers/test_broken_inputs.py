@@ -17,7 +17,8 @@ import pytest
 
 from upsolve.archive.store import Archive
 from upsolve.errors import MissingExtraError, SourceError
-from upsolve.importers.formats import Kind, copy_of_query, files, kind_of, member_of, members, rows_of
+from upsolve.importers.formats import Kind, files, kind_of, member_of, members, rows_of
+from upsolve.importers.formats.tabular import copy_of_query
 from upsolve.importers.ingest import hub_name, ingest
 from upsolve.importers.rows import BadRow
 

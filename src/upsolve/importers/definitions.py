@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from upsolve import __version__
-from upsolve.archive.database import read_part, rewrite_part
+from upsolve.archive.database import read_part, rewrite_part, rows_in
 from upsolve.archive.places import fresh, locked, remove_folder
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
@@ -34,7 +35,7 @@ from upsolve.plugins import find
 from upsolve.records import from_row
 from upsolve.types import Task, content_id
 
-__all__ = ["PLAN", "begin", "is_current", "only_importer", "settle"]
+__all__ = ["PLAN", "Runs", "begin", "drop_rows", "is_current", "only_importer", "runs_of", "settle"]
 
 EARLIER = "an earlier import"
 
@@ -94,70 +95,22 @@ def where(place: Place) -> str:
     return f"{file}, line {line}" if line else file or "another part of the source"
 
 
-def reject_attempts(job: Job, path: Path, contested: Mapping[str, Contested]) -> tuple[int, int]:
-    """Write the attempts at contested tasks, and their verdicts, to files of rejected rows; return the numbers of both."""
-    counts = {"attempts": 0, "verdicts": 0}
-    for name in counts if contested else ():
-        for part, lost in lost_rows(job, name, contested):
-            rows = read_part(part).take([*lost]).to_pylist()
-            pairs = zip(rows, lost.values(), strict=True)
-            bad = [BadRow(file or str(path), 0, why, str(row)[:500]) for row, (file, why) in pairs]
-            text = "".join(json.dumps(asdict(row)) + "\n" for row in bad)
-            write_text(job.folder / f"settled.{name}.{part.stem}.jsonl", text)
-            counts[name] += len(bad)
-    return counts["attempts"], counts["verdicts"]
-
-
-def drop_contested(job: Job, contested: Mapping[str, Contested]) -> None:
-    """Remove the attempts at contested tasks from an import; removes verdicts first, because the attempts identify them."""
-    for name in ("verdicts", "attempts") if contested else ():
-        for part, lost in lost_rows(job, name, contested):
-            table = read_part(part)
-            rewrite_part(part, table.filter(pa.array([index not in lost for index in range(table.num_rows)], pa.bool_())))
-
-
-def lost_rows(job: Job, name: str, contested: Mapping[str, Contested]) -> Iterator[tuple[Path, dict[int, tuple[str, str]]]]:
-    """Yield parts with ``attempts`` at contested tasks, or with ``verdicts`` on them: index of a row -> its file, and why it is rejected.
-
-    A part that was rewritten before an interruption has fewer rows than its places, and is left out.
-    """
-    wanted, key = (contested, "task_id") if name == "attempts" else (tasks_of_lost(job, contested), "attempt_id")
-    for part in sorted((fresh(job.archive) / name).glob(f"*-{job.tag}.parquet")):
-        share = part.stem.split("-")[1].partition(".")[0]
-        files = [file for file, count in getattr(places_of_part(job.folder, part), name) for _ in range(count)]
-        rows: list[dict[str, Any]] = read_part(part, [key, "language"] if name == "attempts" else [key]).to_pylist()
-        lost = dict[int, tuple[str, str]]()
-        for index, (row, file) in enumerate(zip(rows, files, strict=True) if len(rows) == len(files) else ()):
-            task = wanted.get(row[key])
-            if task and task.language in ("", row.get("language", task.language)) and key_of(share, file) not in task.kept:
-                lost[index] = (file, task.reason)
-        if lost:
-            yield part, lost
-
-
-def tasks_of_lost(job: Job, contested: Mapping[str, Contested]) -> dict[str, Contested]:
-    """Return the contested tasks of the attempts that are rejected, by ``attempt_id``."""
-    tasks: dict[str, Contested] = {}
-    for part, lost in lost_rows(job, "attempts", contested):
-        rows = read_part(part, ["attempt_id", "task_id"]).take([*lost]).to_pylist()
-        tasks |= {row["attempt_id"]: contested[row["task_id"]] for row in rows}
-    return tasks
+Runs = list[tuple[int, int]]
+"""First row, and the row after the last, of rows one after the other."""
 
 
 @dataclass(slots=True)
 class Settled:
-    """Tasks that an import has several times."""
+    """What an import changes of its parts, because it has tasks several times."""
 
-    drops: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Name of a part -> ids of its tasks that an earlier part has."""
+    drops: dict[str, tuple[int, Runs]] = field(default_factory=dict[str, tuple[int, Runs]])
+    """Part, such as ``tasks/NAME`` -> its number of rows, and those that are removed."""
     opened: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Name of a part -> ids of its tasks that are there, or in later parts, in other languages, too: they are made tasks of any language."""
     repeated: int = 0
-    """Those with the same content as the first one, but perhaps for the language."""
+    """Tasks with the same content as an earlier one, but perhaps for the language."""
     bad: int = 0
-    """Those with different content."""
-    contested: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Id of each task whose attempts are rejected -> fields of ``Contested``."""
+    """Tasks with different content."""
     attempts: int = 0
     """Attempts that are rejected."""
     verdicts: int = 0
@@ -173,75 +126,132 @@ def settle(job: Job, path: Path) -> Settled:
     if record.exists():
         settled = Settled(**json.loads(record.read_text(encoding="utf-8")))
     else:
-        settled, bad, lost = find_repeated(job, path)
-        if bad:
-            write_text(job.folder / "settled.0.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
-        contested = contested_tasks(job, lost, languages_of(job, settled))
-        settled.attempts, settled.verdicts = reject_attempts(job, path, contested)
-        settled.contested = {task_id: asdict(task) for task_id, task in contested.items()}
+        settled, lost, languages = find_repeated(job, path)
+        reject_attempts(job, path, settled, contested_tasks(job, lost, languages))
         write_text(record, json.dumps(asdict(settled)))
-    for name in {**settled.drops, **settled.opened}:
-        rewrite(job.archive / "tasks" / name, settled.drops.get(name, ()), settled.opened.get(name, ()))
-    drop_contested(job, {task_id: Contested(**task) for task_id, task in settled.contested.items()})
+    for name, task_ids in settled.opened.items():
+        open_tasks(job.archive / "tasks" / name, {*task_ids})
+    for name, (rows, runs) in settled.drops.items():
+        drop_rows(job.archive / name, rows, runs)
     return settled
 
 
-def languages_of(job: Job, settled: Settled) -> dict[str, str]:
-    """Return the languages of the import's tasks, except tasks in Python or in any language."""
-    languages: dict[str, str] = {}
-    for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet")):
-        rows: list[dict[str, str]] = read_part(part, ["task_id", "language"]).to_pylist()
-        others = {row["task_id"]: row["language"] for row in rows if row["language"] not in ("", "python")}
-        languages = others | languages
-    opened = {task_id for task_ids in settled.opened.values() for task_id in task_ids}
-    return {task_id: language for task_id, language in languages.items() if task_id not in opened}
+def find_repeated(job: Job, path: Path) -> tuple[Settled, dict[str, set[str]], dict[str, str]]:
+    """Return what changes of the tasks; by id, the shares with rejected tasks, and the languages of tasks but Python and any.
 
-
-def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
-    """Return repeated tasks, the repeated tasks to reject, and the shares that contain rejected tasks, by id."""
-    parts = sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
-    ids = {part: read_part(part, ["task_id"]).column(0).to_pylist() for part in parts}
-    seen = set[str]()
-    repeated = {task_id for of_part in ids.values() for task_id in of_part if task_id in seen or seen.add(task_id)}
+    Writes the rejected tasks to a file of rejected rows.
+    """
+    ids, seen, repeated, languages = dict[Path, list[str]](), set[str](), set[str](), dict[str, str]()
+    for part in parts_of(job, "tasks"):
+        table = read_part(part, ["task_id", "language"])
+        ids[part] = table["task_id"].to_pylist()
+        for task_id, language in zip(ids[part], table["language"].to_pylist(), strict=True):
+            (repeated if task_id in seen else seen).add(task_id)
+            if language not in ("", "python"):
+                languages.setdefault(task_id, language)
     settled, bad, lost = Settled(), list[BadRow](), dict[str, set[str]]()
     first: dict[str, tuple[str, tuple[str, str]]] = {}
     for part in (part for part, of_part in ids.items() if not repeated.isdisjoint(of_part)):
-        table, places = read_part(part), places_of_part(job.folder, part).tasks
-        among = pa.array([task_id in repeated for task_id in table["task_id"].to_pylist()], pa.bool_())
-        for row in table.filter(among).to_pylist():
+        table, places, drops = read_part(part), places_of_part(job.folder, part).tasks, list[int]()
+        among = [index for index, task_id in enumerate(ids[part]) if task_id in repeated]
+        for index, row in zip(among, table.take(among).to_pylist(), strict=True):
             task = from_row(Task, row)
             content = content_in(task)
             if task.task_id not in first:
                 first[task.task_id] = part.name, content
                 continue
+            drops.append(index)
             home, stored = first[task.task_id]
-            if part.name != home:
-                settled.drops.setdefault(part.name, []).append(task.task_id)
             if content[0] != stored[0]:
                 (file, line), *_ = places.get(task.task_id, [NOWHERE])
                 bad.append(other_content(file or str(path), line, task, stored))
-                lost.setdefault(task.task_id, set()).add(part.stem.split("-")[1].partition(".")[0])
+                lost.setdefault(task.task_id, set()).add(share_of(part))
                 continue
             settled.repeated += 1
             if not repeats(content, stored):
                 settled.opened.setdefault(home, []).append(task.task_id)
                 first[task.task_id] = home, (content[0], "")
+                languages.pop(task.task_id, None)
+        if drops:
+            settled.drops[f"tasks/{part.name}"] = table.num_rows, runs_of(drops)
     settled.bad = len(bad)
-    return settled, bad, lost
+    write_rejected(job, "0", bad)
+    return settled, lost, languages
 
 
-def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
-    """Remove tasks from a part, and the part if it becomes empty; keep one copy of a task that becomes a task in any language."""
-    if not part.exists():
+def reject_attempts(job: Job, path: Path, settled: Settled, contested: Mapping[str, Contested]) -> None:
+    """Add the attempts at contested tasks, and their verdicts, to what changes, and write them to files of rejected rows."""
+    wanted = contested
+    for name, key in (("attempts", "task_id"), ("verdicts", "attempt_id")) if contested else ():
+        bad, of_attempt = list[BadRow](), dict[str, Contested]()
+        for part in parts_of(job, name):
+            if not (lost := lost_rows(job, part, key, wanted)):
+                continue
+            table = read_part(part)
+            settled.drops[f"{name}/{part.name}"] = table.num_rows, runs_of([*lost])
+            for row, file in zip(table.take([*lost]).to_pylist(), lost.values(), strict=True):
+                of_attempt[row["attempt_id"]] = wanted[row[key]]
+                bad.append(BadRow(file or str(path), 0, wanted[row[key]].reason, str(row)[:500]))
+        write_rejected(job, name, bad)
+        setattr(settled, name, len(bad))
+        wanted = of_attempt
+
+
+def lost_rows(job: Job, part: Path, key: str, contested: Mapping[str, Contested]) -> dict[int, str]:
+    """Return the rows of a part that belong to contested tasks, which ``key`` names: index of a row -> its file."""
+    places = getattr(places_of_part(job.folder, part), part.parent.name)
+    files = (file for file, count in places for _ in range(count))
+    table = read_part(part, [key, "language"] if key == "task_id" else [key])
+    lost: dict[int, str] = {}
+    for index, (row, file) in enumerate(zip(table.to_pylist(), files, strict=True)):
+        task = contested.get(row[key])
+        if task and task.language in ("", row.get("language", task.language)) and key_of(share_of(part), file) not in task.kept:
+            lost[index] = file
+    return lost
+
+
+def parts_of(job: Job, name: str) -> list[Path]:
+    """Return the parts of a table that an import has stored, in their order."""
+    return sorted((fresh(job.archive) / name).glob(f"*-{job.tag}.parquet"))
+
+
+def share_of(part: Path) -> str:
+    """Return the number of the share that stored a part, as file names have it."""
+    return part.stem.split("-")[1].partition(".")[0]
+
+
+def write_rejected(job: Job, name: str, bad: Sequence[BadRow]) -> None:
+    """Write rejected rows to a file of an import."""
+    if bad:
+        write_text(job.folder / f"settled.{name}.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
+
+
+def runs_of(rows: npt.ArrayLike) -> Runs:
+    """Return numbers of rows, in increasing order and at least one, as runs."""
+    found = np.asarray(rows, dtype=np.int64)
+    runs = np.split(found, np.flatnonzero(np.diff(found) != 1) + 1)
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs]
+
+
+def drop_rows(part: Path, rows: int, runs: Runs) -> None:
+    """Remove runs of rows from a part, and an empty part; skips a part with another number of rows, which is already rewritten."""
+    if not part.exists() or rows_in(part) != rows:
         return
-    table, done, any_language = read_part(part), {*drops}, {*opened}
-    keep = [task_id not in done and not done.add(task_id) for task_id in table["task_id"].to_pylist()]
-    left = table.filter(pa.array(keep, pa.bool_()))
-    pairs = zip(left["task_id"].to_pylist(), left["language"].to_pylist(), strict=True)
-    column = left.schema.get_field_index("language")
-    languages = ["" if task_id in any_language else language for task_id, language in pairs]
-    about = left.schema.field(column)
-    rewrite_part(part, left.set_column(column, about, pa.array(languages, about.type)))
+    keep = np.ones(rows, dtype=np.bool_)
+    for start, stop in runs:
+        keep[start:stop] = False
+    rewrite_part(part, read_part(part).filter(pa.array(keep)))
+
+
+def open_tasks(part: Path, task_ids: set[str]) -> None:
+    """Make tasks of a part tasks in any language."""
+    if part.exists():
+        table = read_part(part)
+        rows = zip(table["task_id"].to_pylist(), table["language"].to_pylist(), strict=True)
+        languages = ["" if task_id in task_ids else language for task_id, language in rows]
+        column = table.schema.get_field_index("language")
+        about = table.schema.field(column)
+        rewrite_part(part, table.set_column(column, about, pa.array(languages, about.type)))
 
 
 PLAN = "plan.json"
@@ -277,8 +287,7 @@ def begin(archive: Archive, job: Job, where: str) -> Job:
     with archive.lock():
         parts = parts_of_others(archive, job.tag)
     stored = stored_in(parts)
-    own = (part for part in archive.parts("tasks") if part.stem.endswith(f"-{job.tag}"))
-    own_ids = (task_id for part in own for task_id in read_part(part, ["task_id"]).column(0).to_pylist())
+    own_ids = (task_id for part in parts_of(job, "tasks") for task_id in read_part(part, ["task_id"]).column(0).to_pylist())
     if begun.get("reader") != reader or old != job.tag or not stored.keys().isdisjoint(own_ids):
         archive.drop(job.tag)
         for file in fresh(job.folder).glob("*.json*"):

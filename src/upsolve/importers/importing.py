@@ -12,7 +12,6 @@ was stopped reads its units again from their start, passes over the rows that th
 import json
 import sys
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -155,11 +154,12 @@ def rows_of(job: Job, units: Sequence[Unit], on_progress: OnProgress) -> Iterato
 
 def checksum_of(checksum: int, row: Row) -> int:
     """Return the CRC-32 of rows, given that of the rows before."""
-    match row:
-        case Task(task_id=name, prompt=text) | Attempt(task_id=name, code=text) | Verdict(attempt_id=name, status=text):
-            content = f"{name}\n{text}"
-        case _:
-            content = f"{row.line}\n{row.reason}"
+    if isinstance(row, Task):
+        content = f"{row.task_id}\n{row.prompt}"
+    elif isinstance(row, Attempt):
+        content = f"{row.task_id}\n{row.code}"
+    else:
+        content = f"{row.attempt_id}\n{row.status}" if isinstance(row, Verdict) else f"{row.line}\n{row.reason}"
     return zlib.crc32(content.encode("utf-8", "surrogatepass"), checksum)
 
 
@@ -187,7 +187,7 @@ class Writer:
         """Where its records stand."""
         self.languages, self.assumed = dict[str, str](), set[str]()
         """Languages, but for Python, of the tasks of the share; tasks at which attempts without a language were taken for Python."""
-        self.tests, self.attempted = dict[str, int](), OrderedDict[str, str]()
+        self.tests, self.attempted = dict[str, int](), dict[str, str]()
         """Numbers of tests of the tasks of the share that have tests; tasks of its last ``RECENT`` attempts."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
@@ -308,10 +308,10 @@ class Writer:
                 if row.tests:
                     self.tests.setdefault(row.task_id, len(row.tests))
             elif isinstance(row, Attempt):
+                self.attempted.pop(row.attempt_id, None)
                 self.attempted[row.attempt_id] = row.task_id
-                self.attempted.move_to_end(row.attempt_id)
                 if len(self.attempted) > RECENT:
-                    self.attempted.popitem(last=False)
+                    del self.attempted[next(iter(self.attempted))]
         except (TypeError, AttributeError):
             pass  # fields of a wrong type, which are rejected later
 

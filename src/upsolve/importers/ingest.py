@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from upsolve.archive.compacting import tag_of
-from upsolve.archive.database import connect, is_merged, read_part, register_parts, rewrite_part, rows_in
+from upsolve.archive.database import connect, is_merged, read_part, register_parts, rows_in
 from upsolve.archive.groups import is_small
 from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import commit_file, is_remote, write_text
-from upsolve.importers.definitions import PLAN, begin, is_current, only_importer, settle
-from upsolve.importers.formats import Kind, copy_of_query, files_of, is_database, size_of
+from upsolve.importers.definitions import PLAN, Runs, begin, drop_rows, is_current, only_importer, runs_of, settle
+from upsolve.importers.formats import Kind
+from upsolve.importers.formats.files import files_of, size_of
+from upsolve.importers.formats.tabular import copy_of_query, is_database
 from upsolve.importers.importing import Job, Journal
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
@@ -31,6 +32,10 @@ from upsolve.plugins import find, names
 from upsolve.types import OnProgress, content_id, no_progress
 
 __all__ = ["IngestReport", "ingest"]
+
+
+COUNTS = ("read", "tasks", "verdicts", "repeated", "bad", "left_out", "odd", "rows")
+"""Fields of a ``Journal`` that add up over the shares of an import."""
 
 
 @dataclass
@@ -76,11 +81,13 @@ class IngestReport:
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        counts = {name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")}
-        reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
-        rejected = str(self.rejected) if self.rejected else None
-        state = {name: getattr(self, name) for name in ("known", "too_many", "orphaned")}
-        tests = {
+        return {
+            "read": self.read,
+            **{name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")},
+            "set_aside": self.bad,
+            **{name: getattr(self, name) for name in ("known", "too_many", "orphaned")},
+            "rejected": str(self.rejected) if self.rejected else None,
+            "reasons": [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons],
             "rows": self.rows or None,
             "rows_set_aside": self.bad_rows,
             "tests_left_out": self.left_out,
@@ -90,8 +97,6 @@ class IngestReport:
             **self.orphans,
             "mistaken": self.mistaken or None,
         }
-        about_rows = {"set_aside": self.bad, **state, "rejected": rejected, "reasons": reasons}
-        return {"read": self.read, **counts, **about_rows, **tests}
 
     def text(self) -> str:
         """Return the report as text, a few lines."""
@@ -247,23 +252,20 @@ def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, 
 
 def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, where: str) -> IngestReport:
     """Settle the tasks of an import whose shares are done, remove what earlier imports of its path have stored, and return its counts."""
-    settled = settle(job, file)
-    stored = drop_stored(archive, job, where)
-    counted, repeated = census(archive, job.tag), sum(journal.repeated for journal in journals)
-    added = Counter(
-        tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,
-        attempts=counted.new,
-        verdicts=sum(journal.verdicts for journal in journals) - settled.verdicts - stored["verdicts"],
-        repeated=repeated + settled.repeated + sum(stored.values()) + counted.attempts - counted.new,
+    settled, stored = settle(job, file), drop_stored(archive, job, where)
+    counts: dict[str, Any] = {name: sum(getattr(journal, name) for journal in journals) for name in COUNTS}
+    total = Journal(**counts)
+    report = IngestReport(read=total.read - total.left_out, odd=total.odd, rows=total.rows, left_out=total.left_out - total.odd)
+    new, written = count_records(archive, job.tag, report)
+    report.written = Counter(tasks=total.tasks + total.repeated, attempts=written, verdicts=total.verdicts - settled.verdicts)
+    report.added = Counter(
+        tasks=total.tasks - settled.repeated - settled.bad,
+        attempts=new,
+        verdicts=total.verdicts - settled.verdicts - stored["verdicts"],
+        repeated=total.repeated + settled.repeated + sum(stored.values()) + written - new,
     )
-    bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
-    left_out = sum(journal.left_out for journal in journals)
-    report = IngestReport(added, sum(journal.read for journal in journals) - left_out, bad, orphans=counted.orphans)
-    report.odd, report.rows = (sum(getattr(journal, name) for journal in journals) for name in ("odd", "rows"))
-    report.left_out, report.examples = left_out - report.odd, [one for journal in journals for one in journal.examples][:3]
-    tasks, verdicts = (sum(getattr(journal, name) for journal in journals) for name in ("tasks", "verdicts"))
-    report.written = Counter(tasks=tasks + repeated, attempts=counted.attempts, verdicts=verdicts - settled.verdicts)
-    report.missing, report.mistaken = counted.missing, counted.mistaken
+    report.bad = total.bad + settled.bad + settled.attempts + settled.verdicts
+    report.examples = [one for journal in journals for one in journal.examples][:3]
     return report
 
 
@@ -303,24 +305,8 @@ from old_attempts old join new_tasks new using (task_id) where new.language not 
 NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select attempt_id from attempts)"
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Counts of the records written under one tag."""
-
-    attempts: int
-    """Attempts written."""
-    new: int
-    """Distinct attempts among them that no other part has."""
-    orphans: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of ``attempts without a task`` and ``verdicts without an attempt`` among them."""
-    missing: str = ""
-    """Id of a task that an attempt lacks."""
-    mistaken: str = ""
-    """Warning that attempts of earlier imports are in another language than their task, which this import stored; empty if none is."""
-
-
-def census(archive: Archive, tag: str) -> Census:
-    """Count the records written under a tag; tasks and attempts that they refer to may be anywhere in the archive."""
+def count_records(archive: Archive, tag: str, report: IngestReport) -> tuple[int, int]:
+    """Return how many attempts under a tag no other part has, and how many there are; report those without a task in the archive."""
     parts = {name: archive.parts(name) for name in TABLES}
     by_age: dict[str, list[Path]] = {f"{age}_{name}": [] for name in TABLES for age in ("old", "new")}
     for name, files in parts.items():
@@ -328,12 +314,14 @@ def census(archive: Archive, tag: str) -> Census:
             by_age[f"{'new' if part.stem.endswith(f'-{tag}') else 'old'}_{name}"].append(part)
     count = counted if is_small(parts) else queried
     (without_task, missing), without_attempt, written, new, (others, task_id, stored, language) = count(by_age)
-    orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
-    mistaken = (
-        f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
-        ": if they have no language of their own, import the tasks first, into a new archive"
-    )
-    return Census(written, new, orphans, missing or "", mistaken if others else "")
+    report.orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
+    report.missing = missing or ""
+    if others:
+        report.mistaken = (
+            f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
+            ": if they have no language of their own, import the tasks first, into a new archive"
+        )
+    return new, written
 
 
 Counts = tuple[tuple[int, str | None], int, int, int, tuple[int, str | None, str | None, str | None]]
@@ -383,9 +371,6 @@ def counted(parts: Mapping[str, Sequence[Path]]) -> Counts:
     )
 
 
-Runs = list[tuple[int, int]]
-"""First row, and the row after the last, of rows one after the other."""
-
 STORED = """
 with before as (select attempt_id, hash({columns}) as content, count(*) as times from old group by all),
      hashed as (select place, attempt_id, hash({columns}) as content from new),
@@ -426,19 +411,4 @@ def stored_rows(archive: Archive, name: str, tag: str, earlier: Collection[str])
         register_parts(connection, "old", old, table=name)
         places = connection.sql(STORED.format(columns=columns)).fetchnumpy()["place"]
     files, rows = np.divmod(np.asarray(places, dtype=np.int64), 1 << 32)
-    found: dict[str, tuple[int, Runs]] = {}
-    for at in np.unique(files).tolist():
-        here = rows[files == at]
-        runs = np.split(here, np.flatnonzero(np.diff(here) != 1) + 1)
-        found[new[at].name] = rows_in(new[at]), [(int(run[0]), int(run[-1]) + 1) for run in runs]
-    return found
-
-
-def drop_rows(part: Path, rows: int, runs: Sequence[tuple[int, int]]) -> None:
-    """Remove runs of rows from a part, and an empty part; skips a part with another number of rows, which is already rewritten."""
-    if not part.exists() or rows_in(part) != rows:
-        return
-    keep = np.ones(rows, dtype=np.bool_)
-    for start, stop in runs:
-        keep[start:stop] = False
-    rewrite_part(part, read_part(part).filter(pa.array(keep)))
+    return {new[at].name: (rows_in(new[at]), runs_of(rows[files == at])) for at in np.unique(files).tolist()}

@@ -190,7 +190,9 @@ def with_point(value: Any) -> Any:
 
 def with_points_for_commas(cells: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the cells of a row with points in numbers that have decimal commas: measures, and numbers of tests beside their total."""
-    names = (*MEASURES, *(("passed", "total") if "total" in cells else ()))
+    names = MEASURES_AND_COUNTS if "total" in cells else MEASURES
+    if cells.keys().isdisjoint(names):
+        return cells
     changed = {name: with_point(cells[name]) for name in names if isinstance(cells.get(name), str)}
     return {**cells, **changed} if changed else cells
 
@@ -209,11 +211,14 @@ ISO = re.compile(r"\d{4}(-\d\d){0,2}(?![\d./-])|\d{8,14}$")
 """Beginning of a time in ISO 8601; times in other forms cannot be compared."""
 MEASURES = ("wall_seconds", "cpu_seconds", "memory_bytes", "limit_seconds", "limit_bytes")
 """Fields of numbers without which a row says as much about its program."""
+MEASURES_AND_COUNTS = (*MEASURES, "passed", "total")
 
 
 def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the cells of a row whose optional numbers are numbers, and the other ones; counts of tests are optional beside a status."""
-    optional = (*MEASURES, *(("passed", "total") if is_given(cells.get("status")) else ()))
+    optional = MEASURES_AND_COUNTS if is_given(cells.get("status")) else MEASURES
+    if cells.keys().isdisjoint(optional):
+        return cells, {}
     odd = {name: cells[name] for name in optional if name in cells and not is_measure(name, cells[name])}
     odd |= {name: cells[name] for name in ("passed", "total") if name in cells and "total" in odd}
     odd |= {"created": cells["created"]} if "created" in cells and not ISO.match(moment(cells["created"])) else {}

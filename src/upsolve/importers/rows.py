@@ -276,7 +276,7 @@ def length_of(row: Any) -> int:
     """Return the approximate number of characters of a row."""
     values = row.values() if isinstance(row, dict) else ()
     try:
-        return sum(len(value) if type(value) is str else len(str(value)) for value in values)
+        return sum([len(value if type(value) is str else str(value)) for value in values])
     except RecursionError:  # a value that is nested too deeply
         return HEAD_SIZE
 

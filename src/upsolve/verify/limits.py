@@ -67,10 +67,10 @@ T = TypeVar("T")
 
 
 def prepared(rows: Iterable[T], imports: Imports) -> Iterator[T | Task]:
-    """Yield the rows of a source, tasks in Python with the imports."""
-    for row in rows:
-        python = isinstance(row, Task) and row.language == "python"
-        yield with_imports(row) if python and imports is Imports.CONTEST else row
+    """Return the rows of a source, tasks in Python with the imports."""
+    if imports is Imports.NONE:
+        return iter(rows)
+    return (with_imports(row) if isinstance(row, Task) and row.language == "python" else row for row in rows)
 
 
 def imports_without(names: Container[str] = ()) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, objects_in, rows_of_file
+from upsolve.importers.formats import Kind, data_files, json_value, kind_of_file, rows_of_file
+from upsolve.importers.formats.texts import objects_in
 from upsolve.importers.problems import judged, rest_of
 from upsolve.importers.rows import BadRow, Numbered, Row, build_each
 from upsolve.importers.source import Source

@@ -13,63 +13,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats.files import (
-    UNREADABLE,
-    Member,
-    files_of,
-    is_file,
-    is_hidden,
-    member_of,
-    members,
-    members_at,
-    names_in,
-    size_of,
-    unreadable,
-)
-from upsolve.importers.formats.tabular import (
-    arrow_rows,
-    copy_of_query,
-    duckdb_rows,
-    excel_rows,
-    is_database,
-    parquet_rows,
-    sqlite_rows,
-)
-from upsolve.importers.formats.texts import (
-    DELIMITERS,
-    SEPARATOR,
-    Quotes,
-    csv_rows,
-    encoding_of,
-    json_rows,
-    line_rows,
-    objects_in,
-)
+from upsolve.importers.formats.files import Member, member_of, members, names_in, unreadable
+from upsolve.importers.formats.tabular import arrow_rows, duckdb_rows, excel_rows, parquet_rows, sqlite_rows
+from upsolve.importers.formats.texts import DELIMITERS, SEPARATOR, Quotes, csv_rows, encoding_of, json_rows, line_rows
 from upsolve.importers.rows import Numbered
 
 __all__ = [
-    "UNREADABLE",
     "Kind",
     "Member",
-    "Quotes",
-    "copy_of_query",
     "data_files",
-    "files_of",
-    "is_database",
-    "is_file",
-    "is_hidden",
     "json_lines",
     "json_value",
     "kind_of",
     "kind_of_file",
     "member_of",
     "members",
-    "members_at",
-    "names_in",
-    "objects_in",
     "rows_of",
     "rows_of_file",
-    "size_of",
 ]
 
 SAMPLE, LONGEST = 1 << 16, 1 << 22

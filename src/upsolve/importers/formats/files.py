@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader, RawIOBase
+from operator import itemgetter
 from pathlib import Path
 from shutil import copyfileobj
 from stat import S_ISDIR, S_ISREG
@@ -261,10 +262,17 @@ def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
     """Yield the files of a member that is an archive, with a prefix of their names; the member itself, decompressed, if it is none."""
     with member.open() as file:
         head = file.read(HEAD)
-    if head.startswith((b"PK\3\4", b"PK\5\6")):
-        yield from zipped(member, prefix, outer)
-    elif head[257:262] == b"ustar":
-        yield from tarred(member, prefix, outer)
+    read = zipped if head.startswith((b"PK\3\4", b"PK\5\6")) else tarred if head[257:262] == b"ustar" else None
+    if read:
+        try:
+            last = dict(read(member, outer))  # of entries with the same name, which unpacking keeps
+        except DAMAGED as error:
+            raise unreadable(member.where, error) from error
+        if read is zipped and not last.keys().isdisjoint(DOCUMENT):
+            yield member
+            return
+        for _, entry in sorted(last.items(), key=itemgetter(0)):
+            yield from entry_of(entry, prefix, outer) if entry else ()
     elif form := next((form for magic, form in COMPRESSED.items() if head.startswith(magic)), None):
         ending, decompress = form
         opener = partial(content, member.where, outer.packed, member.open, decompress)
@@ -273,39 +281,22 @@ def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
         yield member
 
 
-def zipped(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
-    """Yield the files of a zip; the zip itself if it is a document."""
-    try:
-        archive = opened(member, partial(ZipFile, metadata_encoding=outer.encoding or None))
-        last = {entry.filename: entry for entry in archive.infolist()}  # which unpacking keeps
-        entries = sorted(last.values(), key=lambda entry: entry.filename)
-    except DAMAGED as error:
-        raise unreadable(member.where, error) from error
-    if any(entry.filename in DOCUMENT for entry in entries):
-        yield member
-        return
-    for entry in entries:
+def zipped(member: Member, outer: Outer) -> Iterator[tuple[str, Member | None]]:
+    """Yield the entries of a zip: the name of each, and the file unless it is a folder. SourceError if one is encrypted."""
+    archive = opened(member, partial(ZipFile, metadata_encoding=outer.encoding or None))
+    for entry in archive.infolist():
         if entry.flag_bits & ENCRYPTED:
             raise SourceError(f"{member.where}: is encrypted: unpack it with its password (7z x), and import the folder")
-        if not entry.is_dir():
-            yield from entry_of(
-                Member(entry.filename, entry.file_size, partial(archive.open, entry), None, member.where), prefix, outer
-            )
+        file = Member(entry.filename, entry.file_size, partial(archive.open, entry), None, member.where)
+        yield entry.filename, None if entry.is_dir() else file
 
 
-def tarred(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
-    """Yield the files of a tar."""
-    try:
-        archive = opened(member, lambda file: tarfile.TarFile(fileobj=file))
-        last = {entry.name: entry for entry in archive.getmembers()}
-        entries = sorted(last.values(), key=lambda entry: entry.name)
-    except DAMAGED as error:
-        raise unreadable(member.where, error) from error
-    for entry in entries:
-        if entry.isreg() or entry.islnk():
-            yield from entry_of(
-                Member(entry.name, entry.size, partial(archive.extractfile, entry), None, member.where), prefix, outer
-            )
+def tarred(member: Member, _outer: Outer) -> Iterator[tuple[str, Member | None]]:
+    """Yield the entries of a tar: the name of each, and the file if it is one."""
+    archive = opened(member, lambda file: tarfile.TarFile(fileobj=file))
+    for entry in archive.getmembers():
+        file = Member(entry.name, entry.size, partial(archive.extractfile, entry), None, member.where)
+        yield entry.name, file if entry.isreg() or entry.islnk() else None
 
 
 def entry_of(entry: Member, prefix: str, outer: Outer) -> Iterator[Member]:

@@ -99,10 +99,9 @@ def json_line(where: str, number: int, line: bytes, decoder: Decoder) -> dict[st
     """Return the JSON object of a line, or a ``BadRow`` with the reason."""
     try:
         row = decoder.decode(line.decode("utf-8").removeprefix(MARK))
-        reason = decoder.reason()
-        if isinstance(row, dict) and not reason:
+        if isinstance(row, dict) and not decoder.twins:
             return row
-        reason = reason or "the line is not a JSON object"
+        reason = decoder.reason() or "the line is not a JSON object"
     except UnicodeDecodeError:
         reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
     except json.JSONDecodeError as error:

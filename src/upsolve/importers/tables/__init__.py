@@ -22,6 +22,7 @@ __all__ = [
     "SAMPLE_FIELDS",
     "SPANS",
     "TASK_FIELDS",
+    "hash_of",
     "hashes_of",
     "sampled",
 ]
@@ -105,4 +106,9 @@ def sampled(cells: Mapping[str, Any], answer: str, code: str) -> dict[str, Any]:
 
 def hashes_of(task: Task) -> bytes:
     """Return a hash of each field of a task in ``CONTENT``."""
-    return b"".join(hash(getattr(task, name)).to_bytes(8, signed=True) for name in CONTENT)
+    return b"".join(hash_of(task, name) for name in CONTENT)
+
+
+def hash_of(task: Task, name: str) -> bytes:
+    """Return a hash of a field of a task, as ``hashes_of`` has it at its place in ``SPANS``."""
+    return hash(getattr(task, name)).to_bytes(8, signed=True)

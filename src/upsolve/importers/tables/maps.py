@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError, one_line
-from upsolve.importers.formats import Quotes, size_of
+from upsolve.importers.formats.files import size_of
+from upsolve.importers.formats.texts import Quotes
 from upsolve.importers.tables.plans import TESTS, Choice, Join, Map, Match, TestFiles
 from upsolve.importers.tables.templates import (
     Bounds,
@@ -68,8 +69,9 @@ class Parser:
     def map(self, plan: Mapping[Any, Any]) -> Map:
         """Return the map of a table of YAML; keys of a part that it lacks are those of the whole."""
         plan = {key: {} if value is None and key in TABLES else value for key, value in plan.items()}
-        if unknown := [key for key in plan if key not in KEYS]:
-            raise SourceError(f"{self.file}: unknown {', '.join(sorted(map(str, unknown)))}; keys are {', '.join(KEYS)}")
+        known = [*KEYS, *WIDE]
+        if unknown := [key for key in plan if key not in known]:
+            raise SourceError(f"{self.file}: unknown {', '.join(sorted(map(str, unknown)))}; keys are {', '.join(known)}")
         if "parts" in plan:
             whole = {key: value for key, value in plan.items() if key != "parts"}
             if not isinstance(plan["parts"], list) or not all(isinstance(part, dict) for part in plan["parts"]):
@@ -77,10 +79,8 @@ class Parser:
             return replace(self.map(whole), parts=tuple(self.map(joined(whole, part)) for part in plan["parts"]))
         found: dict[str, Any] = {"file": self.file, "columns": {}, "makers": {}}
         for key, value in plan.items():
-            read = KEYS[key](self, key, value)
-            for name in ("columns", "makers"):
-                read[name] = {**found[name], **read.get(name, {})}
-            found |= read
+            read = WIDE[key](self, key, value) if key in WIDE else {key: KEYS[key](self, key, value)}
+            found |= {**read, **{name: {**found[name], **read.get(name, {})} for name in ("columns", "makers")}}
         made = found.pop("constant_makers", {})
         cases = found.pop("cases", ())
         own = {name: name for name in made if name in self.known}
@@ -131,50 +131,140 @@ class Parser:
         except ValueError as error:
             raise self.error(key, str(error)) from error
 
-    def text(self, key: str, value: Any) -> dict[str, Any]:
+    def text(self, key: str, value: Any) -> str:
         """Check a text."""
         if not isinstance(value, str) or not value:
             raise self.error(key, f"must be a text: `{key}: TEXT`, or leave the line out")
-        return {key: value}
+        return value
 
-    def texts(self, key: str, value: Any) -> dict[str, Any]:
+    def texts(self, key: str, value: Any) -> tuple[str, ...]:
         """Check a text, or a list of texts."""
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
             raise self.error(key, f"must be a name, or a list of names: `{key}: [a, b]`")
-        return {key: tuple(items)}
+        return tuple(items)
 
-    def exploded(self, key: str, value: Any) -> dict[str, Any]:
-        """Check lists of attempts, or the columns of which each holds an attempt: ``{answer: [chosen, rejected]}``."""
-        if not isinstance(value, dict):
-            return self.texts(key, value)
-        return {"sides": {str(name): self.texts(key, one)[key] for name, one in value.items()}}
-
-    def rollouts(self, key: str, value: Any) -> dict[str, Any]:
+    def rollouts(self, key: str, value: Any) -> dict[str, Any] | None:
         """Check whether rows are rollouts."""
         if not isinstance(value, bool):
             raise self.error(key, "must be true or false")
-        return {key: {} if value else None}
+        return {} if value else None
 
     def table(self, key: str, value: Any) -> dict[str, Any]:
         """Check a table."""
         if not isinstance(value, dict):
             raise self.error(key, f"must be a table: `{key}: {{name: value}}`")
-        return {key: {str(name): one for name, one in value.items()}}
+        return {str(name): one for name, one in value.items()}
 
-    def words(self, key: str, value: Any) -> dict[str, Any]:
+    def words(self, key: str, value: Any) -> dict[str, str]:
         """Check a table of words."""
-        for name, word in self.table(key, value)[key].items():
+        table = self.table(key, value)
+        for name, word in table.items():
             if not isinstance(word, str) or not word:
                 needs = f"has no value, or not a text: `{name}: NAME`, or leave the line out"
                 raise SourceError(f"{self.file}: {key}.{name} {needs}")
             if key in ("statuses", "status.words") and word not in [*Status]:
-                raise SourceError(f"{self.file}: {key}: {word!r} is not a valid Status; known statuses are {', '.join(Status)}")
-        return {key: {str(name): str(word) for name, word in value.items()}}
+                raise self.error(key, f"{word!r} is not a valid Status; known statuses are {', '.join(Status)}")
+        return table
+
+    def paths(self, key: str, value: Any) -> dict[str, str]:
+        """Check the paths of texts."""
+        return {name: self.text(f"{key}.{name}", one) for name, one in self.table(key, value).items()}
+
+    def joins(self, key: str, value: Any) -> dict[str, Join]:
+        """Check the tables whose rows belong to a row."""
+        found: dict[str, Join] = {}
+        for name, one in self.table(key, value).items():
+            if not isinstance(one, dict) or {*one} - {"order"} != {"file", "where"}:
+                raise self.error(
+                    f"{key}.{name}", "needs `file`, a path, and `where`, {column there: column here}; `order` may name columns"
+                )
+            order = self.texts(f"{key}.order", one.get("order", []))
+            found[name] = Join(str(one["file"]), self.words(key, one["where"]), order)
+        return found
+
+    def matches(self, key: str, value: Any) -> tuple[Match, ...]:
+        """Check regular expressions over columns."""
+        found: list[Match] = []
+        for column, one in self.table(key, value).items():
+            entry = one if isinstance(one, dict) else {"regex": one}
+            where = f"{key}.{column}"
+            self.refuse_others(where, entry, "regex", "every")
+            given = entry.get("regex")
+            patterns = tuple(self.pattern(where, text) for text in (given if isinstance(given, list) else [given]))
+            if any(not pattern.groupindex for pattern in patterns):
+                raise self.error(where, "the expression names no column: write (?P<name>...)")
+            found.append(Match(column, patterns, bool(entry.get("every"))))
+        return tuple(found)
+
+    def pattern(self, key: str, text: Any) -> re.Pattern[str]:
+        """Return a regular expression."""
+        try:
+            return re.compile(self.text(key, text), re.MULTILINE)
+        except re.error as error:
+            raise self.error(key, f"is not a regular expression: {error}") from error
+
+    def positive(self, key: str, value: Any) -> float:
+        """Check a positive number."""
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise self.error(key, "must be a positive number")
+        return float(value)
+
+    def wanted(self, key: str, value: Any) -> Wanted:
+        """Check which rows are read."""
+        found: dict[str, Any] = {}
+        for column, one in self.table(key, value).items():
+            if not isinstance(one, dict):
+                found[column] = tuple(one) if isinstance(one, list) else (one,)
+            elif not one or {*one} - {"from", "to", "given"}:
+                raise self.error(f"{key}.{column}", "must be a value, a list of values, `{from: X, to: Y}` or `{given: true}`")
+            else:
+                found[column] = Bounds(one.get("from"), one.get("to"), one.get("given") is not False)
+        return found
+
+    def several(self, key: str, value: Any) -> tuple[Map, ...]:
+        """Check what rows of several forms have in different places, or what the attempts of a row are."""
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise self.error(key, f"must be a list of tables: `- {{{': ..., '.join(SEVERAL[key][:3])}: ...}}`")
+        for number, one in enumerate(value, start=1):
+            self.refuse_others(f"{key}, {key.removesuffix('s')} {number}", one, *SEVERAL[key])
+        return tuple(map(self.map, value))
+
+    def values(self, key: str, value: Any) -> dict[str, dict[str, Any]]:
+        """Check the values that replace others."""
+        table = {name: self.table(f"{key}.{name}", one) for name, one in self.table(key, value).items()}
+        return {name: {word.lower(): new for word, new in one.items()} for name, one in table.items()}
+
+    def choices(self, key: str, value: Any) -> tuple[Choice, ...]:
+        """Check options of the command line."""
+        found: list[Choice] = []
+        for name, one in self.table(key, value).items():
+            entry = one if isinstance(one, dict) else {"column": one}
+            kinds = [kind for kind in CHOSEN if entry.get(kind)]
+            if len(kinds) != 1 or {*entry} - {*CHOSEN, "date", "values", "default", "help"}:
+                needs = f"needs one of {', '.join(CHOSEN)}; others are date, values, default and help"
+                raise self.error(f"{key}.{name}", needs)
+            words = entry.get("values" if kinds[0] != "files" else "files") or {}
+            words = {str(word): word for word in words} if isinstance(words, list) else self.table(key, words)
+            about, is_date = str(entry.get("help", "")), bool(entry.get("date"))
+            found.append(Choice(name, about, kinds[0], str(entry[kinds[0]]), entry.get("default"), words, is_date))
+        return tuple(found)
+
+    def quotes(self, key: str, value: Any) -> Quotes:
+        """Check the meaning of quotes."""
+        if value not in [*Quotes]:
+            raise self.error(key, f"must be one of {', '.join(Quotes)}")
+        return Quotes(value)
+
+    def exploded(self, key: str, value: Any) -> dict[str, Any]:
+        """Check lists of attempts, or the columns of which each holds an attempt: ``{answer: [chosen, rejected]}``."""
+        if not isinstance(value, dict):
+            return {key: self.texts(key, value)}
+        return {"sides": {str(name): self.texts(key, one) for name, one in value.items()}}
 
     def columns(self, key: str, value: Any) -> dict[str, Any]:
         """Check the columns of fields."""
-        table = self.table(key, value)[key]
+        table = self.table(key, value)
         if unknown := sorted({*table} - {*self.known}):
             raise SourceError(f"{self.file}: unknown {', '.join(unknown)}; columns can be {', '.join(self.known)}")
         found: dict[str, Any] = {"columns": {}, "makers": {}, "unset": frozenset(name for name in table if table[name] is None)}
@@ -186,7 +276,7 @@ class Parser:
 
     def constants(self, key: str, value: Any) -> dict[str, Any]:
         """Check constants; ``imports`` is one for all attempts."""
-        table = self.table(key, value)[key]
+        table = self.table(key, value)
         if odd := [name for name, one in table.items() if one is None]:
             raise self.error(f"{key}.{odd[0]}", "has no value")
         imports = table.pop("imports", Imports.NONE)
@@ -196,44 +286,6 @@ class Parser:
         makers = {name: self.maker(f"{key}.{name}", one) for name, one in made.items()}
         constants = {name: one for name, one in table.items() if name not in made}
         return {"constants": constants, "constant_makers": makers, "imports": Imports(imports)}
-
-    def paths(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the paths of texts."""
-        table = self.table(key, value)[key]
-        return {key: {name: str(self.text(f"{key}.{name}", one)[f"{key}.{name}"]) for name, one in table.items()}}
-
-    def joins(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the tables whose rows belong to a row."""
-        found: dict[str, Join] = {}
-        for name, one in self.table(key, value)[key].items():
-            if not isinstance(one, dict) or {*one} - {"order"} != {"file", "where"}:
-                raise self.error(
-                    f"{key}.{name}", "needs `file`, a path, and `where`, {column there: column here}; `order` may name columns"
-                )
-            order = self.texts(f"{key}.order", one.get("order", []))[f"{key}.order"]
-            found[name] = Join(str(one["file"]), self.words(key, one["where"])[key], order)
-        return {key: found}
-
-    def matches(self, key: str, value: Any) -> dict[str, Any]:
-        """Check regular expressions over columns."""
-        found: list[Match] = []
-        for column, one in self.table(key, value)[key].items():
-            entry = one if isinstance(one, dict) else {"regex": one}
-            where = f"{key}.{column}"
-            self.refuse_others(where, entry, "regex", "every")
-            given = entry.get("regex")
-            patterns = tuple(self.pattern(where, text) for text in (given if isinstance(given, list) else [given]))
-            if any(not pattern.groupindex for pattern in patterns):
-                raise self.error(where, "the expression names no column: write (?P<name>...)")
-            found.append(Match(column, patterns, bool(entry.get("every"))))
-        return {key: tuple(found)}
-
-    def pattern(self, key: str, text: Any) -> re.Pattern[str]:
-        """Return a regular expression."""
-        try:
-            return re.compile(str(self.text(key, text)[key]), re.MULTILINE)
-        except re.error as error:
-            raise self.error(key, f"is not a regular expression: {error}") from error
 
     def tests(self, key: str, value: Any) -> dict[str, Any]:
         """Check the tests: files, a column or template, an object of such, or an expression over one."""
@@ -261,9 +313,9 @@ class Parser:
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
-        table = {"column": value} if not isinstance(value, dict) else self.table(key, value)[key]
+        table = {"column": value} if not isinstance(value, dict) else self.table(key, value)
         self.refuse_others(key, table, "column", "words", "match", "negate", "passed_at")
-        table["words"] = self.words("status.words", table.get("words") or {})["status.words"]
+        table["words"] = self.words("status.words", table.get("words") or {})
         if "match" in table:
             table["match"] = self.pattern("status.match", table["match"])
             if table["match"].groups != 1:
@@ -274,95 +326,43 @@ class Parser:
             raise self.error("status.passed_at", "must be a number, the lowest score that passes")
         return {"status": table}
 
-    def positive(self, key: str, value: Any) -> dict[str, Any]:
-        """Check a positive number."""
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise self.error(key, "must be a positive number")
-        return {key: float(value)}
-
-    def wanted(self, key: str, value: Any) -> dict[str, Any]:
-        """Check which rows are read."""
-        found: dict[str, Any] = {}
-        for column, one in self.table(key, value)[key].items():
-            if isinstance(one, dict):
-                if not one or {*one} - {"from", "to", "given"}:
-                    raise self.error(
-                        f"{key}.{column}", "must be a value, a list of values, `{from: X, to: Y}` or `{given: true}`"
-                    )
-                found[column] = Bounds(one.get("from"), one.get("to"), one.get("given") is not False)
-            else:
-                found[column] = tuple(one) if isinstance(one, list) else (one,)
-        return {key: found}
-
-    def several(self, key: str, value: Any) -> dict[str, Any]:
-        """Check what rows of several forms have in different places, or what the attempts of a row are."""
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise self.error(key, f"must be a list of tables: `- {{{': ..., '.join(SEVERAL[key][:3])}: ...}}`")
-        for number, one in enumerate(value, start=1):
-            self.refuse_others(f"{key}, {key.removesuffix('s')} {number}", one, *SEVERAL[key])
-        return {key: tuple(map(self.map, value))}
-
-    def values(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the values that replace others."""
-        table = {name: self.table(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in self.table(key, value)[key].items()}
-        return {key: {name: {word.lower(): new for word, new in one.items()} for name, one in table.items()}}
-
     def stored(self, key: str, value: Any) -> dict[str, Any]:
         """Check which columns without a field are stored, with the attempt or with the task."""
         if not isinstance(value, dict):
-            return {key: self.texts(key, value)[key]}
+            return {key: self.texts(key, value)}
         self.refuse_others(key, value, "task", "attempt", "without")
-        found = {name: self.texts(f"{key}.{name}", one)[f"{key}.{name}"] for name, one in value.items()}
+        found = {name: self.texts(f"{key}.{name}", one) for name, one in value.items()}
         return {"of_task": found.get("task", ()), "extra": found.get("attempt"), "without": found.get("without", ())}
-
-    def choices(self, key: str, value: Any) -> dict[str, Any]:
-        """Check options of the command line."""
-        found: list[Choice] = []
-        for name, one in self.table(key, value)[key].items():
-            entry = one if isinstance(one, dict) else {"column": one}
-            kinds = [kind for kind in CHOSEN if entry.get(kind)]
-            if len(kinds) != 1 or {*entry} - {*CHOSEN, "date", "values", "default", "help"}:
-                raise self.error(
-                    f"{key}.{name}", f"needs one of {', '.join(CHOSEN)}; others are date, values, default and help"
-                )
-            words = entry.get("values" if kinds[0] != "files" else "files") or {}
-            words = {str(word): word for word in words} if isinstance(words, list) else self.table(key, words)[key]
-            about, is_date = str(entry.get("help", "")), bool(entry.get("date"))
-            found.append(Choice(name, about, kinds[0], str(entry[kinds[0]]), entry.get("default"), words, is_date))
-        return {key: tuple(found)}
-
-    def quotes(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the meaning of quotes."""
-        if value not in [*Quotes]:
-            raise self.error(key, f"must be one of {', '.join(Quotes)}")
-        return {key: Quotes(value)}
 
 
 NAMES = {one.name for one in fields(Map)}
-KEYS: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
+KEYS: Mapping[str, Callable[[Parser, str, Any], Any]] = {
     **dict.fromkeys(("about", "name", "rows", "encoding", "query"), Parser.text),
     **dict.fromkeys(("detect", "files", "marks", "repeats"), Parser.texts),
-    "explode": Parser.exploded,
     "rollouts": Parser.rollouts,
     "full_points": Parser.positive,
-    "constants": Parser.constants,
     "texts": Parser.paths,
     "joins": Parser.joins,
     "match": Parser.matches,
-    "columns": Parser.columns,
-    "tests": Parser.tests,
-    "status": Parser.status,
     **dict.fromkeys(("statuses", "languages"), Parser.words),
     **dict.fromkeys(("only", "reference"), Parser.wanted),
     "options": Parser.choices,
     **dict.fromkeys(("cases", "attempts"), Parser.several),
     "values": Parser.values,
-    "versions": lambda self, key, value: {key: self.pattern(key, value)},
-    "extra": Parser.stored,
+    "versions": Parser.pattern,
     "quotes": Parser.quotes,
     "parts": Parser.table,
 }
-"""Key of a map -> what reads it."""
+"""Key of a map that is a field of ``Map`` -> what checks its value."""
+WIDE: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
+    "explode": Parser.exploded,
+    "constants": Parser.constants,
+    "columns": Parser.columns,
+    "tests": Parser.tests,
+    "status": Parser.status,
+    "extra": Parser.stored,
+}
+"""Key of a map that says several fields -> what returns these."""
 CHOSEN = ("column", "from", "to", "attempts", "constant", "files", "version", "first")
 """Keys of an option that say what it sets."""
 SEVERAL = {

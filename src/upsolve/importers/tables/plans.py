@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Quotes
+from upsolve.importers.formats.texts import Quotes
 from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
 from upsolve.languages.names import languages_in
 from upsolve.verify.limits import Imports

@@ -10,7 +10,7 @@ from typing import Any
 
 from upsolve.archive.preference import score_verdicts
 from upsolve.checkers import checker_in
-from upsolve.importers.formats import is_file
+from upsolve.importers.formats.files import is_file
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     POINTS,
@@ -57,6 +57,7 @@ from upsolve.importers.tables import (
     SPANS,
     TASK_FIELDS,
     TEST_FIELDS,
+    hash_of,
     hashes_of,
     sampled,
 )
@@ -78,6 +79,8 @@ ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prom
 """Fields that say something about a task, beside its name and prompt."""
 BUILT = 1 << 21
 """Most characters of the cells of tasks that are held, about."""
+OF_TASKS = (*TASK_FIELDS, *TEST_FIELDS, "language")
+"""Fields that make the task of a row."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
 KNOWN = 1000
@@ -164,21 +167,24 @@ class Reader:
             return
         cells, rest = self.cells(row)
         cells, odd = without_odd(with_points_for_commas(cells))
-        rest |= {self.columns[name]: value for name, value in odd.items()}
-        yield from odd_fields(odd, "is no such number or time")
+        if odd:
+            rest |= {self.columns[name]: value for name, value in odd.items()}
+            yield from odd_fields(odd, "is no such number or time")
         described = self.describes(cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
             raise ValueError("neither a program nor a prompt")
         self.refuse_lost(cells, row)
-        scores = {name: self.value(row, column) for column, name in self.scores.items()} if attempted else {}
-        rest = {column: value for column, value in rest.items() if column not in self.scores} if scores else rest
+        scores = dict[str, Any]()
+        if self.scores and attempted:
+            scores = {name: self.value(row, column) for column, name in self.scores.items()}
+            rest = {column: value for column, value in rest.items() if column not in self.scores}
         of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         rest |= rest.pop(OF_TASK, {})
         extra = as_json(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
-        about = repr([attempted, *map(cells.get, (*TASK_FIELDS, *TEST_FIELDS, "language"))])
+        about = repr([attempted, *map(cells.get, OF_TASKS)])
         self.refused = []
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
@@ -186,13 +192,12 @@ class Reader:
             yield from left_out(self.refused)
             yield replace(task, extra=extra) if extra else task
         elif described:
-            span = SPANS["reference"]
-            if attempted and "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]:
+            if attempted and "reference" in cells and hash_of(task, "reference") != self.hash_in(task.task_id, "reference"):
                 rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
-            known = cells.keys() - ({"reference"} if attempted else set())
             if of_task and self.tasks[task.task_id][2] != hash(extra):
                 rest, extra = {**of_task, **rest}, ""
-            self.refuse_other(task, () if about in self.built else known, extra, rest)
+            given = () if about in self.built else cells.keys() - ({"reference"} if attempted else set())
+            self.refuse_other(task, given, extra, rest)
         if attempted:
             for record in self.attempt(cells, rest, task):
                 yield record
@@ -236,8 +241,10 @@ class Reader:
         """Return the values of a row by field, and the values of other columns; null, empty text and NaN are missing."""
         cells: dict[str, Any] = {}
         rest: dict[str, Any] = {}
-        fields, nested = self.fields, {column: path for column, path in self.nested.items() if column not in row}
-        given = {**row, **{column: nested_value(row, path) for column, path in nested.items()}} if nested else row
+        fields, given, nested = self.fields, row, dict[str, tuple[str, ...]]()
+        if self.nested:
+            nested = {column: path for column, path in self.nested.items() if column not in row}
+            given = {**row, **{column: nested_value(row, path) for column, path in nested.items()}}
         for column, value in given.items():
             if value is None or value == "" or value != value:
                 continue
@@ -261,11 +268,15 @@ class Reader:
         """
         old, _, other = self.tasks[task.task_id]
         new = hashes_of(task) if given else old
-        if differs := [name for name, span in SPANS.items() if old != new and name in given and old[span] != new[span]]:
+        if new != old and (differs := [name for name, span in SPANS.items() if name in given and old[span] != new[span]]):
             self.contested |= {task.task_id} if "prompt" in differs else set()
             raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
             raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
+
+    def hash_in(self, task_id: str, name: str) -> bytes:
+        """Return the hash of a field of a task of an earlier row."""
+        return self.tasks[task_id][0][SPANS[name]]
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and fields of an attempt, which would be lost."""

@@ -232,7 +232,10 @@ class Shape:
         self.add_texts(row)
         row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join, self.joined_at[name]))}
         self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
-        for one in matched(row, plan.match):
+        rows = [row]
+        for match in plan.match:
+            rows = [more for one in rows for more in matches_of(one, match)]
+        for one in rows:
             for name, parts in self.joins.items():
                 values = [value_at(one, part) for part in parts]
                 if name not in one and all(map(is_given, values)):
@@ -310,18 +313,12 @@ def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> I
 
     ``columns``: field -> column.
     """
-    named = [columns[name] for name in ("id", "parent") if name in columns]
     seen, waiting = set[str](), dict[str, list[Numbered]]()
     for found in numbered:
-        if isinstance(found[1], BadRow) or not any(is_given(value_at(found[1], name)) for name in named):
-            yield found
-            continue
         ready = [found]
         while ready:
             number, row = ready.pop(0)
-            name, parent = (
-                "" if isinstance(row, BadRow) else name_in(row, columns.get(field, "")) for field in ("id", "parent")
-            )
+            name, parent = (name_in(row, columns.get(field, "")) for field in ("id", "parent"))
             if parent and parent != name and parent not in seen:
                 waiting.setdefault(parent, []).append((number, row))
                 continue
@@ -332,9 +329,9 @@ def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> I
     yield from sorted((row for rows in waiting.values() for row in rows), key=lambda row: row[0])
 
 
-def name_in(row: Mapping[str, Any], column: str) -> str:
+def name_in(row: Mapping[str, Any] | BadRow, column: str) -> str:
     """Return the name of an attempt in a row, as text; empty if there is none."""
-    value = value_at(row, column)
+    value = None if isinstance(row, BadRow) else value_at(row, column)
     return str(whole(value)).removesuffix(".0") if is_given(value) else ""
 
 
@@ -384,14 +381,6 @@ def path_of(text: str) -> Maker:
 def as_row(name: str, item: Any) -> dict[str, Any]:
     """Return the columns of an item of a list: those of an object, or the list's name."""
     return item if isinstance(item, dict) else {name: item}
-
-
-def matched(row: dict[str, Any], found: Iterable[Match]) -> list[dict[str, Any]]:
-    """Return rows with the named groups of expressions; several if every match is one."""
-    rows = [row]
-    for one in found:
-        rows = [more for row in rows for more in matches_of(row, one)]
-    return rows
 
 
 def matches_of(row: dict[str, Any], match: Match) -> Iterator[dict[str, Any]]:

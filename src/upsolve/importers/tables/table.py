@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, Member, Quotes, kind_of, member_of, members, rows_of
-from upsolve.importers.formats.texts import delimiter_of
+from upsolve.importers.formats import Kind, Member, kind_of, member_of, members, rows_of
+from upsolve.importers.formats.texts import Quotes, delimiter_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
 from upsolve.importers.rows import (
     BadRow,
@@ -145,9 +145,11 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
         advise(reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
     rows = parents_first(chain(emptied(head), numbered), reader.columns)
-    groups = groupby(rows, key=lambda row: row[0] >> FILE)
-    built = (build_each(Path(wheres[at]) if wheres else path, numbers_in(group), reader.records) for at, group in groups)
-    records = chain.from_iterable(built) if plan.files else build_each(path, rows, reader.records)
+    records = build_each(path, rows, reader.records)
+    if plan.files:
+        groups = groupby(rows, key=lambda row: row[0] >> FILE)
+        built = (build_each(Path(wheres[at]), numbers_in(group), reader.records) for at, group in groups)
+        records = chain.from_iterable(built)
     yield from prepared(once(records) if plan.sides else records, plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
     if shape.passed_over and not plan.is_ours:

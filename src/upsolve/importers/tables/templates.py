@@ -83,37 +83,35 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A column in a template."""
+    """A column, alone or in a template."""
 
     name: str
-    """Name of the column."""
     before: str | None = None
     """Text before the value, if there is one; None if the value may not be missing."""
     change: str = ""
     """Name of a filter; empty: none."""
 
-    def value(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row, filtered."""
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the value in a row."""
         value = value_at(row, self.name)
         return FILTERS[self.change](value) if self.change and is_given(value) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text with the values of columns."""
+    """Text with the values of columns; the value as it is if the template is one column; None if a column has no value."""
 
     parts: tuple[str | Place, ...]
-    """Texts and columns in their order."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the text; the value as it is if the template is one column; None if a column has no value."""
+        """Return the value in a row."""
         if len(self.parts) == 1 and isinstance(place := self.parts[0], Place):
-            return place.value(row)
+            return place(row)
         texts: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(part)
-            elif is_given(value := part.value(row)):
+            elif is_given(value := part(row)):
                 texts += [part.before or "", text_of(value)]
             elif part.before is None:
                 return None
@@ -121,44 +119,30 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column."""
-
-    name: str
-    """Its name."""
-
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return its value."""
-        return value_at(row, self.name)
-
-
-@dataclass(frozen=True, slots=True)
 class Firsts:
     """The first of several values that a row has."""
 
     makers: tuple[Maker, ...]
-    """What makes each."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value."""
+        """Return the value in a row."""
         return next((value for make in self.makers if is_given(value := make(row))), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An object of several values."""
+    """An object of several values, without missing ones; None if all are missing."""
 
     makers: Mapping[str, Maker]
-    """Name -> what makes the value."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the object without missing values; None if all are missing."""
+        """Return the value in a row."""
         return {name: value for name, make in self.makers.items() if is_given(value := make(row))} or None
 
 
 @dataclass(frozen=True, slots=True)
 class TestsIn:
-    """Tests in a text: inputs and outputs that an expression finds."""
+    """Tests in a text: inputs and outputs that an expression finds; ValueError if it finds none."""
 
     __test__ = False  # not a pytest class
     make: Maker
@@ -167,7 +151,7 @@ class TestsIn:
     """Expression with the groups ``input`` and ``expected``; each match is a test. Entities of XML are decoded."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the tests; None without a text; ValueError if it has no match."""
+        """Return the value in a row."""
         if not is_given(value := self.make(row)):
             return None
         text = text_of(value)
@@ -231,10 +215,9 @@ class Constant:
     """The same value in every row."""
 
     value: Any
-    """The value."""
 
     def __call__(self, _row: Mapping[str, Any]) -> Any:
-        """Return the value."""
+        """Return the value in any row."""
         return self.value
 
 
@@ -246,7 +229,7 @@ class ByCase:
     """Values of the rows of a case, and what makes the value there."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value."""
+        """Return the value in a row."""
         return next((make(row) for wanted, make in reversed(self.cases) if fits(row, wanted)), None)
 
 
@@ -255,7 +238,7 @@ OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
 
 @dataclass(frozen=True, slots=True)
 class StatusOf:
-    """An outcome in a text, or one that is written the other way round."""
+    """An outcome in a text, or one that is written the other way round; None if the text has none."""
 
     make: Maker
     """Makes the text or value."""
@@ -267,7 +250,7 @@ class StatusOf:
     """Word -> status."""
 
     def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the word; None if the text has none."""
+        """Return the value in a row."""
         value = self.make(row)
         if self.match and is_given(value):
             found = self.match.search(text_of(value))
@@ -290,7 +273,7 @@ def text_of(value: Any) -> str:
 def maker_of(text: str) -> Maker:
     """Return what makes the value of a template or column; ValueError for a brace without its other half."""
     if "{" not in text and "}" not in text:
-        return Column(text)
+        return Place(text)
     parts: list[str | Place] = []
     at = 0
     for found in (*PLACE.finditer(text), None):
@@ -315,7 +298,7 @@ def names_in(make: Any, row: Mapping[str, Any] | None = None) -> Iterator[str]:
     match make:
         case Template(parts=parts):
             yield from (part.name for part in parts if isinstance(part, Place))
-        case Column(name=name):
+        case Place(name=name):
             yield name
         case Firsts(makers=makers):
             for one in makers:

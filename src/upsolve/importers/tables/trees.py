@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, Member, is_file, is_hidden, kind_of, members, members_at, names_in, rows_of
+from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
+from upsolve.importers.formats.files import is_file, is_hidden, members_at, names_in
 from upsolve.importers.rows import BadRow, Numbered, decoded
 from upsolve.importers.tables.plans import Map
 
