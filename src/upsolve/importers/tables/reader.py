@@ -3,8 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,12 @@ ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prom
 """Fields that say something about a task, beside its name and prompt."""
 BUILT = 1 << 21
 """Most characters of the cells of tasks that are held, about."""
-OF_TASKS = (*TASK_FIELDS, *TEST_FIELDS, "language")
+OF_TASKS = frozenset((*TASK_FIELDS, *TEST_FIELDS, "language"))
 """Fields that make the task of a row."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
+OUTCOMES = (*OUTCOME_FIELDS, *POINTS)
+"""Fields of a recorded outcome."""
 KNOWN = 1000
 """Most words of outcomes whose verdicts are held."""
 
@@ -143,8 +146,8 @@ class Reader:
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
-    same: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, dict[str, Any] | None])
-    """Recorded outcomes by the words of a row."""
+    same: dict[str, Callable[..., Verdict] | None] = field(default_factory=dict[str, Callable[..., Verdict] | None])
+    """What makes the verdict of an ``attempt_id``, by the words of a row; None for words that record nothing."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -184,7 +187,7 @@ class Reader:
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         rest |= rest.pop(OF_TASK, {})
         extra = as_json(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
-        about = repr([attempted, *map(cells.get, OF_TASKS)])
+        about = repr([attempted, [(name, value) for name, value in cells.items() if name in OF_TASKS]])
         self.refused = []
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
@@ -312,8 +315,9 @@ class Reader:
 
     def describes(self, cells: Mapping[str, Any]) -> bool:
         """Return whether a row describes its task: it has the statement, there are none, or the task has files of tests and no statement."""
-        without = not self.has_prompts or (self.tests_in_files and "tests" in cells)
-        return "prompt" in cells or (without and "task_id" in cells)
+        if "prompt" in cells or "task_id" not in cells:
+            return "prompt" in cells
+        return not self.has_prompts or (self.tests_in_files and "tests" in cells)
 
     def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
@@ -423,11 +427,11 @@ class Reader:
                 found.setdefault(repr(names), set()).add(shown or self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
-    def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
-        """Yield the attempt of a row and its recorded verdict."""
+    def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> list[Attempt | Verdict]:
+        """Return the attempt of a row and its recorded verdict."""
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
         fields["language"] = self.language(cells) or task.language or self.default
-        if str(cells.get("language", "")).lower() not in ("", fields["language"]):
+        if "language" in cells and str(cells["language"]).lower() not in ("", fields["language"]):
             rest = {**rest, self.columns.get("language", "language"): cells["language"]}  # with the version
         fields = self.with_program(fields, cells, task)
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
@@ -457,7 +461,7 @@ class Reader:
         verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
         if "id" in cells and verdict and self.attempts[name]:
             refuse_outcome(self.outcomes, name, verdict, judge=judge)
-        yield from filter(None, (attempt, verdict))
+        return [attempt, verdict] if verdict else [attempt]
 
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
         """Return the fields of an attempt, with the program of its answer and what is known of its tokens."""
@@ -467,7 +471,7 @@ class Reader:
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
         """Return the verdict that a row records; that of an earlier row with the same words is copied."""
-        given = [(name, cells[name]) for name in (*OUTCOME_FIELDS, *POINTS) if name in cells]
+        given = [(name, cells[name]) for name in OUTCOMES if name in cells]
         if len(given) > 2 or not all(type(value) is str for _, value in given):
             return recorded_verdict(attempt_id, cells, judge, self.words)
         key = repr(given)
@@ -475,10 +479,10 @@ class Reader:
             if len(self.same) >= KNOWN:
                 self.same.clear()
             found = recorded_verdict(attempt_id, cells, judge, self.words)
-            self.same[key] = found and {name: getattr(found, name) for name in Verdict.__slots__}
-        known = self.same[key]
-        fields: dict[str, Any] = {**(known or {}), "attempt_id": attempt_id}
-        return Verdict(**fields) if known else None
+            names = [name for name in Verdict.__slots__ if name != "attempt_id"]
+            self.same[key] = found and partial(Verdict, **{name: getattr(found, name) for name in names})
+        make = self.same[key]
+        return make and make(attempt_id=attempt_id)
 
     def parent(self, cells: Mapping[str, Any]) -> str:
         """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if no row, or different ones, have it."""
