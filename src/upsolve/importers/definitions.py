@@ -37,8 +37,6 @@ from upsolve.types import Task, content_id
 
 __all__ = ["PLAN", "Runs", "begin", "drop_rows", "is_current", "only_importer", "runs_of", "settle"]
 
-EARLIER = "an earlier import"
-
 
 @dataclass(slots=True)
 class Contested:
@@ -46,15 +44,10 @@ class Contested:
 
     reason: str
     """Why."""
-    kept: list[str] = field(default_factory=list[str])
-    """Files (``key_of``) whose attempts are kept."""
+    kept: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Shares and files whose attempts are kept: the share distinguishes files that the reader does not name."""
     language: str = ""
     """Language of the attempts that are rejected; empty for any."""
-
-
-def key_of(share: str, file: str) -> str:
-    """Return a key of a file: the share distinguishes files that the reader does not name."""
-    return f"{share} {file}"
 
 
 def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[str, str]) -> dict[str, Contested]:
@@ -74,19 +67,16 @@ def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[s
     for task_id in assumed - wanted:
         reason = (
             f"an attempt without a language, and its task {task_id}, of another file, is in {languages[task_id]}: import the "
+            "tasks first, or give attempts their language; begin with a new archive"
         )
-        remedy = "tasks first, or give attempts their language; begin with a new archive"
-        contested[task_id] = Contested(f"{reason}{remedy}", [], "python")
-    return contested | {task_id: with_statements(task_id, same.get(task_id, []), others[task_id]) for task_id in sorted(wanted)}
-
-
-def with_statements(task_id: str, same: list[tuple[str, Place]], others: list[tuple[str, Place]]) -> Contested:
-    """Return the record of a task with two statements: the places of the stored statement and of the other."""
-    stored, other = (where(same[0][1]) if same else EARLIER), where(others[0][1])
-    mixed = {key_of(share, file) for share, (file, _) in others}
-    kept = {key_of(share, file) for share, (file, _) in same} - mixed
-    reason = f"an attempt at the task {task_id}, which is another in {stored} than in {other}: {REMEDY}"
-    return Contested(reason, sorted(kept))
+        contested[task_id] = Contested(reason, language="python")
+    for task_id in sorted(wanted):
+        stored, other = same.get(task_id, []), others[task_id]
+        kept = {(share, file) for share, (file, _) in stored} - {(share, file) for share, (file, _) in other}
+        first = where(stored[0][1]) if stored else "an earlier import"
+        reason = f"an attempt at the task {task_id}, which is another in {first} than in {where(other[0][1])}: {REMEDY}"
+        contested[task_id] = Contested(reason, kept)
+    return contested
 
 
 def where(place: Place) -> str:
@@ -205,7 +195,7 @@ def lost_rows(job: Job, part: Path, key: str, contested: Mapping[str, Contested]
     lost: dict[int, str] = {}
     for index, (row, file) in enumerate(zip(table.to_pylist(), files, strict=True)):
         task = contested.get(row[key])
-        if task and task.language in ("", row.get("language", task.language)) and key_of(share_of(part), file) not in task.kept:
+        if task and task.language in ("", row.get("language", task.language)) and (share_of(part), file) not in task.kept:
             lost[index] = file
     return lost
 

@@ -45,6 +45,8 @@ CODES = ("exit_code",)
 """What ``likely_fields`` names that is no field: a map must say what its numbers mean."""
 SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "reference", "ground_truth")
 """Names of columns with a program that may be an attempt or the reference of its task."""
+COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
+"""Kind of a record -> the word under which it is counted."""
 FILES = 20_000
 """Most files of a tree that are looked at."""
 
@@ -95,14 +97,12 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
 
 def several(path: Path, found: Sequence[Reading]) -> str:
     """Return the message for a path that may be read in several ways."""
-    ways = [f"{one.why}:\n{indent(described(one), '    ')}" for one in found]
+    plain = [
+        one.as_map() if one.tree or one.source == "table" else f"upsolve ingest {one.source} PATH ARCHIVE" for one in found
+    ]
+    ways = [f"{one.why}:\n{indent(text, '    ')}" for one, text in zip(found, plain, strict=True)]
     how = f"choose one: save it as my.yaml, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml"
     return "\n".join([f"{path}: can be read in {len(found)} ways; {how}", *ways])
-
-
-def described(reading: Reading) -> str:
-    """Return the map of a way to read, or the name of its source."""
-    return reading.as_map() if reading.tree or reading.source == "table" else f"upsolve ingest {reading.source} PATH ARCHIVE"
 
 
 def map_file(reading: Reading) -> Path:
@@ -235,7 +235,11 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
         field = next(name for name in ("status", "passed", "outcomes") if name in chosen)
         fields = ((field, chosen[field]), ("status", other))
         bare = [({k: v for k, v in way.items() if k != field}, why) for way, why in ways]
-        ways = [({**way, f: name}, joined(why, f"{name} has the outcome")) for way, why in bare for f, name in fields]
+        ways = [
+            ({**way, f: name}, ", ".join(filter(None, (why, f"{name} has the outcome"))))
+            for way, why in bare
+            for f, name in fields
+        ]
     shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
     return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
 
@@ -253,11 +257,6 @@ def refuse_unknown(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
             close = get_close_matches(column, columns, n=1)
             has = f"did you mean {close[0]}?" if close else f"its columns are {', '.join(columns)}"
             raise SourceError(f"{path}: --{name}: no column {column!r}; {has}")
-
-
-def joined(*parts: str) -> str:
-    """Return reasons as one."""
-    return ", ".join(filter(None, parts))
 
 
 def other_programs(
@@ -297,13 +296,10 @@ def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
 
 def tree_readings(path: Path) -> list[Reading]:
     """Return the ways to read a tree of programs (``layouts_of``); none if the path is no such tree."""
-    found = [PurePosixPath(member.name) for member in islice(members(path), FILES)] if is_tree(path) else []
+    found = [PurePosixPath(member.name) for member in islice(members(path), FILES)]
+    if len(found) < 2 and not path.is_dir():
+        return []
     return [Reading("map", why, tree=plan) for why, plan in layouts_of(path, found)]
-
-
-def is_tree(path: Path) -> bool:
-    """Return whether a path is a folder, or an archive of several files."""
-    return path.is_dir() or len([*islice(members(path), 2)]) > 1
 
 
 @dataclass(slots=True)
@@ -317,7 +313,7 @@ class Preview:
     verdict: Verdict | None = None
     """Its recorded outcome."""
     counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of tasks, attempts, outcomes and rejected rows."""
+    """Number of records by the words of ``COUNTED``."""
     rejected: list[BadRow] = field(default_factory=list[BadRow])
     """The first three rejected rows."""
     whole: bool = True
@@ -338,7 +334,7 @@ class Preview:
             outcome = f"recorded as {self.verdict.status}" if self.verdict else "without an outcome"
             by = f" by {self.attempt.author}" if self.attempt.author else ""
             shown += [f"attempt in {self.attempt.language}{by}, {outcome}", quoted(self.attempt.code)]
-        counts = ", ".join(f"{self.counts[name]:,} {name}" for name in ("tasks", "attempts", "outcomes", "rejected"))
+        counts = ", ".join(f"{self.counts[name]:,} {name}" for name in COUNTED.values())
         shown += [f"{'all' if self.whole else 'first'} rows: {counts}"]
         shown += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.rejected]
         shown += [self.unread] * bool(self.unread)
@@ -387,19 +383,14 @@ def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bo
             break
         if isinstance(row, LeftOut):
             continue
+        seen.counts[COUNTED[type(row)]] += 1
         if isinstance(row, BadRow):
-            seen.counts["rejected"] += 1
             seen.rejected += [row] * (len(seen.rejected) < 3)
         elif isinstance(row, Task):
-            seen.counts["tasks"] += 1
             if seen.task is None or (row.tests and not seen.task.tests):
                 seen.task = row
         elif isinstance(row, Attempt):
-            seen.counts["attempts"] += 1
-            if seen.attempt is None:
-                seen.attempt = row
-        else:
-            seen.counts["outcomes"] += 1
-            if seen.attempt and seen.verdict is None and row.attempt_id == seen.attempt.attempt_id:
-                seen.verdict = row
+            seen.attempt = seen.attempt or row
+        elif seen.attempt and seen.verdict is None and row.attempt_id == seen.attempt.attempt_id:
+            seen.verdict = row
     return seen

@@ -12,6 +12,7 @@ was stopped reads its units again from their start, passes over the rows that th
 import json
 import sys
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -187,7 +188,7 @@ class Writer:
         """Where its records stand."""
         self.languages, self.assumed = dict[str, str](), set[str]()
         """Languages, but for Python, of the tasks of the share; tasks at which attempts without a language were taken for Python."""
-        self.tests, self.attempted = dict[str, int](), dict[str, str]()
+        self.tests, self.attempted = dict[str, int](), OrderedDict[str, str]()
         """Numbers of tests of the tasks of the share that have tests; tasks of its last ``RECENT`` attempts."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
@@ -308,10 +309,10 @@ class Writer:
                 if row.tests:
                     self.tests.setdefault(row.task_id, len(row.tests))
             elif isinstance(row, Attempt):
-                self.attempted.pop(row.attempt_id, None)
                 self.attempted[row.attempt_id] = row.task_id
+                self.attempted.move_to_end(row.attempt_id)
                 if len(self.attempted) > RECENT:
-                    del self.attempted[next(iter(self.attempted))]
+                    self.attempted.popitem(last=False)
         except (TypeError, AttributeError):
             pass  # fields of a wrong type, which are rejected later
 
@@ -320,8 +321,10 @@ class Writer:
 
         A judge may stop at the first failure, so ``total`` counts if it is larger than the number of outcomes.
         """
+        if not verdict.outcomes:
+            return True
         tests, found = self.tests.get(self.attempted.get(verdict.attempt_id, ""), 0), max(verdict.total, len(verdict.outcomes))
-        if not verdict.outcomes or not tests or found == tests:
+        if not tests or found == tests:
             return True
         reason = f"outcomes of {found} tests, and the task has {tests}: which test each belongs to is not known"
         self.bad.append(BadRow(*self.place_of(verdict), reason, str(verdict)[:500]))

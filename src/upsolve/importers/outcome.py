@@ -217,7 +217,7 @@ MEASURES_AND_COUNTS = (*MEASURES, "passed", "total")
 def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the cells of a row whose optional numbers are numbers, and the other ones; counts of tests are optional beside a status."""
     optional = MEASURES_AND_COUNTS if is_given(cells.get("status")) else MEASURES
-    if cells.keys().isdisjoint(optional):
+    if "created" not in cells and cells.keys().isdisjoint(optional):
         return cells, {}
     odd = {name: cells[name] for name in optional if name in cells and not is_measure(name, cells[name])}
     odd |= {name: cells[name] for name in ("passed", "total") if name in cells and "total" in odd}

@@ -95,7 +95,5 @@ def map_files() -> dict[str, Path]:
     return {file.stem: file for folder in folders if folder.is_dir() for file in sorted(folder.glob("*.yaml"))}
 
 
-@cache
-def source_in(file: Path) -> Source:
-    """Return the source that a map is."""
-    return table.source_of(file)
+source_in = cache(table.source_of)
+"""Returns the source that the map in a file is."""

@@ -5,7 +5,7 @@ A file may be compressed, in an archive, or in an archive in an archive (``membe
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from io import StringIO
 from itertools import islice
@@ -134,13 +134,24 @@ def is_table(lines: list[str]) -> bool:
     return False
 
 
-OPTIONS = {
-    "encoding": (Kind.CSV, "only CSV files have an encoding; JSON is UTF-8"),
-    "quotes": (Kind.CSV, "only CSV files have quotes"),
-    "rows": (Kind.JSON, "only JSON files are objects with a list of rows"),
+READERS: Mapping[Kind, tuple[Callable[..., Iterator[Numbered]], tuple[str, ...]]] = {
+    Kind.JSON: (json_rows, ("rows",)),
+    Kind.JSONL: (line_rows, ()),
+    Kind.CSV: (csv_rows, ("encoding", "quotes")),
+    Kind.PARQUET: (parquet_rows, ()),
+    Kind.ARROW: (arrow_rows, ()),
+    Kind.EXCEL: (excel_rows, ("query",)),
+    Kind.SQLITE: (sqlite_rows, ("query",)),
+    Kind.DUCKDB: (duckdb_rows, ("query",)),
 }
-"""Option of ``rows_of`` -> formats that it is for, and what the message for other formats says."""
-DATABASES = (Kind.SQLITE, Kind.DUCKDB, Kind.EXCEL)
+"""Format -> what reads its rows, and the options of ``rows_of`` that it takes."""
+OTHERS = {
+    "encoding": ": only CSV files have an encoding; JSON is UTF-8",
+    "quotes": ": only CSV files have quotes",
+    "rows": ": only JSON files are objects with a list of rows",
+    "query": " is for databases and workbooks",
+}
+"""Option of ``rows_of`` -> what the message says for formats that do not take it."""
 
 
 def rows_of(
@@ -159,36 +170,18 @@ def rows_of(
     Raises:
         SourceError: the file cannot be read, is of no such format, or an argument does not fit it.
     """
-    kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes is not Quotes.DOUBLE, "rows": rows}
+    kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes, "rows": rows, "query": query}
     if kind is Kind.TEXT and (encoding or quotes is not Quotes.DOUBLE):
         kind = Kind.CSV  # whose first lines are uneven
     if not member.size and kind not in (Kind.JSONL, Kind.CSV):
         raise SourceError(f"{member.where}: {no_rows(member, kind)}")
-    for name, (fits, reason) in OPTIONS.items():
-        if given[name] and kind is not fits:
-            raise SourceError(f"{member.where}: option {name}: {reason}")
-    if query and kind not in DATABASES:
-        raise SourceError(f"{member.where}: option query is for databases and workbooks")
-    match kind:
-        case Kind.JSON:
-            return json_rows(member, rows)
-        case Kind.JSONL:
-            return line_rows(member)
-        case Kind.CSV:
-            return csv_rows(member, encoding, quotes)
-        case Kind.PARQUET:
-            return parquet_rows(member)
-        case Kind.ARROW:
-            return arrow_rows(member)
-        case Kind.EXCEL:
-            return excel_rows(member, query)
-        case Kind.SQLITE:
-            return sqlite_rows(member, query)
-        case Kind.DUCKDB:
-            return duckdb_rows(member, query)
-        case _:
-            pass
-    raise SourceError(f"{member.where}: {no_rows(member, kind)}")
+    read, names = READERS.get(kind, (None, ()))
+    for name, reason in OTHERS.items():
+        if name not in names and given[name] != (Quotes.DOUBLE if name == "quotes" else ""):
+            raise SourceError(f"{member.where}: option {name}{reason}")
+    if read is None:
+        raise SourceError(f"{member.where}: {no_rows(member, kind)}")
+    return read(member, **{name: given[name] for name in names})
 
 
 def no_rows(member: Member, kind: Kind) -> str:

@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -76,14 +76,14 @@ def parts_of(batch: Any) -> Iterator[Any]:
     yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def excel_rows(member: Member, sheet: str = "") -> Iterator[Numbered]:
-    """Yield the rows of a sheet of a workbook, by default the only one that is not empty; its first row with values has the names of the columns."""
+def excel_rows(member: Member, query: str = "") -> Iterator[Numbered]:
+    """Yield the rows of the sheet ``query``, by default the only one that is not empty; its first row with values names the columns."""
     with needs_extras():
         import python_calamine as calamine
     try:
         with member.open() as file, closing(calamine.CalamineWorkbook.from_filelike(file)) as book:
             heights = {name: book.get_sheet_by_name(name).height for name in book.sheet_names}
-            chosen = book.get_sheet_by_name(only(member, "sheet", heights, sheet))
+            chosen = book.get_sheet_by_name(only(member, "sheet", heights, query))
             if cell := uncomputed(member, chosen.name):
                 raise SourceError(
                     f"{member.where}: sheet {chosen.name}, cell {cell}: a formula without a computed value; open the file in a spreadsheet "
@@ -185,8 +185,7 @@ def rows_of_query(member: Member, execute: Callable[[str], Any], listed: str, qu
         tables = [name for (name,) in execute(listed).fetchall()]
         counts = {name: execute(f"select count(*) from {quoted(name)}").fetchone()[0] for name in tables}  # noqa: S608
         query = f"select * from {quoted(only(member, 'table', counts, query.strip()))}"  # noqa: S608
-    answer = execute(query)
-    yield from enumerate(rows_with(answer, [column[0] for column in answer.description or ()]), start=1)
+    yield from enumerate(rows_with(execute(query)), start=1)
 
 
 SERVER = re.compile(
@@ -218,7 +217,7 @@ def copy_of_query(url: str, query: str) -> Path:
     temporary = file.with_suffix(".tmp")
     try:
         with temporary.open("w", encoding="utf-8") as out:
-            for row in duckdb_answer(rest, query) if scheme == "duckdb" else server_answer(url, query):
+            for row in answer_of(url, query):
                 out.write(json.dumps(row, default=as_json) + "\n")
         commit_file(temporary, file)
     except MissingExtraError:
@@ -237,8 +236,15 @@ def as_json(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(plain(value))
 
 
-def server_answer(url: str, query: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query of a database, through SQLAlchemy."""
+def answer_of(url: str, query: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query of a database, through SQLAlchemy; of DuckDB those of a file or, without any, of the files that the query names."""
+    scheme, _, file = url.partition("://")
+    if scheme == "duckdb":
+        import duckdb
+
+        with duckdb.connect(file.removeprefix("/") if file else ":memory:", read_only=bool(file)) as connection:
+            yield from rows_with(connection.execute(query))
+        return
     with needs_extras():
         import sqlalchemy
     engine = sqlalchemy.create_engine(url)
@@ -250,17 +256,8 @@ def server_answer(url: str, query: str) -> Iterator[dict[str, Any]]:
         engine.dispose()
 
 
-def duckdb_answer(file: str, query: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query of DuckDB, of a file or, without any, of the files that it names."""
-    import duckdb
-
-    with duckdb.connect(file.removeprefix("/") if file else ":memory:", read_only=bool(file)) as connection:
-        answer = connection.execute(query)
-        yield from rows_with(answer, [column[0] for column in answer.description or ()])
-
-
-def rows_with(answer: Any, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an answer, given the names of its columns."""
-    unique = names_of(names)
+def rows_with(answer: Any, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an answer, with the given names of its columns or else its own."""
+    unique = names_of(names or [column[0] for column in answer.description or ()])
     for row in chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), [])):
         yield dict(zip(unique, row, strict=True))

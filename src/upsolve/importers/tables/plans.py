@@ -8,7 +8,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats.texts import Quotes
-from upsolve.importers.tables.templates import Bounds, Maker, Wanted, names_in
+from upsolve.importers.tables.templates import Bounds, Maker, Wanted
 from upsolve.languages.names import languages_in
 from upsolve.verify.limits import Imports
 
@@ -186,16 +186,6 @@ class Map:
     """What attempts find imported."""
     parts: tuple["Map", ...] = ()
     """Maps of several tables that belong together."""
-
-    @property
-    def no_prompt(self) -> bool:
-        """Whether tasks have no statement."""
-        return "prompt" in self.unset
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether a column is the number of a row over all files."""
-        return any("position" in names_in(make) for make in self.makers.values())
 
     @property
     def is_ours(self) -> bool:

@@ -50,6 +50,7 @@ from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, names_of_rewards, reward_columns, rollouts_of
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
+from upsolve.importers.tables.templates import names_in
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
@@ -140,7 +141,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     )
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
     reader.files = files if plan.files or names else None
-    reader.has_prompts = not plan.no_prompt
+    reader.has_prompts = "prompt" not in plan.unset
     if plan.attempts is None and plan.rollouts is None and not (plan.is_ours and "tests" in plan.columns):
         advise(reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
@@ -326,7 +327,8 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     What a map says about several files, or where they are, is read as a whole.
     """
     plan = planned(plan, options)
-    return [Unit(path)] if plan.parts or plan.first or plan.is_numbered else units_of(path, plan)
+    is_numbered = any("position" in names_in(make) for make in plan.makers.values())  # over all files
+    return [Unit(path)] if plan.parts or plan.first or is_numbered else units_of(path, plan)
 
 
 def units_of(path: Path, plan: Map) -> list[Unit]:
