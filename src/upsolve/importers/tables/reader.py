@@ -128,7 +128,7 @@ class Reader:
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
     """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
-    built: dict[str, Task] = field(default_factory=dict[str, Task])
+    built: dict[tuple[Any, ...], Task] = field(default_factory=dict[tuple[Any, ...], Task])
     """Tasks of earlier rows by their cells: those of the last ``BUILT`` characters."""
     size: int = 0
     """Characters of these cells."""
@@ -146,7 +146,9 @@ class Reader:
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
-    same: dict[str, Callable[..., Verdict] | None] = field(default_factory=dict[str, Callable[..., Verdict] | None])
+    same: dict[tuple[Any, ...], Callable[..., Verdict] | None] = field(
+        default_factory=dict[tuple[Any, ...], Callable[..., Verdict] | None]
+    )
     """What makes the verdict of an ``attempt_id``, by the words of a row; None for words that record nothing."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
@@ -187,7 +189,8 @@ class Reader:
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         rest |= rest.pop(OF_TASK, {})
         extra = as_json(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
-        about = repr([attempted, [(name, value) for name, value in cells.items() if name in OF_TASKS]])
+        given = ((name, value) for name, value in cells.items() if name in OF_TASKS)
+        about = (attempted, *[(name, value) if type(value) is str else (name, "is", repr(value)) for name, value in given])
         self.refused = []
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
@@ -199,8 +202,8 @@ class Reader:
                 rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
             if of_task and self.tasks[task.task_id][2] != hash(extra):
                 rest, extra = {**of_task, **rest}, ""
-            given = () if about in self.built else cells.keys() - ({"reference"} if attempted else set())
-            self.refuse_other(task, given, extra, rest)
+            known = () if about in self.built else cells.keys() - ({"reference"} if attempted else set())
+            self.refuse_other(task, known, extra, rest)
         if attempted:
             for record in self.attempt(cells, rest, task):
                 yield record
@@ -210,7 +213,7 @@ class Reader:
             self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
         if described and about not in self.built:
             self.built, self.size = (self.built, self.size) if self.size < BUILT else ({}, 0)
-            self.built[about], self.size = task, self.size + len(about)
+            self.built[about], self.size = task, self.size + len(repr(about))
 
     def several(
         self, row: dict[str, Any], attempts: Sequence[tuple[dict[str, Any], dict[str, Any]]], kept: Mapping[str, Any]
@@ -474,7 +477,7 @@ class Reader:
         given = [(name, cells[name]) for name in OUTCOMES if name in cells]
         if len(given) > 2 or not all(type(value) is str for _, value in given):
             return recorded_verdict(attempt_id, cells, judge, self.words)
-        key = repr(given)
+        key = tuple(given)
         if key not in self.same:
             if len(self.same) >= KNOWN:
                 self.same.clear()
