@@ -128,7 +128,7 @@ class Reader:
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
     """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
-    built: dict[tuple[Any, ...], Task] = field(default_factory=dict[tuple[Any, ...], Task])
+    built: dict[Any, Task] = field(default_factory=dict[Any, Task])
     """Tasks of earlier rows by their cells: those of the last ``BUILT`` characters."""
     size: int = 0
     """Characters of these cells."""
@@ -146,9 +146,7 @@ class Reader:
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
     """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
-    same: dict[tuple[Any, ...], Callable[..., Verdict] | None] = field(
-        default_factory=dict[tuple[Any, ...], Callable[..., Verdict] | None]
-    )
+    same: dict[Any, Callable[..., Verdict] | None] = field(default_factory=dict[Any, Callable[..., Verdict] | None])
     """What makes the verdict of an ``attempt_id``, by the words of a row; None for words that record nothing."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
@@ -198,9 +196,10 @@ class Reader:
             yield from left_out(self.refused)
             yield replace(task, extra=extra) if extra else task
         elif described:
-            if attempted and "reference" in cells and hash_of(task, "reference") != self.hash_in(task.task_id, "reference"):
+            old = self.tasks[task.task_id]
+            if attempted and "reference" in cells and old[0][SPANS["reference"]] != hash_of(task, "reference"):
                 rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
-            if of_task and self.tasks[task.task_id][2] != hash(extra):
+            if of_task and old[2] != hash(extra):
                 rest, extra = {**of_task, **rest}, ""
             known = () if about in self.built else cells.keys() - ({"reference"} if attempted else set())
             self.refuse_other(task, known, extra, rest)
@@ -279,10 +278,6 @@ class Reader:
             raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
             raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
-
-    def hash_in(self, task_id: str, name: str) -> bytes:
-        """Return the hash of a field of a task of an earlier row."""
-        return self.tasks[task_id][0][SPANS[name]]
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and fields of an attempt, which would be lost."""

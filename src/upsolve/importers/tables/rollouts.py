@@ -13,7 +13,7 @@ from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
 from upsolve.importers.rows import columns_in
 from upsolve.importers.source import Option
-from upsolve.importers.tables import OF_TASK, hash_of
+from upsolve.importers.tables import OF_TASK, SPANS, hash_of
 from upsolve.importers.tables.columns import says_opposite, values_of
 from upsolve.importers.tables.reader import Reader
 from upsolve.languages.names import is_language, language_in, no_language
@@ -179,7 +179,7 @@ class Rollouts(Reader):
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: dict[str, Any]) -> None:  # noqa: ARG002
         """Store the prompt with the attempt if the task has another prompt in an earlier row."""
-        if self.hash_in(task.task_id, "prompt") != hash_of(task, "prompt"):
+        if self.tasks[task.task_id][0][SPANS["prompt"]] != hash_of(task, "prompt"):
             rest.setdefault("prompt", self.shown)
 
     def task(self, cells: Mapping[str, Any]) -> Task:

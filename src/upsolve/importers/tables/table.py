@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import Kind, Member, kind_of, member_of, members, rows_of
+from upsolve.importers.formats import Kind, Member, kind_of, member_of, members
 from upsolve.importers.formats.texts import Quotes, delimiter_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
 from upsolve.importers.rows import (
@@ -51,7 +51,7 @@ from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, names_of_rewards, reward_columns, rollouts_of
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
 from upsolve.importers.tables.templates import names_in
-from upsolve.importers.tables.trees import FILE, Files, in_words, reads, unread
+from upsolve.importers.tables.trees import FILE, Files, in_words, reads, rows_in, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
 from upsolve.verify.limits import prepared
@@ -200,11 +200,6 @@ def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Membe
     if found is None:
         raise SourceError(f"{path}: {names[0]} is gone: import again")
     return found
-
-
-def rows_in(member: Member, plan: Map) -> Iterator[Numbered]:
-    """Return the rows of a file."""
-    return rows_of(member, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
 
 
 def has_free_commas(member: Member | None, plan: Map) -> bool:

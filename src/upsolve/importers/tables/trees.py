@@ -15,7 +15,7 @@ from upsolve.importers.formats.files import is_file, is_hidden, members_at, name
 from upsolve.importers.rows import BadRow, Numbered, decoded
 from upsolve.importers.tables.plans import Map
 
-__all__ = ["FILE", "ROWS", "Files", "in_words", "pattern_of", "reads", "unread"]
+__all__ = ["FILE", "ROWS", "Files", "in_words", "pattern_of", "reads", "rows_in", "unread"]
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed files, which the names of ``members`` lack."""
@@ -223,9 +223,14 @@ def guarded(member: Member, plan: Map, *, as_text: bool) -> Iterator[Numbered]:
         if as_text and (not ROWS.search(member.name) or kind_of(member) is Kind.TEXT):
             yield 1, {"text": text_of(member, plan.encoding), "file": member.name}
         else:
-            yield from rows_of(member, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
+            yield from rows_in(member, plan)
     except (SourceError, ValueError) as error:
         yield 1, BadRow(member.where, 0, str(error).removeprefix(f"{member.where}: "), member.name)
+
+
+def rows_in(member: Member, plan: Map) -> Iterator[Numbered]:
+    """Return the rows of a file."""
+    return rows_of(member, encoding=plan.encoding, query=plan.query, quotes=plan.quotes, rows=plan.rows)
 
 
 def text_of(member: Member, encoding: str) -> str:
