@@ -873,3 +873,28 @@ def test_paths_of_windows_name_files_beside_the_table(tmp_path):
     (tmp_path / "log.csv").write_text("prompt,file\nadd,work\\a.py\nsub,..\\..\\etc\\passwd\n")
     archive, report = imported(tmp_path, "table", tmp_path / "log.csv", code_file="file")
     assert [one.code for one in archive.attempts()] == ["x = 1"] and "outside of" in report.reasons[0].reason
+
+
+@pytest.mark.filterwarnings("ignore:log")
+def test_times_and_memory_in_the_units_of_their_columns(tmp_path):
+    rows = [{"prompt": "add", "code": "x", "ok": "AC", "timeMs": 1500, "用时(ms)": "250", "memory_kb": 9000, "limit (MB)": 256}]
+    columns = {
+        "status": "ok",
+        "wall_seconds": "timeMs",
+        "cpu_seconds": "用时(ms)",
+        "memory_bytes": "memory_kb",
+        "limit_bytes": "limit (MB)",
+    }
+    archive, _ = imported_rows(tmp_path, rows, **columns)
+    ((verdict,), (task,)) = archive.verdicts(), archive.tasks()
+    assert (verdict.wall_seconds, verdict.cpu_seconds, verdict.memory_bytes) == (1.5, 0.25, 9000 * 1024)
+    assert task.limit_bytes == 256 * 2**20
+    plain = [{"prompt": "add", "code": "x", "ok": "AC", "items": 2, "programs": 3}]  # end in ms by chance
+    archive, _ = imported_rows(tmp_path, plain, status="ok", wall_seconds="items", cpu_seconds="programs")
+    assert [(one.wall_seconds, one.cpu_seconds) for one in archive.verdicts()] == [(2, 3)]
+
+
+def test_a_unit_in_the_name_of_a_column_is_said(tmp_path):
+    rows = [{"prompt": "add", "code": "x", "ok": "AC", "time_ms": 12}]
+    with pytest.warns(UserWarning, match="log: time_ms is read in milliseconds, by its name"):
+        imported_rows(tmp_path, rows, status="ok", cpu_seconds="time_ms")

@@ -22,6 +22,7 @@ __all__ = [
     "WORDS",
     "are_statuses",
     "check_counts",
+    "in_units",
     "is_given",
     "judge_name",
     "name_attempt",
@@ -34,6 +35,7 @@ __all__ = [
     "scored",
     "scores_in",
     "status_of",
+    "unit_of",
     "whole",
     "with_given_points",
     "with_point",
@@ -194,6 +196,32 @@ def with_points_for_commas(cells: Mapping[str, Any]) -> Mapping[str, Any]:
     if cells.keys().isdisjoint(names):
         return cells
     changed = {name: with_point(cells[name]) for name in names if isinstance(cells.get(name), str)}
+    return {**cells, **changed} if changed else cells
+
+
+UNITS = (
+    (re.compile(r"(?<![a-z])(?:ms|msecs?|millis|milliseconds?)\W*$"), "_seconds", 1e-3, "milliseconds"),
+    (re.compile(r"(?<![a-z])(?:kb|kib|kilobytes?)\W*$"), "_bytes", 1024, "units of 1,024 bytes"),
+    (re.compile(r"(?<![a-z])(?:mb|mib|megabytes?)\W*$"), "_bytes", 1024**2, "units of 1,048,576 bytes"),
+)
+"""Ends of names of columns, ends of names of fields, and what a number there is in the field's unit."""
+
+
+def unit_of(field: str, column: str) -> tuple[float, str]:
+    """Return the unit in which a column holds a field, by its name (``time_ms``), and what the unit is; 1 and empty for the field's own.
+
+    Templates say themselves what they make.
+    """
+    name = "" if "{" in column else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower()
+    found = ((factor, what) for end, kind, factor, what in UNITS if field.endswith(kind) and end.search(name))
+    return next(found, (1, ""))
+
+
+def in_units(cells: Mapping[str, Any], factors: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return the cells of a row with numbers in the units of their fields, given the factors by field; others as they are."""
+    given = {name: score_in(cells[name]) for name in factors if name in cells}
+    whole = {name: value * factors[name] for name, value in given.items() if value is not None}
+    changed = {name: round(value) if name.endswith("_bytes") else value for name, value in whole.items()}
     return {**cells, **changed} if changed else cells
 
 

@@ -225,7 +225,11 @@ def possible_outcomes(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, st
     for column in columns_in(rows):
         values = values_of(rows, column)
         short = all(isinstance(value, bool | int | float | str) and len(str(value)) <= SHORT for value in values)
-        if column in mapped.values() or not short or not 2 <= len({*map(str, values)}) <= max(2, len(values) / 2):
+        if (
+            column in (*mapped.values(), "answer", *RESPONSES)
+            or not short
+            or not 2 <= len({*map(str, values)}) <= max(2, len(values) / 2)
+        ):
             continue
         by_task: dict[str, set[str]] = {}
         for row in rows:

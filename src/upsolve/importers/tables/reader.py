@@ -15,6 +15,7 @@ from upsolve.importers.formats.files import is_file
 from upsolve.importers.outcome import (
     OUTCOME_FIELDS,
     POINTS,
+    in_units,
     is_given,
     name_attempt,
     named_attempt,
@@ -24,6 +25,7 @@ from upsolve.importers.outcome import (
     refuse_outcome,
     scored,
     scores_in,
+    unit_of,
     whole,
     with_point,
     with_points_for_commas,
@@ -153,6 +155,7 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
+        self.factors = {name: factor for name, one in self.columns.items() if (factor := unit_of(name, one)[0]) != 1}
         for name, column in self.columns.items():
             self.fields.setdefault(column, []).append(name)
         self.tests_in_files = self.columns.get("tests") == TESTS
@@ -169,10 +172,9 @@ class Reader:
             yield from self.several(row, *row.pop(ATTEMPTS))
             return
         cells, rest = self.cells(row)
-        cells, odd = without_odd(with_points_for_commas(cells))
-        if odd:
-            rest |= {self.columns[name]: value for name, value in odd.items()}
-            yield from odd_fields(odd, "is no such number or time")
+        cells, odd = without_odd(in_units(with_points_for_commas(cells), self.factors))
+        rest |= {self.columns[name]: value for name, value in odd.items()}
+        yield from odd_fields(odd, "is no such number or time")
         described = self.describes(cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
@@ -296,9 +298,8 @@ class Reader:
             return found
         if self.root is None:
             raise ValueError(f"file {name}: the table has no folder")
-        file = Path(os.path.realpath(self.root / str(name)))
-        if "\\" in str(name) and not file.exists():  # a path of Windows
-            file = Path(os.path.realpath(self.root / str(name).replace("\\", "/")))
+        given = str(name) if "\\" not in str(name) or (self.root / str(name)).exists() else str(name).replace("\\", "/")
+        file = Path(os.path.realpath(self.root / given))  # also of a path of Windows
         if not file.is_relative_to(self.root):
             raise ValueError(f"file {name}: outside of {self.root}")
         if not is_file(file):

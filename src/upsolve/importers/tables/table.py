@@ -17,7 +17,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Member, kind_of, member_of, members
 from upsolve.importers.formats.texts import Quotes, delimiter_of
-from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given
+from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given, unit_of
 from upsolve.importers.rows import (
     BadRow,
     Numbered,
@@ -247,7 +247,8 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
             f"archive with {options_for(likely)}{unjudged}"
         )
     without = () if {"status", "exit_code"} & likely.keys() or reader.files else tell_no_outcome(rows, mapped)
-    for hint in (*hints_for(rows, mapped), *without):
+    units = [f"{mapped[one]} is read in {unit_of(one, mapped[one])[1]}, by its name" for one in reader.factors]
+    for hint in (*hints_for(rows, mapped), *without, *units):
         warn(f"{name}: {hint}")
     if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
         warn(f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf")
