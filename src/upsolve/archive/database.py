@@ -3,6 +3,7 @@
 A part is written under a temporary name, flushed and renamed, so that readers see complete parts only.
 """
 
+import atexit
 import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -186,7 +187,10 @@ def open_database() -> "duckdb.DuckDBPyConnection":
 def shared_database(process: int) -> "duckdb.DuckDBPyConnection":
     """Return the database of a process, by its number: a forked process has none of DuckDB's threads."""
     del process
-    return open_database()
+    database = open_database()
+    atexit.register(shared_database.cache_clear)  # DuckDB reports what is open when the interpreter ends
+    atexit.register(database.close)
+    return database
 
 
 @contextmanager
