@@ -10,6 +10,7 @@ from upsolve import verify_attempts
 from upsolve.archive.store import Archive
 from upsolve.importers.ingest import ingest
 from upsolve.importers.recogniser.failing import About
+from upsolve.importers.recogniser.suites import pytest_tests, read_tests
 from upsolve.importers.recogniser.values import recognise
 from upsolve.types import Attempt, Status, Task, TestKind
 from upsolve.verify.limits import Imports, JudgeSettings
@@ -404,3 +405,33 @@ def test_a_test_of_a_class_stands_without_the_others():
     found = recognise(source, About("f"))
     assert ["test_a" in test.input for test in found.tests] == [True, False] and "test_b" not in found.tests[0].input
     assert found.refused == (("asserts nothing", "TestF.test_c"),)
+
+
+CALLING = """
+def test_small():
+    assert add(1, 2) == 3
+
+def test_large():
+    test_small()
+    assert add(100, 2) == 102
+
+class TestAdd:
+    def test_zero(self):
+        assert add(0, 0) == 0
+
+    def test_one(self):
+        self.test_zero()
+        assert add(1, 0) == 1
+
+    def test_two(self):
+        assert add(2, 0) == 2
+"""
+
+
+def test_a_test_that_calls_other_tests_brings_them():
+    suite = pytest_tests(CALLING)
+    assert suite.names == ("test_small", "test_large", "TestAdd.test_zero", "TestAdd.test_one", "TestAdd.test_two")
+    for test in suite.tests:
+        exec(test.input, {"add": int.__add__})
+    assert [test.input.count("def test_") for test in suite.tests] == [1, 2, 1, 2, 1]
+    assert [test.code.count("def test_") for test in read_tests("tests/test_add.py", CALLING)] == [1, 2, 1, 2, 1]

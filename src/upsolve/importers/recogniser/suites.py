@@ -80,7 +80,8 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
             found += some
             shared += [] if some else [node]
     usable = [one for one in found if one.is_single]
-    texts = [f"{ast.unparse(ast.Module([*shared, *one.body], []))}\n" for one in usable]
+    alone = {one.function for one in found if one.name == one.function.name}
+    texts = [f"{ast.unparse(ast.Module([*shared, *others_of(one, alone), *one.body], []))}\n" for one in usable]
     uses = [any(isinstance(part, ast.Name) and part.id == "pytest" for part in ast.walk(ast.parse(text))) for text in texts]
     texts = [f"import pytest\n{text}" if used else text for text, used in zip(texts, uses, strict=True)]
     names, left_out = (tuple(one.name for one in found if one.is_single is single) for single in (True, False))
@@ -170,12 +171,13 @@ def read_tests(path: str, source: str) -> list[Test]:
     tests = {node: [*variants(node, DEBUG)] for node in tree.body}
     shared = [node for node in tree.body if not tests[node] and not isinstance(node, ast.Expr) and not is_main(node)]
     marks = [ast.unparse(one) for node in shared if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
+    alone: set[Function] = {node for node in tree.body if is_test(node)}
     automatic = any("fixture" in mark and "autouse=True" in mark for mark in marks)
     problem = "its file has fixtures that apply to every test" if automatic else ""
     return [
         Test(
             f"{path}::{one.name.replace('.', '::')}",
-            "" if problem or one.problem else needed(shared, one.body),
+            "" if problem or one.problem else needed([*shared, *others_of(one, alone)], one.body),
             problem or one.problem,
         )
         for found in tests.values()
@@ -218,7 +220,9 @@ def variants(node: ast.stmt, run: str) -> Iterator[Variant]:
 def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: str) -> Variant:
     """Return one test of a class, without its other tests; ``run`` is code for a class of unittest, empty for another class."""
     alone, name = called(method, f"{node.name}().{method.name}"), f"{node.name}.{method.name}"
-    parts = [alone.body[0] if part is method else part for part in node.body if part not in others]
+    used = tests_named([part for part in node.body if part not in others], others)
+    own: dict[ast.stmt, ast.stmt] = {method: alone.body[0], **{one: without_marks(one)[0] for one in used}}
+    parts = [own.get(part, part) for part in node.body if part not in others or part in used]
     definition, marks = without_marks(node)
     definition.body = parts
     if run:
@@ -227,6 +231,22 @@ def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: s
     marked = "its class has marks of pytest" if any(mark.split("(")[0] in (*HINDERING, PARAMETERS) for mark in marks) else ""
     problem = alone.problem or marked or (f"its class has {ready[0]}" if ready else "")
     return replace(alone, name=name, body=[definition, *alone.body[1:]], problem=problem)
+
+
+def tests_named(body: Sequence[ast.AST], others: Set[Function]) -> set[Function]:
+    """Return those of some tests that the code of another test names, directly or not: it may call them."""
+    parts = [part for node in body for part in ast.walk(node)]
+    names = {part.id for part in parts if isinstance(part, ast.Name)} | {
+        part.attr for part in parts if isinstance(part, ast.Attribute)
+    }
+    found = {one for one in others if one.name in names}
+    return found | tests_named([*found], others - found) if found else found
+
+
+def others_of(test: Variant, functions: Set[Function]) -> list[Function]:
+    """Return the other test functions of a file that a test names, in order, without marks of pytest."""
+    used = tests_named(test.body, functions - {test.function})
+    return [without_marks(one)[0] for one in sorted(used, key=lambda one: one.lineno)]
 
 
 def without_marks(node: Marked) -> tuple[Marked, dict[str, ast.expr]]:

@@ -211,7 +211,8 @@ def tell_no_outcome(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]
     given, programs = (
         {field for field in fields if mapped.get(field) in used} for fields in (OUTCOMES, ("code", "answer", "code_file"))
     )
-    found = possible_outcomes(rows, mapped) if programs and not given else []
+    attempts = [row for row in rows if any(nested_value(row, mapped[field].split(".")) for field in programs)]
+    found = possible_outcomes(attempts, mapped) if attempts and not given else []
     return [
         f"no attempt has an outcome; {', '.join(found[:9])} may have one: --status COLUMN, for scores with --passed-at X; where a large value "
         "is a failure: --map FILE with `status: {column: COLUMN, negate: true}`"
