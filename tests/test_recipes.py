@@ -23,8 +23,8 @@ SMALL = [
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
-QUICK = {"demo", "hybrid", "ppo_dense"}
-"""Recipes of every kind of archive, source and stage; the others are run by make test-all."""
+QUICK = {"demo"}
+"""Recipes that ``make test`` runs; the others are run by make test-all."""
 
 
 def test_the_documented_recipes_are_there():

@@ -96,6 +96,7 @@ def test_openrlhf_calls_the_file(configured, label):
     assert found["rewards"].tolist() == [0.5]
 
 
+@pytest.mark.slow
 def test_openrlhf_calls_the_url_with_the_token_in_it(tmp_path, label):
     with serving(tmp_path, "--set", "reward.preset=tests", UPSOLVE_TOKEN="a-long-word") as port:
         one = executor([f"http://upsolve:a-long-word@127.0.0.1:{port}/openrlhf"])

@@ -83,7 +83,7 @@ MADE = {"evalplus": (evalplus, 2), "spider": (spider, 2), "junit": (junit, 1), "
 """Source -> what makes its files, and the size of a share."""
 
 
-@pytest.fixture(params=MADE)
+@pytest.fixture(params=[one if one == "junit" else pytest.param(one, marks=pytest.mark.slow) for one in MADE])
 def made(request, tmp_path, monkeypatch):
     """Source, path, options, and the line that sets the size of its shares."""
     make, size = MADE[request.param]

@@ -195,6 +195,7 @@ def test_the_check_of_the_scorers_is_bounded_whatever_the_attempts():
     assert seen == [(6, 49, 1000)]  # 48, and the state that predicts the first
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_will_hold_and_what_to_change(tiny_model, tmp_path, caplog, monkeypatch):
     recipe = Recipe.model_validate(
         {"model": {"name": tiny_model, "bf16": True}, "optim": {"max_steps": 1}, "monitor": {"heldout": 0}}

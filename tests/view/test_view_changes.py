@@ -63,6 +63,7 @@ def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, sh
         assert page.evaluate("window.hacked === undefined && document.images.length === 0") and not faults, faults
 
 
+@pytest.mark.slow
 def test_bins_of_rewards_lead_to_groups_side_by_side(chromium, shown):
     with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
         page.goto(f"{shown}#/training")
@@ -79,6 +80,7 @@ def test_bins_of_rewards_lead_to_groups_side_by_side(chromium, shown):
         assert "return 2 * x" in columns[0] and not faults, faults
 
 
+@pytest.mark.slow
 def test_changed_words_of_two_attempts_are_marked(chromium, shown):
     with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
         page.goto(f"{shown}#/compare/0/1")

@@ -206,6 +206,7 @@ NAMELESS = """() => [...document.querySelectorAll("input, select, button, a")].f
 """Controls without a name."""
 
 
+@pytest.mark.slow
 def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
     run = tmp_path / "run"
     plain_archive(tmp_path / "a")
