@@ -342,3 +342,21 @@ def test_a_source_and_a_path_alone_are_a_dry_run(tmp_path, monkeypatch, capsys):
     with suppress(SystemExit):
         main()
     assert "all rows: 1 tasks, 1 attempts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "tests"),
+    [
+        ("test", "assert f(1) == 2\nassert f(2) == 3", 2),
+        ("unit_test", "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)", 1),
+        ("testcase", '[{"input": "1", "output": "2"}]', 1),
+        ("test", "test_add_zero", 0),
+        ("test_cases", 7, 0),
+    ],
+)
+def test_columns_of_tests_are_told_from_names_and_numbers_of_tests(tmp_path, column, cell, tests):
+    (tmp_path / "log.jsonl").write_text(lines_of([{**row, column: cell} for row in ROWS]))
+    archive = Archive.create(tmp_path / "archive")
+    reading = reading_of(tmp_path / "log.jsonl", {})
+    ingest(archive, reading.source, tmp_path / "log.jsonl", **reading.options)
+    assert [len(task.tests) for task in archive.tasks()] == [tests] and len([*archive.attempts()]) == 2

@@ -30,7 +30,7 @@ RESPONSES = ("response", "completion", "generation", "output")
 WORDS_OF = {
     "task_id": "problem task question exercise challenge puzzle",
     "prompt": "statement question description instruction problem task exercise query text",
-    "tests": "testcases testlist unittests checks assertions",
+    "tests": "testcases testlist unittests checks assertions test testcase unittest testcode testsuite",
     "answer": " ".join(RESPONSES),
     "code": " ".join(("sourcecode source program submission", *RESPONSES)),
     "language": "lang programminglanguage languagename proglang compiler",
@@ -79,6 +79,8 @@ MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 
 """How an exit code is read."""
 OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
 """Fields of which each says an outcome."""
+TESTING = re.compile(r"\bassert|==|\bcheck\(|\bdef test|^\s*[\[{]")
+"""What a text has that is a test, and not the name of one."""
 SHORT = 40
 """Most characters of a word for an outcome."""
 WORDS = 4
@@ -131,8 +133,12 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
     """
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
-    if field == "tests" and any(isinstance(value, list) and are_results(value) for value in values):
-        return False
+    if field == "tests":
+        lists = [value for value in values if isinstance(value, list)]
+        texts = [str(value) for value in values if not isinstance(value, list) and not number_in(str(value).strip())]
+        if not column.lower().endswith("s"):  # may be the name of a test
+            texts = [text for text in texts if TESTING.search(text)]
+        return bool(lists or texts) and not any(map(are_results, lists))
     if field in ("task_id", "prompt"):
         return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
     numbers = {number_in(str(value).strip()) for value in values}
