@@ -360,3 +360,16 @@ def test_columns_of_tests_are_told_from_names_and_numbers_of_tests(tmp_path, col
     reading = reading_of(tmp_path / "log.jsonl", {})
     ingest(archive, reading.source, tmp_path / "log.jsonl", **reading.options)
     assert [len(task.tests) for task in archive.tasks()] == [tests] and len([*archive.attempts()]) == 2
+
+
+def test_a_solution_with_an_outcome_is_an_attempt_even_if_it_defines_nothing_that_its_tests_import(tmp_path):
+    tests = "from stack import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+    rows = [
+        {"problem": STATEMENT, "unit_test": tests, "solution": code, "is_correct": code == "def add(a, b):\n    return a + b"}
+        for code in ("def add(a, b):\n    return a + b", "def add(a, b):\n    return a - b", "def plus(a, b) return a")
+    ]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    reading, archive = reading_of(tmp_path / "log.jsonl", {}), Archive.create(tmp_path / "archive")
+    ingest(archive, reading.source, tmp_path / "log.jsonl", **reading.options)
+    (task,) = archive.tasks()
+    assert "import" not in task.tests[0].input and len([*archive.attempts()]) == 3

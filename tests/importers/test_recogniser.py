@@ -435,3 +435,24 @@ def test_a_test_that_calls_other_tests_brings_them():
         exec(test.input, {"add": int.__add__})
     assert [test.input.count("def test_") for test in suite.tests] == [1, 2, 1, 2, 1]
     assert [test.code.count("def test_") for test in read_tests("tests/test_add.py", CALLING)] == [1, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "from stack import Stack\n\ndef test_pop():\n    s = Stack()\n    s.push(1)\n    assert s.pop() == 1\n",
+        "import stack\n\ndef test_pop():\n    s = stack.Stack()\n    s.push(1)\n    assert s.pop() == 1\n",
+        "from course.week3 import Stack as S\n\ns = S()\ns.push(1)\nassert s.pop() == 1\n",
+    ],
+)
+def test_imports_of_what_a_program_defines_are_the_attempts(tests):
+    program = "class Stack(list):\n    push = list.append\n"
+    (test,) = recognise(tests, About(codes=("", "", program))).tests
+    assert "import" not in test.input
+    exec(program + test.input, {})
+
+
+def test_imports_of_standard_modules_stay_whatever_a_program_defines():
+    tests = "from math import gcd\nassert lcm(4, 6) == 4 * 6 // gcd(4, 6)\n"
+    (test,) = recognise(tests, About(codes=("", "", "def gcd(a, b):\n    return 1\n\ndef lcm(a, b):\n    return 12\n"))).tests
+    assert "from math import gcd" in test.input

@@ -27,7 +27,7 @@ from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
-from upsolve.importers.tables.columns import hints_for, likely_fields, values_of
+from upsolve.importers.tables.columns import OUTCOMES, hints_for, likely_fields, values_of
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
@@ -226,6 +226,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
     if solutions and not {*PROGRAMS} & chosen.keys():
         ways = [({**plain, "code": solutions[0]}, f"{solutions[0]} has attempts"),
                 ({**plain, "reference": solutions[0]}, f"{solutions[0]} has the tasks' references")]  # fmt: skip
+        ways = ways[: 1 if {*OUTCOMES} & chosen.keys() else 2]  # references have no outcomes
     elif solutions and "reference" not in chosen:
         ways = [({**plain, "reference": solutions[0]}, "")]
     elif other := other_programs(rows, columns, chosen):

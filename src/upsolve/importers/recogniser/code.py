@@ -7,12 +7,13 @@ reads. Assertions that share a variable which could change (``s = Stack()``) are
 import ast
 import doctest
 import re
+import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import compress
 
-from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_in, parsed
+from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_bound, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
 from upsolve.importers.recogniser.suites import (
     RUN,
@@ -156,10 +157,15 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     renamed, modules, body = dict[str, ast.expr](), set[str](), list[ast.stmt]()
     for node in kept:
         if isinstance(node, ast.ImportFrom) and (
-            node.level or stands_for_attempt(node.module or "", about) or about.own.intersection(one.name for one in node.names)
+            node.level
+            or stands_for_attempt(node.module or "", about)
+            or names_of_attempt(node, {one.name for one in node.names}, about)
         ):
             renamed |= {alias.asname: ast.Name(alias.name, ast.Load()) for alias in node.names if alias.asname}
-        elif isinstance(node, ast.Import) and all(stands_for_attempt(alias.name, about) for alias in node.names):
+        elif isinstance(node, ast.Import) and all(
+            stands_for_attempt(alias.name, about) or names_of_attempt(node, attributes(tree, alias), about)
+            for alias in node.names
+        ):
             modules |= {alias.asname or alias.name for alias in node.names}
         else:
             body.append(node)
@@ -180,6 +186,23 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
 def stands_for_attempt(module: str, about: About) -> bool:
     """Return whether an imported module is the attempt."""
     return module.split(".")[-1] in SOLUTIONS or module.split(".")[0] in SOLUTIONS or (module != "" and module in about.own)
+
+
+def names_of_attempt(node: ast.Import | ast.ImportFrom, names: Set[str], about: About) -> bool:
+    """Return whether names that an import brings are the attempt's: in its entry point, or defined by a program and of no standard module."""
+    if names & about.own and isinstance(node, ast.ImportFrom):
+        return True
+    modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+    if not names or any(module.partition(".")[0] in sys.stdlib_module_names for module in modules):
+        return False
+    return any(names <= names_bound(code) for code in about.codes if code)
+
+
+def attributes(tree: ast.AST, alias: ast.alias) -> set[str]:
+    """Return the attributes of an imported module that code names."""
+    name = alias.asname or alias.name
+    parts = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name))
+    return {part.attr for part in parts if isinstance(part.value, ast.Name) and part.value.id == name}
 
 
 def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:

@@ -79,7 +79,7 @@ MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 
 """How an exit code is read."""
 OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
 """Fields of which each says an outcome."""
-TESTING = re.compile(r"\bassert|==|\bcheck\(|\bdef test|^\s*[\[{]")
+TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 """What a text has that is a test, and not the name of one."""
 SHORT = 40
 """Most characters of a word for an outcome."""
