@@ -456,3 +456,89 @@ def test_imports_of_standard_modules_stay_whatever_a_program_defines():
     tests = "from math import gcd\nassert lcm(4, 6) == 4 * 6 // gcd(4, 6)\n"
     (test,) = recognise(tests, About(codes=("", "", "def gcd(a, b):\n    return 1\n\ndef lcm(a, b):\n    return 12\n"))).tests
     assert "from math import gcd" in test.input
+
+
+WITH_PYTEST = """
+from pytest import raises, fixture, mark
+import pytest
+
+@fixture
+def pair():
+    return [1, 2]
+
+@pytest.fixture(scope="module")
+def s(pair):
+    s = Stack()
+    for x in pair:
+        s.push(x)
+    return s
+
+def test_order(s):
+    assert s.pop() == 2
+
+class TestAll:
+    def test_both(self, s, pair):
+        assert [s.pop(), s.pop()] == pair[::-1]
+
+@mark.parametrize("n", [3, 4])
+def test_more(s, n):
+    s.push(n)
+    assert s.pop() == n
+
+def test_raises():
+    with raises(IndexError, match="empty"):
+        Stack().pop()
+
+def test_value():
+    with pytest.raises(IndexError) as info:
+        Stack().pop()
+    assert str(info.value) == "empty stack"
+
+def test_call(s):
+    pytest.raises(TypeError, s.push)
+"""
+LAST_OUT = """
+class Stack:
+    def __init__(self):
+        self.items = []
+    def push(self, x):
+        self.items.append(x)
+    def pop(self):
+        if not self.items:
+            raise IndexError('empty stack')
+        return self.items.pop()
+"""
+
+
+def test_tests_that_need_little_of_pytest_run_without_it():
+    """Each fails for a wrong program: the other end of the stack, another message, one that takes nothing."""
+    found = recognise(WITH_PYTEST, About())
+    assert len(found.tests) == 6 and not found.refused and not any("pytest" in test.input for test in found.tests)
+    wrong = [
+        LAST_OUT.replace("self.items.pop()", "self.items.pop(0)"),
+        LAST_OUT.replace("empty", "bare"),
+        LAST_OUT.replace(", x)", ", x=0)"),
+    ]
+    for program, fails in zip([LAST_OUT, *wrong], ("000000", "111000", "000110", "000001"), strict=True):
+        assert "".join(str(int(is_refused(program + test.input))) for test in found.tests) == fails
+
+
+def is_refused(code):
+    try:
+        exec(code, {})
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    ["@pytest.fixture(autouse=True)\ndef one():\n    return 1", "@pytest.fixture\ndef one():\n    yield 1",
+     "@pytest.fixture\ndef one(tmp_path):\n    return 1", "@pytest.fixture(params=[1, 2])\ndef one(request):\n    return 1"],
+)  # fmt: skip
+def test_tests_with_other_fixtures_are_left_out(fixture):
+    found = recognise(
+        f"import pytest\n\n{fixture}\n\ndef test_one(one):\n    assert f(one) == 2\n\ndef test_two():\n    assert f(2) == 3\n",
+        About(),
+    )
+    assert len(found.tests) == 1 and found.left_out == ("test_one",)

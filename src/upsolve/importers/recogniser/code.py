@@ -25,6 +25,7 @@ from upsolve.importers.recogniser.suites import (
     pytest_tests,
     unittest_tests,
     variants,
+    without_pytest,
 )
 from upsolve.types import TestCase, TestKind
 
@@ -56,6 +57,10 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
         ValueError: it is not Python, or has neither tests nor what looks like tests; names the line.
     """
     body, source = statements(plain(source), about)
+    if "pytest" in source:
+        body = without_pytest(body)
+        source = ast.unparse(ast.Module(body, []))
+        body = ast.parse(source).body
     checks = [node for node in body if isinstance(node, ast.FunctionDef) and is_check(node, body)]
     if len(checks) == 1:
         return check_in(checks[0], body, source, about)
