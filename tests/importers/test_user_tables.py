@@ -898,3 +898,25 @@ def test_a_unit_in_the_name_of_a_column_is_said(tmp_path):
     rows = [{"prompt": "add", "code": "x", "ok": "AC", "time_ms": 12}]
     with pytest.warns(UserWarning, match="log: time_ms is read in milliseconds, by its name"):
         imported_rows(tmp_path, rows, status="ok", cpu_seconds="time_ms")
+
+
+@pytest.mark.parametrize(
+    ("source", "row"),
+    [
+        ("jsonl", {"kind": "task", "task_id": "q", "prompt": "Count."}),
+        ("table", {"task_id": "q", "prompt": "Count.", "code": "select 1"}),
+    ],
+)
+def test_tasks_of_queries_compare_rows(tmp_path, source, row):
+    """A task in SQL that does not say how outputs are compared can be judged; a comparison that is named stays."""
+    for language, compare, expected in [
+        ("sql", None, "rows"),
+        ("SQLite", None, "rows"),
+        ("python", None, "lines"),
+        ("sql", "rows_in_order", "rows_in_order"),
+    ]:
+        archive = Archive.create(tmp_path / f"{language}-{compare}")
+        path = tmp_path / "in.jsonl"
+        path.write_text(json.dumps(row | {"language": language} | ({"compare": compare} if compare else {})) + "\n")
+        ingest(archive, source, path)
+        assert [task.compare for task in archive.tasks()] == [expected]

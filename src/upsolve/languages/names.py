@@ -14,7 +14,9 @@ from upsolve.types import Task
 
 __all__ = [
     "asking_for",
+    "comparison_of",
     "is_language",
+    "is_query_language",
     "judged_languages",
     "language_in",
     "language_looked_like",
@@ -80,6 +82,17 @@ def judged_languages() -> Mapping[str, Any]:
 def is_language(word: str) -> bool:
     """Return whether a word is a name of a language that the judge knows."""
     return language_in(word) in {"python", "python2", *judged_languages()}
+
+
+def is_query_language(word: str) -> bool:
+    """Return whether a name is that of a language of queries, such as ``sql``."""
+    known = judged_languages().get(language_in(word))
+    return known is not None and bool(known.engine)
+
+
+def comparison_of(word: str) -> str:
+    """Return how outputs of tasks in a language are compared if the task does not say: ``rows`` for queries, else ``lines``."""
+    return "rows" if is_query_language(word) else "lines"
 
 
 def asking_for(task: Task, language: str) -> Task:

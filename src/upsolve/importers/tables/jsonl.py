@@ -33,7 +33,7 @@ from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, as_json, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
 from upsolve.importers.source import IMPORTS, Source, Unit
 from upsolve.importers.tables.columns import likely_fields
-from upsolve.languages.names import language_in
+from upsolve.languages.names import comparison_of, language_in
 from upsolve.policy.answers import names_of, program_in
 from upsolve.records import KINDS, from_row, refuse_impossible
 from upsolve.types import Attempt, Task, Verdict
@@ -94,7 +94,8 @@ def records_of(
         verdict = verdict_of(fields, ids)
         yield from filter(None, [without_left_out(verdict, kept.get(verdict.attempt_id, ()))])
     elif kind == "task":
-        task = from_row(Task, with_extra(fields, Task))
+        compare = comparison_of(str(fields.get("language", "")))
+        task = from_row(Task, {"compare": compare, **with_extra(fields, Task)})
         facts, sound = (task.language, names_of(task)), tuple[bool, ...]()
         if task.language in ("", "python"):
             found = sound_tests(task.tests, About(task.entry_point, task.setup, lenient=True))

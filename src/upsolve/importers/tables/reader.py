@@ -67,7 +67,7 @@ from upsolve.importers.tables import (
 from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.templates import loaded
 from upsolve.importers.tables.trees import Files
-from upsolve.languages.names import language_in, language_looked_like
+from upsolve.languages.names import comparison_of, language_in, language_looked_like
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
@@ -356,7 +356,7 @@ class Reader:
         if cells.get("imported"):
             sources = [*(test.input for test in fields.get("tests", ())), str(fields.get("reference", ""))]
             fields["requires"] = packages_in([*map(str, fields.get("requires", ())), *imports_of(sources)])
-        return from_row(Task, {**fields, **about})
+        return from_row(Task, {"compare": comparison_of(language), **fields, **about})
 
     def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
         """Return the fields of a task that follow from its tests: these, and the function, setup and comparison; ValueError if none can fail."""
