@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from upsolve.cli.app import app
 from upsolve.config import SampleConfig
 from upsolve.errors import ConfigError, SourceError
 from upsolve.solve import outputs
-from upsolve.solve.asked import AnswerFile, asked_task, database_input, read_tests, tasks_at
+from upsolve.solve.asked import AnswerFile, answer_row, asked_task, database_input, database_inputs, read_tests, tasks_at
 from upsolve.solve.outputs import Outputs, outputs_of, run_inputs
 from upsolve.solve.solving import SolveSettings, inputs_of, solve
 from upsolve.types import Attempt, Task, TestCase, TestKind
@@ -196,3 +197,36 @@ def test_the_command_chooses_by_the_score_of_a_program(tmp_path, monkeypatch, ca
     for wrong_words in (words, [*words[:4], "--score", "cat"]):
         with pytest.raises(ConfigError, match="need each other"):
             app(wrong_words, standalone_mode=False)
+
+
+def test_a_prompt_for_a_query_is_compared_by_rows():
+    """The tests of a query are databases and rows, however the script of the database ends."""
+    tests = read_tests('{"input": "insert into t values (1)", "expected": "[1]"}\n', "--tests", queries=True)
+    task = asked_task("How many rows?", language="sql", schema="create table t (a int);", tests=tests)
+    assert (task.compare, [test.kind for test in task.tests]) == ("rows", [STDIO])
+    assert asked_task("Add.").compare == "lines"
+
+
+@pytest.mark.usefixtures("importers")
+def test_options_without_effect_are_refused(tmp_path):
+    """Options of a prompt have no effect on tasks of a file, and a database has none on tasks that ask for programs."""
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"kind": "task", "task_id": "a", "prompt": "Add."}) + "\n")
+    (tmp_path / "tests.jsonl").write_text('{"input": "f(1)", "expected": "2"}\n')
+    sqlite3.connect(tmp_path / "a.db").execute("create table a (x int)").connection.close()
+    given = {"--tests": tmp_path / "tests.jsonl", "--schema": tmp_path / "tests.jsonl", "--language": "sql"}
+    for option, value in [*given.items(), ("--database", tmp_path / "a.db")]:
+        with pytest.raises(ConfigError, match=f"{option} .*has no effect"):
+            app(["solve", str(tmp_path / "tasks.jsonl"), option, str(value)], standalone_mode=False)
+    query = Task("q", "Count.", language="sql")
+    assert [*database_inputs([DOUBLE, query], tmp_path / "a.db")] == ["q"]
+
+
+def test_answers_to_another_version_of_a_task_are_not_resumed(tmp_path):
+    """A visible test that has changed since decides another answer."""
+    place = tmp_path / "answers.jsonl"
+    sampler = Fixed(double=[("def f(x): return 2 * x", -1.0)])
+    (answer,) = solve([DOUBLE], sampler, SampleConfig(samples=1), settings=FAST)
+    AnswerFile(place, "one").add(answer_row(answer))
+    assert AnswerFile(place, "one").unanswered([DOUBLE, replace(DOUBLE, task_id="other")]) == [replace(DOUBLE, task_id="other")]
+    with pytest.raises(ConfigError, match="another version of the task double"):
+        AnswerFile(place, "one").unanswered([replace(DOUBLE, tests=(TestCase(CALL, "f(2)", "5"),))])

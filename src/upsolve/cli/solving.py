@@ -54,7 +54,7 @@ def solve(
     budget: Annotated[str, typer.Option(help="Limits of sampling: tokens=N of a task, seconds=N of the command.")] = "",
     stop_early: Annotated[bool, typer.Option(help="Sample no more once visible tests pass or three candidates agree.")] = True,
     limit: Annotated[int, typer.Option(min=0, help="Solve the first N tasks; 0: all.")] = 0,
-    language: Annotated[str, typer.Option(help="Language of the answer to a prompt.")] = "python",
+    language: Annotated[str, typer.Option(help="Language of the answer to a prompt; default: python.")] = "",
     schema: Annotated[Path | None, typer.Option(help="File of CREATE TABLE statements for a prompt.")] = None,
     database: Annotated[Path | None, typer.Option(help="SQLite database on which queries are run.")] = None,
     tests: Annotated[Path | None, typer.Option(help="JSON lines of visible tests for a prompt: input, expected.")] = None,
@@ -64,7 +64,7 @@ def solve(
     as_json: AsJson = False,
 ) -> None:
     """Answer tasks: sample candidates, run them, and choose one by visible tests, outputs and likelihood."""
-    from upsolve.solve.asked import AnswerFile, database_input, tasks_at
+    from upsolve.solve.asked import AnswerFile, database_inputs
     from upsolve.solve.scoring import scorer_of
     from upsolve.solve.solving import SolveSettings
 
@@ -75,26 +75,35 @@ def solve(
     ways = known("parent", "--parents", parents or "refine")
     kinds, scorer = known("evidence", "--choose", choose), scorer_of(score) if score else None
     how = SolveSettings(kinds, int(limits.get("tokens", 0)) or None, limits.get("seconds"), stop_early, rounds, ways[0], scorer)
-    wanted = [task_of_prompt(language, schema, tests)] if tasks == "-" else tasks_at(tasks)[: limit or None]
-    inputs = {task.task_id: [database_input(database)] for task in wanted} if database else None
+    wanted = tasks_of(tasks, language, schema, tests)[: limit or None]
+    inputs = database_inputs(wanted, database) if database else None
     key = f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}{score and f' {score}'}"
     file = AnswerFile(out, key) if out else None
     rows: list[dict[str, Any]] = [*file.answered.values()] if file else []
-    for row in answers(loaded, [task for task in wanted if not (file and task.task_id in file.answered)], how, inputs):
+    for row in answers(loaded, file.unanswered(wanted) if file else wanted, how, inputs):
         rows.append(row)
         if file:
             file.add(row)
     show(rows, tasks, out, as_json=as_json)
 
 
-def task_of_prompt(language: str, schema: Path | None, tests: Path | None) -> "Task":
-    """Return the task of the prompt on standard input."""
-    from upsolve.languages.names import language_in
-    from upsolve.solve.asked import asked_task, read_tests
+def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None) -> "Sequence[Task]":
+    """Return the tasks at a place, or that of the prompt on standard input; ConfigError for options of a prompt without one."""
+    from upsolve.languages.names import is_query_language, language_in
+    from upsolve.solve.asked import asked_task, read_tests, tasks_at
 
+    given = {"--language": language, "--schema": schema, "--tests": tests}
+    if place != "-":
+        for option in (name for name, value in given.items() if value):
+            raise ConfigError(
+                f"{option} has no effect on {place}, whose tasks have their own; it belongs to a prompt: `solve -`"
+            )
+        return tasks_at(place)
+    language = language or "python"
     text = text_of(schema, "--schema") if schema else ""
-    shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}") if tests else ()
-    return asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)
+    queries = is_query_language(language)
+    shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}", queries=queries) if tests else ()
+    return [asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)]
 
 
 def answers(

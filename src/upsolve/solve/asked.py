@@ -10,10 +10,11 @@ from typing import Any
 from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
 from upsolve.files import write_text
+from upsolve.languages.names import comparison_of, is_query_language
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
 
-__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "read_tests", "tasks_at"]
+__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "database_inputs", "read_tests", "tasks_at"]
 
 
 def tasks_at(place: str) -> list[Task]:
@@ -48,7 +49,8 @@ def asked_task(
     if not prompt.strip():
         raise ConfigError("the prompt is empty: write the question to standard input, as in `echo QUESTION | upsolve solve -`")
     text = f"{schema.strip()}\n{prompt.strip()}" if schema.strip() else prompt.strip()
-    return Task(f"asked/{content_id(text, language)[:12]}", text, tuple(tests), entry_point, language)
+    task_id, compare = f"asked/{content_id(text, language)[:12]}", comparison_of(language)
+    return Task(task_id, text, tuple(tests), entry_point, language, compare=compare)
 
 
 def database_input(path: Path) -> TestCase:
@@ -62,6 +64,19 @@ def database_input(path: Path) -> TestCase:
             return TestCase(TestKind.STDIO, "\n".join(connection.iterdump()))
     except sqlite3.Error as error:
         raise ConfigError(f"--database {path}: SQLite cannot read it: {error}") from error
+
+
+def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCase]]:
+    """Return the database of ``--database`` as the input of each task that asks for a query, by task.
+
+    Raises:
+        ConfigError: no task asks for a query, or the file is no SQLite database.
+    """
+    queries = [task.task_id for task in tasks if is_query_language(task.language)]
+    if not queries:
+        raise ConfigError(f"--database {path} has no effect: no task asks for a query; with a prompt, add --language sql")
+    found = database_input(path)
+    return {task_id: [found] for task_id in queries}
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
@@ -79,7 +94,13 @@ def answer_row(answer: Answer) -> dict[str, Any]:
         "candidates": count,
         "tokens": answer.tokens,
         "stopped": answer.stopped,
+        "task_content": content_of(answer.task),
     }
+
+
+def content_of(task: Task) -> str:
+    """Return a name of the content of a task, by which answers to an earlier version are recognised."""
+    return content_id(repr(task))
 
 
 class AnswerFile:
@@ -104,6 +125,21 @@ class AnswerFile:
         whole = [{"settings": self.key}, *self.answered.values()]
         write_text(path, "".join(json.dumps(row) + "\n" for row in whole))
 
+    def unanswered(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks without an answer in the file.
+
+        Raises:
+            ConfigError: prompt, tests or another field of an answered task have changed; the file is left as it is.
+        """
+        for task in tasks:
+            stored = self.answered.get(task.task_id, {}).get("task_content")
+            if stored not in (None, content_of(task)):
+                raise ConfigError(
+                    f"--out {self.path} holds answers of other tasks or settings, such as another version of the task {task.task_id}: "
+                    "name another file, or remove it"
+                )
+        return [task for task in tasks if task.task_id not in self.answered]
+
     def add(self, row: dict[str, Any]) -> None:
         """Append an answer."""
         self.answered[row["task_id"]] = row
@@ -120,8 +156,8 @@ def row_or_none(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def read_tests(text: str, label: str) -> list[TestCase]:
-    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output.
+def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase]:
+    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output. Inputs of ``queries`` are databases.
 
     Raises:
         ConfigError: a line is no such test; names it.
@@ -133,6 +169,6 @@ def read_tests(text: str, label: str) -> list[TestCase]:
         row = row_or_none(line)
         if row is None or not {"input", "expected"} <= {*row}:
             raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
-        is_call = row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")")
+        is_call = not queries and (row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")"))
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
     return tests
