@@ -542,3 +542,34 @@ def test_tests_with_other_fixtures_are_left_out(fixture):
         About(),
     )
     assert len(found.tests) == 1 and found.left_out == ("test_one",)
+
+
+@pytest.mark.parametrize(
+    ("near", "right", "wrong"),
+    [
+        ("pytest.approx(0.3)", ("0.1 + 0.2", "0.3 + 2e-7"), ("0.3 + 4e-7", "0.31", "float('nan')")),
+        ("pytest.approx(100, abs=0.5)", ("100.4", "99.6"), ("100.6",)),
+        ("pytest.approx(-100, rel=0.1)", ("-91.0",), ("-89.0", "100")),
+        ("pytest.approx(math.pi / 2, 0.001, 1)", ("2.5",), ("3",)),
+        ("pytest.approx(0)", ("1e-13",), ("1e-11",)),
+    ],
+)
+def test_numbers_that_are_nearly_equal_to_a_number_need_no_pytest(near, right, wrong):
+    text = f"import math\nimport pytest\n\ndef test_one():\n    assert f() == {near}\n\ndef test_two():\n    assert {near} == f()\n"
+    tests = recognise(text, About()).tests
+    assert len(tests) == 2 and not any("pytest" in test.input for test in tests)
+    for values, fails in ((right, False), (wrong, True)):
+        for value in values:
+            assert [is_refused(f"def f():\n    return {value}\n" + test.input) for test in tests] == [fails, fails], value
+
+
+def test_lists_that_are_nearly_equal_keep_pytest():
+    (test,) = recognise("import pytest\n\ndef test_one():\n    assert f() == pytest.approx([0.1, 0.2])\n", About()).tests
+    assert "import pytest" in test.input and "pytest.approx([0.1, 0.2])" in test.input
+
+
+def test_what_reads_more_of_an_exception_than_its_value_keeps_pytest():
+    inside = "def test_one():\n    with pytest.raises(ValueError) as info:\n        f()\n    assert info.type is ValueError\n"
+    loose = "with pytest.raises(ValueError) as info:\n    f()\nassert str(info.value) == 'x'\n"
+    for text in (inside, loose):
+        assert all("pytest.raises" in test.input for test in recognise(f"import pytest\n\n{text}", About()).tests)

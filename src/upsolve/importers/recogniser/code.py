@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import compress
+from typing import TypeGuard
 
 from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_bound, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
@@ -25,7 +26,6 @@ from upsolve.importers.recogniser.suites import (
     pytest_tests,
     unittest_tests,
     variants,
-    without_pytest,
 )
 from upsolve.types import TestCase, TestKind
 
@@ -83,6 +83,132 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
     kept = () if refused else (*(True for _ in cases), *others.kept)
     refused += [(why, text) for why, text in others.refused if not suites or why != "asserts nothing"]  # what tests share
     return Found((*cases, *others.tests), refused=tuple(refused), kept=kept, left_out=left_out)
+
+
+def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return a module of tests that needs pytest less: fixtures are functions that tests call, ``raises`` and ``fail`` those of unittest.
+
+    Fixtures that yield, have parameters of their own or apply to every test stay.
+    """
+    taken = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "pytest"]
+    names = {
+        alias.asname or alias.name: ast.parse(f"pytest.{alias.name}", mode="eval").body
+        for node in taken
+        for alias in node.names
+    }
+    plain = [Own(names).visit(node) for node in body if node not in taken]
+    fixtures = {node.name: node for node in plain if isinstance(node, ast.FunctionDef) and is_plain_fixture(node)}
+    while others := [name for name, node in fixtures.items() if any(one.arg not in fixtures for one in node.args.args)]:
+        fixtures = {name: node for name, node in fixtures.items() if name not in others}
+    for node in [part for one in plain for part in (one, *getattr(one, "body", ()))]:
+        if isinstance(node, ast.FunctionDef) and (node.name.startswith("test") or node.name in fixtures):
+            call_fixtures(node, fixtures)
+    for name, node in fixtures.items():
+        node.name, node.decorator_list = f"fixture_{name}", []
+    found = Unittest()
+    plain = [node if isinstance(node, ast.With) and node.items[0].optional_vars else found.visit(node) for node in plain]
+    return [ast.fix_missing_locations(node) for node in [*(ast.parse("import unittest").body if found.used else ()), *plain]]
+
+
+def is_plain_fixture(node: ast.FunctionDef) -> bool:
+    """Return whether a function is a fixture that returns a value."""
+    marks = [ast.unparse(one) for one in node.decorator_list]
+    return (
+        len(marks) == 1
+        and marks[0].split("(")[0] == "pytest.fixture"
+        and not re.search(r"\b(autouse|params|name)=", marks[0])
+        and not any(isinstance(part, ast.Yield) for part in ast.walk(node))
+    )
+
+
+def call_fixtures(node: ast.FunctionDef, fixtures: Collection[str]) -> None:
+    """Replace the parameters of a test that are fixtures by calls at its beginning."""
+    marked = " ".join(map(ast.unparse, node.decorator_list))
+    used = [one for one in node.args.args if one.arg in fixtures and not re.search(rf"\b{one.arg}\b", marked)]
+    node.args.args = [one for one in node.args.args if one not in used]
+    node.body = [*(ast.parse(f"{one.arg} = fixture_{one.arg}()").body[0] for one in used), *node.body]
+
+
+class Unittest(ast.NodeTransformer):
+    """Replaces ``pytest.raises`` and ``pytest.fail`` by what unittest has, and ``== pytest.approx(NUMBER)`` by its tolerance.
+
+    ``used``: whether unittest is needed.
+    """
+
+    used = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Replace them in a function, unless it reads more of a caught exception than its value."""
+        parts = [*ast.walk(node)]
+        caught = {
+            part.optional_vars.id
+            for part in parts
+            if isinstance(part, ast.withitem)
+            and isinstance(part.optional_vars, ast.Name)
+            and is_of_pytest(part.context_expr, "raises")
+        }
+        read = [
+            part
+            for part in parts
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in caught
+        ]
+        if all(part.attr == "value" for part in read):
+            for part in read:
+                part.attr = "exception"
+            self.generic_visit(node)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """Replace ``x == approx(y, rel, abs)`` by |x - y| <= max(rel |y|, abs), where y is a number; as in pytest, ``abs`` alone is all."""
+        self.generic_visit(node)
+        sides = [node.left, *node.comparators]
+        near = next((one for one in reversed(sides) if is_of_pytest(one, "approx")), None)
+        if (
+            len(sides) != 2
+            or not isinstance(node.ops[0], ast.Eq)
+            or near is None
+            or not near.args
+            or not is_number(near.args[0])
+        ):
+            return node
+        (other,) = (one for one in sides if one is not near)
+        given = dict(zip(("y", "rel", "abs"), map(ast.unparse, near.args), strict=False))
+        given |= {one.arg or "": ast.unparse(one.value) for one in near.keywords}
+        bounds = [given["abs"]] if "abs" in given else ["1e-12"]
+        bounds += [f"{given.get('rel', '1e-06')} * abs({given['y']})"] if "rel" in given or "abs" not in given else []
+        bound = f"max({', '.join(bounds)})" if len(bounds) > 1 else bounds[0]
+        return ast.parse(f"abs(({ast.unparse(other)}) - ({given['y']})) <= {bound}", mode="eval").body
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Replace a call."""
+        self.generic_visit(node)
+        keys = [one.arg for one in node.keywords]
+        if is_of_pytest(node, "fail") and not keys:
+            method = "fail"
+        elif is_of_pytest(node, "raises") and (not keys or (keys == ["match"] and len(node.args) == 1)):
+            method = "assertRaisesRegex" if keys else "assertRaises"
+            node.args, node.keywords = [*node.args, *(one.value for one in node.keywords)], []
+        else:
+            return node
+        self.used = True
+        node.func = ast.parse(f"unittest.TestCase().{method}", mode="eval").body
+        return node
+
+
+def is_number(node: ast.expr) -> bool:
+    """Return whether an expression is a number: constants, signs, arithmetic, and names of ``math``."""
+    kinds = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context)
+    parts = [part for part in ast.walk(node) if not isinstance(part, kinds)]
+    values = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return all(isinstance(value, int | float) for value in values) and all(
+        (isinstance(part, ast.Attribute) and ast.unparse(part.value) == "math") or (isinstance(part, ast.Name) and part.id == "math")
+        or (isinstance(part, ast.Call) and ast.unparse(part.func).startswith("math.")) for part in parts
+    )  # fmt: skip
+
+
+def is_of_pytest(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
+    """Return whether an expression calls a function of pytest."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.{name}"
 
 
 def plain(source: str) -> str:

@@ -6,8 +6,7 @@ test that needs other fixtures of pytest cannot be run this way, and says so.
 """
 
 import ast
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
@@ -29,7 +28,6 @@ __all__ = [
     "pytest_tests",
     "read_tests",
     "unittest_tests",
-    "without_pytest",
 ]
 
 RUN = """
@@ -89,97 +87,6 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
     texts = [f"import pytest\n{text}" if used else text for text, used in zip(texts, uses, strict=True)]
     names, left_out = (tuple(one.name for one in found if one.is_single is single) for single in (True, False))
     return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), names, left_out)
-
-
-def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a module of tests that needs pytest less: fixtures are functions that tests call, ``raises`` and ``fail`` those of unittest.
-
-    Fixtures that yield, have parameters of their own or apply to every test stay.
-    """
-    taken = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "pytest"]
-    names = {
-        alias.asname or alias.name: ast.parse(f"pytest.{alias.name}", mode="eval").body
-        for node in taken
-        for alias in node.names
-    }
-    plain = [Own(names).visit(node) for node in body if node not in taken]
-    fixtures = {node.name: node for node in plain if isinstance(node, ast.FunctionDef) and is_plain_fixture(node)}
-    while others := [name for name, node in fixtures.items() if any(one.arg not in fixtures for one in node.args.args)]:
-        fixtures = {name: node for name, node in fixtures.items() if name not in others}
-    for node in [part for one in plain for part in (one, *getattr(one, "body", ()))]:
-        if isinstance(node, ast.FunctionDef) and (node.name.startswith("test") or node.name in fixtures):
-            call_fixtures(node, fixtures)
-    for name, node in fixtures.items():
-        node.name, node.decorator_list = f"fixture_{name}", []
-    found = Unittest()
-    plain = [found.visit(node) for node in plain]
-    return [ast.fix_missing_locations(node) for node in [*(ast.parse("import unittest").body if found.used else ()), *plain]]
-
-
-def is_plain_fixture(node: ast.FunctionDef) -> bool:
-    """Return whether a function is a fixture that returns a value."""
-    marks = [ast.unparse(one) for one in node.decorator_list]
-    return (
-        len(marks) == 1
-        and marks[0].split("(")[0] == "pytest.fixture"
-        and not re.search(r"\b(autouse|params|name)=", marks[0])
-        and not any(isinstance(part, ast.Yield) for part in ast.walk(node))
-    )
-
-
-def call_fixtures(node: ast.FunctionDef, fixtures: Collection[str]) -> None:
-    """Replace the parameters of a test that are fixtures by calls at its beginning."""
-    marked = " ".join(map(ast.unparse, node.decorator_list))
-    used = [one for one in node.args.args if one.arg in fixtures and not re.search(rf"\b{one.arg}\b", marked)]
-    node.args.args = [one for one in node.args.args if one not in used]
-    node.body = [*(ast.parse(f"{one.arg} = fixture_{one.arg}()").body[0] for one in used), *node.body]
-
-
-class Unittest(ast.NodeTransformer):
-    """Replaces ``pytest.raises`` and ``pytest.fail`` by what unittest has; ``used``: whether it replaced any."""
-
-    used = False
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Replace them in a function, unless it reads more of a caught exception than its value."""
-        parts = [*ast.walk(node)]
-        caught = {
-            part.optional_vars.id
-            for part in parts
-            if isinstance(part, ast.withitem)
-            and isinstance(part.optional_vars, ast.Name)
-            and is_call_of(part.context_expr, "raises")
-        }
-        read = [
-            part
-            for part in parts
-            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in caught
-        ]
-        if all(part.attr == "value" for part in read):
-            for part in read:
-                part.attr = "exception"
-            self.generic_visit(node)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Replace a call."""
-        self.generic_visit(node)
-        keys = [one.arg for one in node.keywords]
-        if is_call_of(node, "fail") and not keys:
-            method = "fail"
-        elif is_call_of(node, "raises") and (not keys or (keys == ["match"] and len(node.args) == 1)):
-            method = "assertRaisesRegex" if keys else "assertRaises"
-            node.args, node.keywords = [*node.args, *(one.value for one in node.keywords)], []
-        else:
-            return node
-        self.used = True
-        node.func = ast.parse(f"unittest.TestCase().{method}", mode="eval").body
-        return node
-
-
-def is_call_of(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
-    """Return whether an expression calls a function of pytest."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.{name}"
 
 
 def is_test(node: ast.stmt) -> TypeGuard[Function]:
