@@ -119,6 +119,10 @@ CHANGES: tuple[Change, ...] = (
     Change("Outputs for which a checker of testlib gives points counted as wrong.",
            lambda task, _, verdict: verdict.status is Status.FAILED and "quitp" in task.checker,
            "status = 'failed' and exists (from tasks where contains(checker, 'quitp'))"),
+    Change("Errors with methods, in groups, returned, or of queue and subprocess, and __contains__ without items failed in tests.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation
+           and mentions(attempt, "raise", "Err", "Exc", "Interrupt", "queue", "subprocess", "import ", "slice", "dataclass", "__contains__"),
+           "status <> 'passed' and contains(isolation, 'across')"),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

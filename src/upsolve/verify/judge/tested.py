@@ -354,10 +354,13 @@ PROCESS = frozenset(
     "patch redirect_stdout redirect_stderr assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ putenv chdir "  # noqa: SIM905
     "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp throw __cause__ __context__ "
     "makedirs mkdir rmdir rmtree write_text write_bytes unlink multiprocessing ProcessPoolExecutor addHandler "
-    "getcontext setcontext localcontext setprofile settrace getfullargspec getsource isgeneratorfunction iscoroutinefunction".split()
+    "CancelledError getcontext setcontext localcontext setprofile settrace getfullargspec getsource isgeneratorfunction iscoroutinefunction".split()
 )
 """Names whose use means that a test must run in the attempt's process: process, file and exception hooks."""
-OF_MODULE = frozenset({("os", "remove"), ("os", "rename"), ("os", "replace"), ("inspect", "signature")})
+OF_MODULE = frozenset(
+    {("os", "remove"), ("os", "rename"), ("os", "replace"), ("inspect", "signature")}
+    | {("dataclasses", name) for name in ("asdict", "astuple", "fields", "is_dataclass", "replace")}
+)
 """Names of ``PROCESS`` that are common words, each with its module."""
 CROSSING = "collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
 """Modules whose types both processes have for the same value."""

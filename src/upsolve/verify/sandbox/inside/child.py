@@ -16,7 +16,7 @@ import messages
 import setups
 from interpreter import cpu_limits, feed, finish, new_module, open_stdin, stack_limits, through_pipes
 from messages import STEADY, next_request, report, report_error
-from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
+from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of, raised
 from queries import run as query
 from remote import RemoteObjects
 from shared import Shared
@@ -288,6 +288,23 @@ class LocalValues:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.numbers: dict[int, int] = {}
+        self.writing: set[int] = set()
+        """Ids of exceptions that are being encoded, which may contain themselves."""
+
+    def encode_error(self, value: Any, shared: Shared) -> str:
+        """Encode an exception with its number; return an empty string for any other value, and within the exception itself."""
+        if not issubclass(type(value), BaseException) or id(value) in self.writing:
+            return ""
+        self.writing.add(id(value))
+        try:
+            return f'["raised",{{{raised(value, shared)}}},{self.encode(value)}]'
+        finally:
+            self.writing.discard(id(value))
+
+    def encode_raised(self, error: BaseException) -> str:
+        """Encode an exception that was raised by its number; what the frames of its traceback hold is freed."""
+        error.__traceback__ = None
+        return self.encode(error)
 
     def encode(self, value: Any) -> str:
         """Encode a value by its number, which it keeps, and its description."""
@@ -310,7 +327,7 @@ def serve_calls(job: dict[str, Any]) -> None:
     local = LocalValues()
 
     def keep(value: Any) -> str:
-        return remote.encode(value) or local.encode(value)
+        return remote.encode(value) or local.encode_error(value, shared) or local.encode(value)
 
     def held(tag: str, name: Any, about: Any = None) -> Any:
         if tag == "setup":
@@ -341,6 +358,7 @@ def serve_calls(job: dict[str, Any]) -> None:
         return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], local.values[target[1]])
 
     shared = Shared(1, keep, held)
+    shared.keep_error = local.encode_raised
     remote = RemoteObjects(serve, shared)
     report('{"ready":true}')
     while (request := next_request()) is not None:

@@ -152,7 +152,7 @@ class LocalObjects:
 
     def passed_on(self, error: BaseException) -> BaseException:
         """Return the exception of the tests that an exception of the attempt is, or the latter itself."""
-        number = getattr(error, ERROR_NUMBER, None)
+        number = vars(error).get(ERROR_NUMBER)
         return self.errors.get(number, error) if type(number) is int else error
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shared import Shared
 
-__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
+__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "raised", "step"]
 
 spare = [bytes(2 << 20) for _ in range(8)]
 """Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
@@ -154,14 +154,29 @@ def describe(error: BaseException) -> list[Any]:
     return [type(error).__name__[:100], message, line]
 
 
+SLOTS = ("name", "path", "filename", "filename2")
+"""Attributes of Python's own exceptions that neither their arguments nor their ``__dict__`` contain."""
+
+
 def raised(error: BaseException, shared: Shared) -> str:
-    """Return an exception as fields of an answer: type, message and line; module and name of its classes; arguments; attributes."""
+    """Return an exception as fields of an answer: type, message and line; module and name of its classes; arguments; attributes; ``repr`` of its own."""
     fields = f'"error":{json.dumps(describe(error))}'
     try:
-        classes = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
+        kind: Any = type(error)
+        classes = [[base.__module__, base.__qualname__] for base in kind.__mro__]
+        slots = {name: getattr(error, name) for name in SLOTS if "descriptor" in type(getattr(kind, name, None)).__name__}
+        plain = {name: value for name, value in slots.items() if type(value) in (int, str)}
+        text = repr(error)[:500] if kind.__repr__ is not BaseException.__repr__ else None
+        fields = f'{fields},"slots":{json.dumps([plain, text])}'
         return f'{fields},"classes":{json.dumps(classes)},"with":{shared.text((error.args, {**vars(error)}))}'
     except BaseException:  # exceptions of an attempt can raise anything
         return fields
+
+
+def has_members(error: BaseException) -> bool:
+    """Return whether classes of the attempt give an exception methods or other attributes."""
+    own = (kind for kind in type(error).__mro__ if kind.__module__ in setups.MODULES)
+    return any(not name.startswith("__") for kind in own for name in vars(kind))
 
 
 def outcome_of(work: Any) -> tuple[str, list[Any]]:
@@ -192,6 +207,7 @@ def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **opt
         if kind == "error":
             number = options["number_of"](outcome[0]) if "number_of" in options else None
             fields = raised(outcome[0], shared) + (f',"number":{number}' if number is not None else "")
+            fields += f',"held":{shared.keep_error(outcome[0])}' if shared.keep_error and has_members(outcome[0]) else ""
         else:
             fields = f'"{kind}":{shared.text(outcome[0])}'
         if not shared.objects:

@@ -109,6 +109,21 @@ def contains(value: Proxy, item: Any) -> bool:
     return bool(operate(value, "__contains__", item))
 
 
+def contains_among(value: Any, item: Any) -> bool:
+    """Return whether an item is among those of an object, which are compared here; what ``__contains__`` says if they have no end or it has none."""
+    try:
+        for count, each in enumerate(iter(value)):  # by __getitem__ if there is no __iter__
+            if each is item or each == item:
+                return True
+            if count == MOST:
+                break
+        else:
+            return False
+    except Exception:  # as that of a mapping without the key 0
+        pass
+    return contains(value, item)
+
+
 def text_of(value: Any) -> str:
     """Return a value, which must be a string."""
     if type(value) is not str:
@@ -266,8 +281,8 @@ def proxy_of(channel: Any, number: int, about: list[Any]) -> Any:
 def new_kind(name: str, methods: list[str], own: Any) -> type:
     """Return a proxy type; a subclass of ``own`` if ``own`` is a class of the setup."""
     shown = {special: METHODS[special] for special in methods if special in METHODS}
-    if not {"__iter__", "__getitem__"}.isdisjoint(methods):
-        shown.pop("__contains__", None)  # the items decide, which are compared here
+    if "__contains__" in methods and not {"__iter__", "__getitem__"}.isdisjoint(methods):
+        shown["__contains__"] = contains_among
     if "__next__" in methods and "__iter__" in methods:
         shown["__iter__"] = method("__iter__")
     if hasattr(own, "__bool__"):

@@ -6,6 +6,7 @@ the other, and two names of one list stay names of one list. Standard library on
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from gc import get_referents
 from operator import is_
 from sys import getrecursionlimit, setrecursionlimit  # of this process alone (tester.mirror)
 
+import operations
 import proxies
 import setups
 import values
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["ERROR_NUMBER", "MALFORMED", "Shared"]
+__all__ = ["ERROR_NUMBER", "MALFORMED", "Shared", "exception_in"]
 
 MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
 """Exceptions of decoding an answer; the value is then opaque."""
@@ -50,6 +52,8 @@ class Shared:
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
         self.next, self.held = first, held
         self.keep: Callable[[Any], str] = lambda value: values.encode_copied(value) or setups.written(value) or keep(value)
+        self.keep_error: Callable[[Any], str] | None = None
+        """Encodes an exception of the attempt, with which it stays in the attempt's process; None in the tester."""
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.known: dict[int, Any] = {}
@@ -355,7 +359,13 @@ def exception_in(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) 
     args, attributes = value(reply.get("with", ["tuple", ["list", message], ["dict"]]))
     named = attributes.items() if isinstance(attributes, dict) else ()
     own_attributes = {key: value for key, value in named if isinstance(key, str)}
-    error = rebuilt(name, message, reply.get("classes", ()), args=tuple(args), attributes=own_attributes, stops=own)
+    slots, shown = reply.get("slots", ({}, None))
+    members: dict[str, Any] = {"__repr__": lambda _error: shown} if isinstance(shown, str) else {}  # pyright: ignore[reportUnknownLambdaType]
+    if "held" in reply:
+        proxy = value(reply["held"])
+        members["__getattr__"] = lambda _error, key: getattr(proxy, key)  # pyright: ignore[reportUnknownLambdaType]
+    every = {**own_attributes, **{key: slots[key] for key in operations.SLOTS if key in slots}}
+    error = rebuilt(name, message, reply.get("classes", ()), tuple(args), attributes=every, members=members, stops=own)
     error.__dict__.update(own_attributes)
     if own and "number" in reply:
         setattr(error, ERROR_NUMBER, reply["number"])
@@ -364,9 +374,18 @@ def exception_in(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) 
 
 
 def rebuilt(
-    name: str, message: str, classes: Any, *, args: tuple[Any, ...], attributes: dict[str, Any], stops: bool = False
+    name: str,
+    message: str,
+    classes: Any,
+    args: tuple[Any, ...],
+    *,
+    attributes: dict[str, Any],
+    members: dict[str, Any],
+    stops: bool,
 ) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
+
+    If its class is not known, it has the ``members``.
 
     Unless it ``stops``, as exceptions of the tests, StopIteration becomes RuntimeError (PEP 479): it would end a test early, without an error.
     """
@@ -374,36 +393,43 @@ def rebuilt(
     if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in known_classes):
         return RuntimeError(f"the attempt raised {name}")
     if known_classes[0].__name__ == name:
-        try:
-            if str(error := known_classes[0](*args)) == message:
-                return error
-        except Exception:
-            pass
-        try:
-            error = known_classes[0].__new__(known_classes[0], *args)
-            error.args = args
-            error.__dict__.update(attributes)
-            if str(error) == message:
-                return error
-        except Exception:
-            pass
+        for make in (known_classes[0], functools.partial(known_classes[0].__new__, known_classes[0])):
+            try:
+                error = with_attributes(make(*args), args, attributes)
+                if str(error) == message:
+                    return error
+            except Exception:
+                pass
     own = [kind for kind in known_classes if not any(other is not kind and issubclass(other, kind) for other in known_classes)]
     for bases in (tuple(own), (own[0],), (Exception,)):
         try:
-            kind = type(name, bases, {"__str__": lambda _error: message})  # pyright: ignore[reportUnknownLambdaType]
-            error = kind.__new__(kind, *args)
-            error.args = args
-            return error
+            kind = type(name, bases, {"__str__": lambda _error: message, **members})  # pyright: ignore[reportUnknownLambdaType]
+            return with_attributes(kind.__new__(kind, *args), args, attributes)
         except Exception:  # bases of different layouts, arguments that they do not take
             continue
     return Exception(message)
 
 
+def with_attributes(error: BaseException, args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    """Return an exception with these arguments and attributes; those of ``SLOTS`` are set as its type has them."""
+    error.args = args
+    for name, value in attributes.items():
+        if name in operations.SLOTS and "descriptor" in type(getattr(type(error), name, None)).__name__:
+            setattr(error, name, value)
+        else:
+            error.__dict__[name] = value
+    return error
+
+
 KNOWN = frozenset(
-    "_csv _pickle binascii builtins configparser dataclasses decimal enum ipaddress json.decoder "  # noqa: SIM905
-    "pickle re sqlite3 statistics struct zlib".split()
+    "_csv _pickle _queue argparse binascii builtins configparser dataclasses decimal enum graphlib ipaddress json.decoder "  # noqa: SIM905
+    "pickle re sqlite3 statistics struct subprocess tomllib zlib".split()
 )
 """Modules whose exception classes are used if the tests imported them. Not all: raising some would skip a test."""
+
+
+OUTSIDE = (BaseException, BaseExceptionGroup, KeyboardInterrupt, SystemExit)
+"""Classes that are known and extend no Exception: not GeneratorExit, which ``close`` of a generator of the tests would drop."""
 
 
 def known(module: str, name: str) -> Any:
@@ -414,5 +440,5 @@ def known(module: str, name: str) -> Any:
         fits = isinstance(kind, type) and issubclass(kind, Exception)
         return kind if fits and all(base.__module__ in modules for base in kind.__mro__[:-1]) else None
     kind = getattr(sys.modules.get(module), name, None) if module in KNOWN else None
-    fits = isinstance(kind, type) and (issubclass(kind, Exception) or kind is SystemExit)
+    fits = isinstance(kind, type) and (issubclass(kind, Exception) or kind in OUTSIDE)
     return kind if fits else None

@@ -78,6 +78,9 @@ class Channel:
         self.decided, self.observed = False, proxies.Observations()
         """True if code of the attempt decided what data would decide in the current test; and the answers of its objects."""
         self.proxies: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
+        self.error_numbers: dict[int, int] = {}
+        """Exceptions that the attempt returned, by number, and their numbers by id."""
         self.setup_methods: set[int] = set()
         """Numbers of methods of the attempt's objects that a class of the setup defines."""
 
@@ -135,6 +138,8 @@ class Channel:
             return f'["kept",{proxies.number_of(value)}]'
         if isinstance(value, values.Opaque):
             raise TypeError("a function was given a value of the attempt's own that is not plain data")
+        if id(value) in self.error_numbers:
+            return f'["kept",{self.error_numbers[id(value)]}]'
         if id(value) in self.stubs:
             return f'["own",{json.dumps(self.stubs[id(value)][0])}]'
         if encoded := self.local.encode(value):
@@ -162,7 +167,14 @@ class Channel:
                 raise own from None
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
-        """Return an object of the tests, an object of the setup, or a proxy for a value of the attempt's process."""
+        """Return an object of the tests, an object of the setup, an exception, or a proxy for a value of the attempt's process."""
+        if tag == "raised":
+            proxy = self.held(*about)
+            key = proxies.number_of(proxy)
+            if key not in self.errors:
+                self.errors[key] = error = shared.exception_in({**number, "held": about}, self.shared.value, own=False)
+                self.error_numbers[id(error)] = key
+            return self.local.passed_on(self.errors[key])
         if tag == "exposed":
             return self.local.objects[int(number)][0]
         if tag == "setup":

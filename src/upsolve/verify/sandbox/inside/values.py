@@ -35,9 +35,9 @@ SCALARS = frozenset((int, str, float, bool, type(None), bytes, complex))
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "exposed", "own", "made", "setup", "@", "sub")
+HELD = ("kept", "remote", "exposed", "own", "made", "setup", "@", "sub", "raised")
 """Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``exposed``: an object of the tests; ``own``: a function of
-the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type."""
+the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type; ``raised``: an exception of the attempt."""
 CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
 FACTORIES: tuple[Any, ...] = (None, int, float, str, list, set, dict, tuple, bool)
@@ -301,6 +301,7 @@ def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
 TEXT_TYPES: dict[str, tuple[str, ...]] = {
     "pathlib": ("PosixPath", "PurePosixPath", "PureWindowsPath"),
     "uuid": ("UUID",),
+    "zoneinfo": ("ZoneInfo",),
     "ipaddress": tuple(f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")),
 }
 """Types that a text makes, by module."""
@@ -313,6 +314,10 @@ BUILTIN_TYPES: dict[str, Any] = {
 def encode_copied(value: Any) -> str:
     """Encode a value of an exact type of these; return an empty string for any other."""
     kind = type(value)
+    if kind is slice and all(part is None or type(part) is int for part in slice_parts(value)):
+        return json.dumps(["made", "slice", json.dumps(slice_parts(value))])
+    if value is Ellipsis or value is NotImplemented:
+        return json.dumps(["made", "constant", repr(value)])
     if kind is type:
         name = value.__name__
         return json.dumps(["made", "type", name]) if BUILTIN_TYPES.get(name) is value else ""
@@ -320,8 +325,17 @@ def encode_copied(value: Any) -> str:
     return json.dumps(["made", f"{module}.{name}", str(value)]) if name in TEXT_TYPES.get(module, ()) else ""
 
 
+def slice_parts(value: Any) -> list[Any]:
+    """Return the arguments that make a slice."""
+    return [value.start, value.stop, value.step]
+
+
 def decode_copied(name: str, text: str) -> Any:
     """Decode a value; ValueError if there is no such type, or no such value of it."""
+    if name == "slice":
+        return slice(*json.loads(text))
+    if name == "constant":
+        return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[text]
     if name == "type" and text in BUILTIN_TYPES:
         return BUILTIN_TYPES[text]
     module, _, kind = name.partition(".")
