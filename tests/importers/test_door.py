@@ -373,3 +373,26 @@ def test_a_solution_with_an_outcome_is_an_attempt_even_if_it_defines_nothing_tha
     ingest(archive, reading.source, tmp_path / "log.jsonl", **reading.options)
     (task,) = archive.tasks()
     assert "import" not in task.tests[0].input and len([*archive.attempts()]) == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "tests"),
+    [
+        ({"inputs": ["1", "2"], "outputs": ["2", "3"]}, 2),
+        ({"stdin": "1", "expected_output": "2"}, 1),
+        ({"Sample Input": "1", "Sample Output": "2"}, 1),
+        ({"public_tests": {"input": ["1"], "output": ["2"]}, "private_tests": {"input": ["2"], "output": ["3"]}}, 2),
+    ],
+)
+def test_tests_in_two_columns_are_named_with_the_map_that_reads_them(tmp_path, cells, tests):
+    log = tmp_path / "log.jsonl"
+    log.write_text(lines_of([{**row, **cells} for row in ROWS]))
+    archive = Archive.create(tmp_path / "archive")
+    with pytest.warns(UserWarning, match="look like tests") as said:
+        ingest(Archive.create(tmp_path / "without"), "table", log, **reading_of(log, {}).options)
+    line = re.search(r"`(tests: {.*})`", str(said[0].message))[1]
+    (tmp_path / "map.yaml").write_text(
+        f"columns: {{prompt: question, code: submission, status: verdict, author: user}}\n{line}\n"
+    )
+    ingest(archive, "table", log, map=str(tmp_path / "map.yaml"))
+    assert [len(task.tests) for task in archive.tasks()] == [tests]

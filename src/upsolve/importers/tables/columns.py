@@ -188,9 +188,30 @@ def is_program(text: str) -> bool:
     return len(text.strip().splitlines()) > 1 and bool(language_looked_like(text))
 
 
+PAIRED = tuple(
+    pair.split("/")
+    for pair in "inputs/outputs input/output stdin/stdout stdin/expectedoutput input/expectedoutput input/expected inputs/expected "  # noqa: SIM905
+    "sampleinput/sampleoutput testinput/testoutput testinputs/testoutputs publictests/privatetests publictests/hiddentests".split()
+)
+"""Names of two columns, without signs, that often hold tests together."""
+
+
+def tests_in_two(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> str:
+    """Return how a map reads two columns as tests, if no column is; empty if no two look like it."""
+    columns, used = columns_in(rows), {part for name in mapped.values() for part in (name, name.partition(".")[0])}
+    plain = {re.sub("[^a-z0-9]", "", name.lower()): name for name in columns if name not in used}
+    two = next(([plain[one], plain[other]] for one, other in PAIRED if {one, other} <= plain.keys()), None)
+    tests = mapped.get("tests", "tests")
+    if two is None or tests != "tests" or tests in columns:
+        return ""
+    keys = ("public_tests", "private_tests") if plain.get("publictests") in two else ("inputs", "outputs")
+    pairs = ", ".join(f"{key}: {name}" for key, name in zip(keys, two, strict=True))
+    return f"{two[0]} and {two[1]} look like tests, and are stored in extra: --map FILE with `tests: {{{pairs}}}`"
+
+
 def hints_for(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
-    """Return how a map or an option reads lists of programs and messages that no field holds, or that one cannot."""
-    found: list[str] = []
+    """Return how a map or an option reads lists of programs, messages and tests that no field holds, or that one cannot."""
+    found = [hint] if (hint := tests_in_two(rows, mapped)) else list[str]()
     if several := explosions_in(rows, [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]):
         field = "answer" if any("```" in str(row.get(several[0])) for row in rows) else "code"
         status = f"; status: {several[1]}" if len(several) > 1 else ""
