@@ -65,7 +65,7 @@ where task_id in (select task_id from tasks) group by task_id, status
 COUNTS = f"""
 select (select count(distinct task_id) from tasks) as tasks, (select count(*) from entries) as attempts,
     (select count(distinct attempt_id) from entries) as programs, (select coalesce(sum(seen), 0)::bigint from entries) as seen,
-    (select count(distinct (attempt_id, judge)) from verdicts where not {IS_SCORE}) as verdicts,
+    (select count(*) from verdicts where not {IS_SCORE}) as verdicts,
     (select count(*) from scores) as scores,
     (select count(*) from entries anti join (from verdicts where not {IS_SCORE}) using (attempt_id)) as unjudged,
     (select count(*) from (select task_id from tasks_by_status where status <> 'unscored' group by task_id
