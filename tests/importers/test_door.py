@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from upsolve.archive.info import archive_info
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import main
 from upsolve.errors import SourceError
@@ -396,3 +397,23 @@ def test_tests_in_two_columns_are_named_with_the_map_that_reads_them(tmp_path, c
     )
     ingest(archive, "table", log, map=str(tmp_path / "map.yaml"))
     assert [len(task.tests) for task in archive.tasks()] == [tests]
+
+
+def test_a_whole_preview_says_whether_the_import_would_fail(tmp_path):
+    """One of four rows is rejected, twice the share that is allowed, or just as many."""
+    path = tmp_path / "in.csv"
+    path.write_text("task_id,code,status\na,1,passed\na,2,failed\na,3,passed\na,4,frob\n")
+    for allowed, fails in [(None, True), (0.2, True), (0.25, False)]:
+        seen = preview(find("source", "table"), path, {}, whole=True, max_rejected=allowed)
+        archive = Archive.create(tmp_path / f"archive-{allowed}")
+        assert seen.too_many is fails is ingest(archive, "table", path, max_rejected=allowed).too_many
+        assert ("1 of 4 rows" in seen.text()) is fails
+
+
+def test_an_import_and_the_archive_count_the_same_verdicts(tmp_path):
+    """Equal programs are one attempt, and each of their outcomes is stored."""
+    path = tmp_path / "in.csv"
+    path.write_text("task_id,code,status\na,1,passed\na,1,passed\na,2,failed\n")
+    archive = Archive.create(tmp_path / "archive")
+    added, found = ingest(archive, "table", path).added, archive_info(archive)
+    assert (added["attempts"], added["verdicts"]) == (found.attempts, found.verdicts) == (2, 3)

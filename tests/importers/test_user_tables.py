@@ -920,3 +920,21 @@ def test_tasks_of_queries_compare_rows(tmp_path, source, row):
         path.write_text(json.dumps(row | {"language": language} | ({"compare": compare} if compare else {})) + "\n")
         ingest(archive, source, path)
         assert [task.compare for task in archive.tasks()] == [expected]
+
+
+def test_scores_in_percent_are_shares(tmp_path):
+    """67 % is 0.67: without a limit, and with one above 1, which would fail every attempt, the import is refused."""
+    path = tmp_path / "in.csv"
+    path.write_text('task_id,code,score\na,1,67%\na,2,"49,5 %"\na,3,100%\n')
+    for given in ({}, {"passed_at": 50}):
+        with pytest.raises(SourceError, match="--passed-at X"):
+            ingest(Archive.create(tmp_path / f"refused{len(given)}"), "table", path, status="score", **given)
+    archive = Archive.create(tmp_path / "a")
+    ingest(archive, "table", path, status="score", passed_at=0.5)
+    found = archive.query("select code, status from verdicts join attempts using (attempt_id) order by code").to_pylist()
+    assert [row["status"] for row in found] == ["passed", "failed", "passed"]
+    path.write_text("task_id,code,score\na,1,67%\na,2,100%\n")
+    (tmp_path / "map.yaml").write_text(
+        "columns: {task_id: task_id, code: code, status: score}\nstatuses: {67%: failed, 100%: passed}\n"
+    )
+    assert ingest(Archive.create(tmp_path / "b"), "table", path, map=str(tmp_path / "map.yaml")).added["verdicts"] == 2

@@ -112,7 +112,9 @@ def ingest(
     words, shown = [source, path, archive, *context.args], dict[str, Any]()
     source, path, archive, given = arguments(words, option, needs_archive=not (dry_run or write_map))
     if dry_run or write_map or not source:
-        source, given, shown = look(source, path, given, write_map=write_map, whole=dry_run, as_json=as_json)
+        source, given, shown = look(
+            source, path, given, write_map=write_map, whole=dry_run, max_rejected=max_rejected, as_json=as_json
+        )
     if dry_run or not archive:
         if as_json:
             print_json({"reading": shown})
@@ -176,7 +178,7 @@ def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: 
 
 
 def look(
-    source: str, path: str, given: dict[str, str], *, write_map: str, whole: bool, as_json: bool
+    source: str, path: str, given: dict[str, str], *, write_map: str, whole: bool, max_rejected: float | None, as_json: bool
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Show how a path is read, recognised if no source is named; return the source, its options, and the same as facts."""
     from upsolve.archive.places import download, is_url
@@ -197,7 +199,7 @@ def look(
     if not as_json:
         answer({}, printable(f"{path}: read as {reading.source}: {reading.why}"), as_json=False)
     if whole or not (record.marks or record.reports):  # whose records take long to come
-        seen = preview(record, local, options, whole=whole)
+        seen = preview(record, local, options, whole=whole, max_rejected=max_rejected)
         facts["preview"] = seen.facts()
         if not as_json:
             answer({}, printable(seen.text()), as_json=False)

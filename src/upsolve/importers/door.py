@@ -24,7 +24,7 @@ from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import status_of
-from upsolve.importers.rows import BadRow, LeftOut, columns_in, first_rows
+from upsolve.importers.rows import BadRow, LeftOut, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
 from upsolve.importers.tables.columns import OUTCOMES, hints_for, likely_fields, values_of
@@ -317,10 +317,21 @@ class Preview:
     """Number of records by the words of ``COUNTED``."""
     rejected: list[BadRow] = field(default_factory=list[BadRow])
     """The first three rejected rows."""
+    bad_rows: int = 0
+    """Number of rows with rejected records."""
+    rows: int = 0
+    """Number of rows read; 0 if the source does not count them."""
+    allowed: float = 1.0
+    """Largest share of rejected rows of an import, [0, 1]."""
     whole: bool = True
     """Whether all records have been read."""
     unread: str = ""
     """Number and names of the files that are not read; empty if all are."""
+
+    @property
+    def too_many(self) -> bool:
+        """Whether an import would fail, since more rows are rejected than allowed."""
+        return self.whole and self.bad_rows > self.allowed * (self.rows or self.counts.total())
 
     def text(self) -> str:
         """Return what a user sees before an import."""
@@ -338,6 +349,9 @@ class Preview:
         counts = ", ".join(f"{self.counts[name]:,} {name}" for name in COUNTED.values())
         shown += [f"{'all' if self.whole else 'first'} rows: {counts}"]
         shown += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.rejected]
+        if self.too_many:
+            share = f"{self.bad_rows:,} of {self.rows or self.counts.total():,} rows are rejected"
+            shown += [f"the import would fail: {share}; fix the file, or raise --max-rejected (now {self.allowed:g})"]
         shown += [self.unread] * bool(self.unread)
         return "\n".join(shown)
 
@@ -350,6 +364,7 @@ class Preview:
             "counts": dict(self.counts),
             "whole": self.whole,
             "rejected": rejected,
+            "too_many": self.too_many,
             "unread": self.unread or None,
         }
 
@@ -372,11 +387,14 @@ def quoted(text: str) -> str:
     return "\n".join([*(f"  | {line[:WIDTH]}" for line in lines[:LINES]), *left])
 
 
-def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bool = False) -> Preview:
-    """Return the first records that a source reads of a path; ``whole``: all are counted."""
+def preview(
+    source: Source, path: Path, options: Mapping[str, Any], *, whole: bool = False, max_rejected: float | None = None
+) -> Preview:
+    """Return the first records that a source reads of a path; ``whole``: all are counted, and ``max_rejected`` is that of an import."""
     place = source.locate(path)
     units = (source.split(place, **options) if source.split else ()) or [Unit(place)]
-    seen = Preview(unread=units[0].unread)
+    seen, places, without = Preview(unread=units[0].unread), set[tuple[str, int]](), 0
+    counted[0] = 0
     rows = chain.from_iterable(source.read(unit.path, **{**options, **unit.options}) for unit in units)
     for number, row in enumerate(rows):
         if not whole and number >= RECORDS:
@@ -387,6 +405,8 @@ def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bo
         seen.counts[COUNTED[type(row)]] += 1
         if isinstance(row, BadRow):
             seen.rejected += [row] * (len(seen.rejected) < 3)
+            without += not row.line
+            places |= {(row.file, row.line)} if row.line else set()
         elif isinstance(row, Task):
             if seen.task is None or (row.tests and not seen.task.tests):
                 seen.task = row
@@ -394,4 +414,7 @@ def preview(source: Source, path: Path, options: Mapping[str, Any], *, whole: bo
             seen.attempt = seen.attempt or row
         elif seen.attempt and seen.verdict is None and row.attempt_id == seen.attempt.attempt_id:
             seen.verdict = row
+    seen.bad_rows, seen.rows = max(len(places), without), counted[0]
+    stored = seen.counts.total() - seen.counts[COUNTED[BadRow]]
+    seen.allowed = max_rejected if max_rejected is not None else source.max_rejected * bool(stored)
     return seen

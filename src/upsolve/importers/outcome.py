@@ -18,10 +18,12 @@ from upsolve.types import Status, Verdict, with_points
 __all__ = [
     "DECIMAL",
     "OUTCOME_FIELDS",
+    "PERCENT",
     "POINTS",
     "WORDS",
     "are_statuses",
     "check_counts",
+    "graded_in",
     "in_units",
     "is_given",
     "judge_name",
@@ -75,6 +77,8 @@ WHERE = re.compile(r"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|
 """What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS`` or ``SHARE`` is."""
 HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
 """All points, or a time or memory."""
+PERCENT = re.compile(r" *-?\d+(?:[.,]\d+)? *% *")
+"""A score in percent."""
 DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
 """A number with a decimal comma; before three digits a comma may separate thousands."""
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
@@ -128,7 +132,8 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
     if status:
         return status, counts
     add = "name each number of the column, also 0 and 1, in" if number else "add it to"
-    score = "for scores: --passed-at X, the lowest score that passes; else " if DECIMAL.fullmatch(word) else ""
+    is_score = DECIMAL.fullmatch(word) or PERCENT.fullmatch(word)
+    score = "for scores: --passed-at X, the lowest score that passes, such as 0.5 for 50%; else " if is_score else ""
     raise ValueError(f"unknown status {str(value)[:60]!r}: {score}{add} `statuses` in the map")
 
 
@@ -165,7 +170,7 @@ def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[s
 
     Scores are numbers in ``status``, if ``passed_at`` says from which on one is passed, and ``passed`` of ``total`` points, if one is no integer.
     """
-    passed, total, score = (score_in(cells.get(name)) for name in ("passed", "total", "status"))
+    passed, total, score = (score_in(cells.get("passed")), score_in(cells.get("total")), graded_in(cells.get("status")))
     if passed is not None and total is not None and not (passed.is_integer() and total.is_integer()):
         left = {name: value for name, value in cells.items() if name != "total"}
         share = {"points": min(1.0, passed / total)} if passed >= 0 and total > 0 and "points" not in cells else {}
@@ -174,6 +179,13 @@ def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[s
         return cells, {}
     status = Status.PASSED if score >= passed_at else Status.FAILED
     return {**cells, "status": status.value}, {"status": cells["status"]}
+
+
+def graded_in(value: Any) -> float | None:
+    """Return the number in a column of scores, ``67%`` as 0.67; None for other values."""
+    if isinstance(value, str) and PERCENT.fullmatch(value):
+        return float(value.replace("%", "").replace(",", ".")) / 100
+    return score_in(value)
 
 
 def score_in(value: Any) -> float | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.outcome import DECIMAL, are_statuses, number_in, points_in, score_in, with_point
+from upsolve.importers.outcome import DECIMAL, PERCENT, are_statuses, graded_in, number_in, points_in, with_point
 from upsolve.importers.rows import SECONDS, columns_in, nested_value
 from upsolve.languages.names import language_looked_like
 
@@ -329,21 +329,28 @@ def refuse_codes(
     rows: Sequence[Mapping[str, Any]],
     mapped: Mapping[str, str],
     *,
-    scores: bool,
+    passed_at: float | None,
     words: Iterable[str],
     languages: Iterable[str],
 ) -> None:
     """Raise SourceError if outcomes or languages are numbers that mean something at one judge alone, and nothing says what, or lack scores.
 
-    ``scores``: whether numbers are scores; ``words`` for a status and for ``languages`` are those that are known.
+    ``passed_at``: from which on a score is passed, None if numbers are no scores; ``words`` for a status and for ``languages`` are those that are known.
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
-    if scores and not any(score_in(value) is not None for value in values_of(rows, status)):
+    if passed_at is not None and not any(graded_in(value) is not None for value in values_of(rows, status)):
         raise SourceError(
             f"{path}: option passed_at: the column of `status`, {status}, has no scores; --status COLUMN names another"
         )
+    percents = [PERCENT.fullmatch(str(value)) is not None for value in values_of(rows, status)]
+    unsaid = passed_at is None and all(percents) and not any(map(PERCENT.fullmatch, words))
+    if any(percents) and (unsaid or (passed_at or 0) > 1):
+        raise SourceError(
+            f"{path}: {status} has scores in percent, which are read as shares: 67% is 0.67. --passed-at X, the lowest share that passes, "
+            "such as 0.5 for 50%"
+        )
     codes = numbers_in(rows, status)
-    if codes - {"0", "1"} and not scores and not any(map(number_in, words)):
+    if codes - {"0", "1"} and passed_at is None and not any(map(number_in, words)):
         shown = ", ".join(sorted(codes, key=float)[:9])
         raise SourceError(
             f"{path}: {status} has numbers, {shown}, either codes or scores. For codes: --map FILE with `columns: {{status: {status}}}` "

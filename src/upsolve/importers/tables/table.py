@@ -167,7 +167,7 @@ def reader_in(
 ) -> Reader:
     """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
-    refuse_codes(path, rows, mapped, scores=plan.passed_at is not None, words=words, languages=languages)
+    refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
     return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
 
 
