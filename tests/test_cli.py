@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ import pytest
 from upsolve import __version__
 from upsolve.archive.store import open_archive
 from upsolve.cli.app import line_reporter
+from upsolve.cli.judging import show_outcomes
 from upsolve.cli.main import main
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe, recipe_names
@@ -62,7 +64,9 @@ WITH_ARCHIVE = [
 def test_a_mistyped_archive_is_refused_before_torch_is_imported_and_no_folder_is_made(tmp_path):
     script = f"""
 import sys
+from collections import Counter
 sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.judging import show_outcomes
 from upsolve.cli.main import main
 for words in {WITH_ARCHIVE}:
     sys.argv = ["upsolve", *words]
@@ -93,7 +97,9 @@ def test_an_unusable_folder_recipe_or_archive_is_refused_before_torch_is_importe
     }
     script = f"""
 import sys
+from collections import Counter
 sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.judging import show_outcomes
 from upsolve.cli.main import main
 for words in {[*refused]}:
     sys.argv = ["upsolve", *words]
@@ -257,7 +263,9 @@ def test_a_run_is_reported_from_its_folder(here, tmp_path):
 
 WITHOUT_TORCH = """
 import sys
+from collections import Counter
 sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.judging import show_outcomes
 from upsolve.cli.main import main
 main()
 """
@@ -505,3 +513,14 @@ def test_the_doctor_tries_an_attack_of_each_group():
         "interfere",
     ]
     assert "ok  pidns" in said and "answers_in_advance/call" in said and "20 checks, 0 failed" in said
+
+
+def test_unscored_attempts_of_a_faulty_task_have_the_remedy_of_the_task(capsys):
+    """A field of a task that the judge cannot use is no fault of the sandbox."""
+    reason = "task q: compare must be rows or rows_in_order for a query, got exact"
+    show_outcomes(Counter(unscored=5), Counter({reason: 3, "task r has no tests": 2}))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "3 attempts are at tasks that cannot be judged" in printed and "2 attempts are at tasks without tests" in printed
+    assert "upsolve doctor" not in printed
+    show_outcomes(Counter(unscored=1), Counter({"the sandbox did not start": 1}))
+    assert "run `upsolve doctor`" in capsys.readouterr().out

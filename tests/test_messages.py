@@ -91,7 +91,7 @@ WORDS = [
     mistake("plan embedded --no-model --judged -3", "--judged", "greater than or equal to 0"),
     mistake("verify --serve --port 99999", "--port", "65535"),
     mistake("view unjudged --port 99999", "--port", "65535"),
-    mistake("verify", "--serve", "archive"),
+    mistake("verify", "--serve", "archive", "neither is given"),
     mistake("verify unjudged --serve", "--serve", "not both"),
     mistake("archive export unjudged", "archive out", "upsolve archive export -h"),
     mistake("doctor --quick --isolation none", "isolation", "required, best_effort, gvisor"),

@@ -98,7 +98,7 @@ def verify(
     loaded = load(recipe, [*(settings or []), *given])
     judging = judge_settings(loaded.verify, lines=lines)
     if serve == bool(archive):
-        raise ConfigError("verify takes either an archive to judge or --serve, not both")
+        raise ConfigError(f"verify takes an archive to judge or --serve, {'not both' if serve else 'and neither is given'}")
     if stale and (everything or serve):
         raise ConfigError(f"--stale excludes {'--all' if everything else '--serve'}")
     if stale:
@@ -236,7 +236,11 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
         if untested:
             remedy = "add tests, or ingest the attempts with recorded outcomes"
             typer.echo(f"{untested:,} attempts are at tasks without tests: {remedy}")
-        if untested < reasons.total():
+        wrong = sum(count for reason, count in reasons.items() if reason.startswith("task ")) - untested
+        if wrong > 0:
+            remedy = "correct the field that the reason names, ingest the tasks into a new archive, and judge it"
+            typer.echo(f"{wrong:,} attempts are at tasks that cannot be judged: {remedy}")
+        if untested + max(wrong, 0) < reasons.total():
             remedy = "once the cause is fixed, rerun this command to judge these attempts again"
             typer.echo(f"run `upsolve doctor` to check the sandbox; {remedy}")
 

@@ -120,7 +120,7 @@ def load_run(folder: Path) -> tuple[Recipe, Sweep, Sweep]:
     files = (folder / "base.json", folder / "trained.json")
     if missing := [file.name for file in files if not file.is_file()]:
         curves = f"; `upsolve view {folder}` shows its training" if (folder / "training").is_dir() else ""
-        remedy = "name the folder of a finished `upsolve run`, or evaluations"
+        remedy = "name the folder of a finished `upsolve run`, or (`upsolve report` alone) evaluations"
         raise ConfigError(f"{folder}: {missing[0]} is missing; {remedy}{curves}")
     own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.is_file()), None)
     return load_recipe(own), load_sweep(files[0]), load_sweep(files[1])
