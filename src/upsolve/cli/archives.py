@@ -424,7 +424,8 @@ def derive(
     kind: Annotated[
         str,
         typer.Argument(
-            help="What is asked: repair, test, ..., or module:attribute.", autocompletion=completed(records("derivation"))
+            help="What is asked: repair, test, verdict, output, input, complete, faster, translate, or module:attribute.",
+            autocompletion=completed(records("derivation")),
         ),
     ] = "",
     archive: ArchivePath = "",
@@ -436,7 +437,7 @@ def derive(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an archive of tasks made from attempts: to repair, test, judge, predict, complete, speed up or translate them."""
+    """Write an archive of tasks made from attempts: to repair, test or complete them, to predict their verdict or output, to make them faster."""
     if kinds:
         list_records("derivation", "help", kind, as_json=as_json)
         return

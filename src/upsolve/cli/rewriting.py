@@ -67,7 +67,7 @@ def fill(
     overwrite: Annotated[bool, typer.Option(help="Also replace existing expected answers.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fill in the expected answers of tests that have none, by running the tasks' references in the sandbox; writes a new archive."""
+    """Fill in the expected answers of tests that have none, by running the tasks' references in Python in the sandbox; writes a new archive."""
     from upsolve.archive.store import open_archive
     from upsolve.clean.fixing import fill_expected
 
