@@ -333,7 +333,7 @@ def test_the_program_has_one_name_however_it_is_started():
 
 
 def test_verify_wants_an_archive_or_serve():
-    assert "either an archive to judge or --serve" in upsolve("verify", code=2)
+    assert "an archive to judge or --serve" in upsolve("verify", code=2)
 
 
 def clear_library_settings(monkeypatch):

@@ -81,6 +81,7 @@ def test_attempts_alone_may_come_before_their_tasks(archive, tmp_path, lines):
     assert ingest(archive, "table", lines(tmp_path / "more.jsonl", more)).orphaned
 
 
+@pytest.mark.filterwarnings("ignore:.* look like tests")
 @pytest.mark.parametrize("depth", [100, 980, 100_000])
 @pytest.mark.parametrize("source", ["table", "jsonl", "verl"])
 def test_nested_values_of_any_depth_are_read_or_rejected(archive, tmp_path, source, depth):

@@ -884,8 +884,8 @@ def test_kodcode(tmp_path):
     assert (task.difficulty, task.entry_point, task.requires, task.official) == ("easy", "twice", (), True)
     assert json.loads(task.extra)["gpt_pass_percentage"] == 0.5
     other = tasks["kodcode/b"]
-    assert (other.requires, other.official, len(other.tests)) == (("pytest",), False, 5)
-    assert len(json.loads(other.extra)["tests_left_out"]) == 4 and not rejected
+    assert (other.requires, other.official, len(other.tests)) == ((), False, 6)
+    assert len(json.loads(other.extra)["tests_left_out"]) == 3 and not rejected
 
 
 def test_opencodeinstruct(tmp_path):
