@@ -185,12 +185,12 @@ def open_database() -> "duckdb.DuckDBPyConnection":
 
 @cache
 def shared_database(process: int) -> "duckdb.DuckDBPyConnection":
-    """Return the database of a process, by its number: a forked process has none of DuckDB's threads."""
+    """Return the database that a process shares, by the id of the process: DuckDB's threads do not survive a fork."""
     del process
-    database = open_database()
-    atexit.register(shared_database.cache_clear)  # DuckDB reports what is open when the interpreter ends
-    atexit.register(database.close)
-    return database
+    return open_database()
+
+
+atexit.register(shared_database.cache_clear)  # DuckDB reports databases that are open when the interpreter ends
 
 
 @contextmanager
@@ -220,11 +220,12 @@ def connect(
     Args:
         parts: name of a table in ``schema.TABLES`` -> its files, oldest first.
         places: whether the views have a column ``place``, which increases in the order in which the rows were written.
-        shared: use the database that this process shares. For short queries of local files that change no setting.
+        shared: use the database that this process shares, if all files are local. For short queries that change no setting.
 
     Raises:
         ArchiveError: a file is damaged, or a query fails otherwise.
     """
+    shared = shared and not any(map(is_remote, chain.from_iterable(parts.values())))  # their file systems are a database's own
     try:
         with open_catalog() if shared else open_database() as connection:
             connection.execute("set enable_progress_bar = false")  # it would stand among what a command prints

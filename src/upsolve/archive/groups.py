@@ -71,14 +71,16 @@ SOME_ROWS, SOME_CHARACTERS = 500_000, 1 << 28
 """Most attempts, and characters of code, that one query sorts, unless a single task has more."""
 
 
-def sorted_blocks(parts: Mapping[str, Sequence[Path]]) -> Iterator[Any]:
-    """Yield the record batches of the attempts with the list of their verdicts, at least one; all but the last have ``BLOCK_ROWS`` rows."""
+def sorted_blocks(parts: Mapping[str, Sequence[Path]], *, small: bool) -> Iterator[Any]:
+    """Yield the record batches of the attempts with the list of their verdicts, at least one; all but the last have ``BLOCK_ROWS`` rows.
+
+    ``small``: the archive can be held in memory (``is_small``).
+    """
     for part in chain(parts["attempts"], parts["verdicts"]):
         if not is_remote(part):
             check_part(part)
-    shared = is_small(parts) and not any(map(is_remote, parts["attempts"]))
-    with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True, shared=shared) as connection:
-        if not shared:
+    with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True, shared=small) as connection:
+        if not small:
             connection.execute("set preserve_insertion_order = false")  # needs less memory
         rest: Any = None
         for batch in chain.from_iterable(sorted_rows(connection, chosen) for chosen in shares_of(connection, parts["tasks"])):
@@ -288,13 +290,13 @@ def open_groups(
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
     if small := not files or is_small(parts):
-        blocks = [*sorted_blocks(parts)]
+        blocks = [*sorted_blocks(parts, small=True)]
         counts: Mapping[int, int] = count_rows(blocks)
     else:
         folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
         state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
         if not (folder / f"{state}.json").exists():
-            write_blocks(folder, state, sorted_blocks(parts))
+            write_blocks(folder, state, sorted_blocks(parts, small=False))
         counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
         blocks = MappedBlocks(folder / f"{state}.arrow")
     groups = Groups(blocks, counts, [asking_for(task, language) for task in tasks()], judge=judge, labels=known, turns=turns)

@@ -194,8 +194,7 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
 
 def matches(index: Index, number: int, text: str) -> list[int]:
     """Return the places of the attempts of one part whose code contains a text, in any case."""
-    part = index.parts["attempts"][number]
-    with connect({"attempts": [part]}, places=True, shared=not is_remote(part)) as connection:
+    with connect({"attempts": [index.parts["attempts"][number]]}, places=True, shared=True) as connection:
         found = connection.execute("select place from attempts where contains(lower(code), lower(?))", [text]).fetchall()
     return [(number << 32) + place for (place,) in found]
 
@@ -282,7 +281,7 @@ def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
 
 def find_tasks(parts: Sequence[Path], names: Sequence[str]) -> dict[str, Task]:
     """Return tasks by id from the parts of an archive that hold tasks, in the order of the names."""
-    with connect({"tasks": [*parts]}, shared=not any(map(is_remote, parts))) as connection:
+    with connect({"tasks": [*parts]}, shared=True) as connection:
         sql = "select * from tasks where task_id in (select unnest(?))"
         found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()
     tasks = {row["task_id"]: from_row(Task, row) for row in found}
