@@ -88,7 +88,7 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
 def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return a module of tests that needs pytest less: fixtures are functions that tests call, ``raises`` and ``fail`` those of unittest.
 
-    Fixtures that yield, have parameters of their own or apply to every test stay.
+    A fixture stays if it yields, has ``params``, needs a fixture that stays, or applies to every test.
     """
     taken = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "pytest"]
     names = {
@@ -174,9 +174,9 @@ class Unittest(ast.NodeTransformer):
         (other,) = (one for one in sides if one is not near)
         given = dict(zip(("y", "rel", "abs"), map(ast.unparse, near.args), strict=False))
         given |= {one.arg or "": ast.unparse(one.value) for one in near.keywords}
-        bounds = [given["abs"]] if "abs" in given else ["1e-12"]
-        bounds += [f"{given.get('rel', '1e-06')} * abs({given['y']})"] if "rel" in given or "abs" not in given else []
-        bound = f"max({', '.join(bounds)})" if len(bounds) > 1 else bounds[0]
+        bound = given.get("abs", "1e-12")
+        if "rel" in given or "abs" not in given:
+            bound = f"max({bound}, {given.get('rel', '1e-06')} * abs({given['y']}))"
         return ast.parse(f"abs(({ast.unparse(other)}) - ({given['y']})) <= {bound}", mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
@@ -332,7 +332,7 @@ def names_of_attempt(node: ast.Import | ast.ImportFrom, names: Set[str], about: 
 def attributes(tree: ast.AST, alias: ast.alias) -> set[str]:
     """Return the attributes of an imported module that code names."""
     name = alias.asname or alias.name
-    parts = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name))
+    parts = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute))
     return {part.attr for part in parts if isinstance(part.value, ast.Name) and part.value.id == name}
 
 
