@@ -497,17 +497,10 @@ def test_value():
 def test_call(s):
     pytest.raises(TypeError, s.push)
 """
-LAST_OUT = """
-class Stack:
-    def __init__(self):
-        self.items = []
-    def push(self, x):
-        self.items.append(x)
-    def pop(self):
-        if not self.items:
-            raise IndexError('empty stack')
-        return self.items.pop()
-"""
+LAST_OUT = STACK.replace(
+    "return self.items.pop()",
+    "if not self.items:\n            raise IndexError('empty stack')\n        return self.items.pop()",
+)
 
 
 def test_tests_that_need_little_of_pytest_run_without_it():
