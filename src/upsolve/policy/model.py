@@ -64,7 +64,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
 
 
 class DequantizedLinear(torch.autograd.Function):
-    """x W^T + b with a frozen W that is stored in few bits: dequantised in either pass, so that no pass keeps it."""
+    """Compute x W^T + b with a frozen W that is stored in few bits. Both passes dequantise W, and neither keeps the result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:

@@ -212,7 +212,7 @@ def partition_weights(model: Any, folder: Path, settings: dict[str, Any], *, dev
 def gather_layers(root: Any, model: Any) -> list[Any]:
     """Let each layer of a partitioned model be gathered for its forward pass, and the rest for that of ``root``; return the hooks.
 
-    A DeepSpeed engine does so with hooks of its own: before there is one, and for a model that none trains.
+    For a model without a DeepSpeed engine: before there is one, or if nothing is trained. An engine has hooks of its own.
     """
     gathered = deepspeed_library().zero.GatheredParameters
     kinds: set[str] = set(model._no_split_modules or ())
