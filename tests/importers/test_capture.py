@@ -225,6 +225,16 @@ def test_errors_of_the_upstream_reach_the_client(start, upstream):
     assert "1 attempts added" in stop(process)
 
 
+def test_a_client_that_leaves_within_its_request_is_no_error_of_the_proxy(start):
+    process, url = start()
+    with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))) as line:
+        line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        time.sleep(0.2)  # the proxy waits for the body
+    assert httpx2.get(f"{url}/models").status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert "Traceback" not in process.communicate(timeout=60)[1] and process.returncode == 0
+
+
 def test_a_killed_proxy_loses_no_finished_completion(start, upstream, tmp_path):
     process, url = start()
     assert post(url, stream=True).status_code == post(url, seed=1).status_code == 200

@@ -413,6 +413,17 @@ def test_what_run_code_cannot_do_is_refused(server, change, named):
     assert status == 422 and named in json.dumps(said)
 
 
+def test_a_client_that_leaves_within_its_request_is_no_error_of_the_server(server):
+    head = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 10\r\n\r\n"
+    for path in ("/verify", "/run_code"):
+        with socket.create_connection(("127.0.0.1", server.port)) as line:
+            line.sendall(f"POST {path} HTTP/1.1\r\n{head}".encode())
+            time.sleep(0.2)  # the server waits for the body
+    assert server.ask("/health")[0] == 200
+    time.sleep(0.2)
+    assert not server.log.read_text()
+
+
 class CutProxy:
     """Passes connections on to a server, and cuts the first few off after so many bytes of their answers."""
 

@@ -1,5 +1,6 @@
 """The viewer over HTTP: a real server, a real client."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -10,6 +11,8 @@ import urllib.parse
 
 import pytest
 from archives import EVIL, evil_archive, plain_archive
+
+from upsolve.view.server import application
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -195,3 +198,25 @@ def test_the_address_is_printed_before_anything_heavy_is_imported(tmp_path):
         "pygments",
     }
     assert not heavy & {*done.stdout.split()}
+
+
+def test_a_client_that_leaves_within_its_question_is_no_error_of_the_viewer():
+    async def leave():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        answers.append(message["type"])
+
+    answers = []
+    names = {"host": "127.0.0.1:8", "origin": "http://127.0.0.1:8", "cookie": "upsolve-view-8=t", "content-length": "10"}
+    headers = [(name.encode(), value.encode()) for name, value in names.items()]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/ask",
+        "raw_path": b"/api/ask",
+        "query_string": b"",
+        "headers": headers,
+    }
+    asyncio.run(application(None, "t")(scope, leave, send))
+    assert answers[:1] == ["http.response.start"]

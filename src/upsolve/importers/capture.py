@@ -142,11 +142,14 @@ class Proxy:
 
     async def __call__(self, scope: Json, receive: Any, send: Any) -> None:
         """Answer one request."""
-        from starlette.requests import Request
+        from starlette.requests import ClientDisconnect, Request
         from starlette.responses import JSONResponse, StreamingResponse
 
         request = Request(scope, receive)
-        content = await request.body()
+        try:
+            content = await request.body()
+        except ClientDisconnect:  # nobody reads the answer
+            return
         asked = request_in(request, content)
         try:
             reply = await self.reply(request, content, asked)
@@ -298,10 +301,14 @@ def serve(upstream: str, archive: Archive, port: int, *, say: Any = print) -> in
                 uvicorn.Config(proxy, log_level="warning", timeout_graceful_shutdown=5, lifespan="off", ws="none")
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
-            while not (await asyncio.wait({serving}, timeout=FLUSH_SECONDS))[0]:
-                await asyncio.to_thread(captured.flush)
-            await proxy.client.aclose()
-            await serving
+            try:
+                while not (await asyncio.wait({serving}, timeout=FLUSH_SECONDS))[0]:
+                    await asyncio.to_thread(captured.flush)
+            finally:
+                server.should_exit = True
+                with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal that stopped it again, in this task
+                    await serving
+                await proxy.client.aclose()
 
     try:
         with contextlib.suppress(KeyboardInterrupt):

@@ -130,10 +130,11 @@ def told(answers: Answers | Runs, request: Any) -> Any:
 async def asked(answers: Answers | Runs, request: Any) -> Any:
     """Return the answer to a question to a model (POST): 404 for an unknown path, 400 with the reason for a wrong question."""
     from starlette.concurrency import run_in_threadpool
+    from starlette.requests import ClientDisconnect
     from starlette.responses import Response
 
-    body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
     try:
+        body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
         question = json.loads(body)
         if not isinstance(question, dict):
             raise ValueError("a question is an object")
@@ -141,6 +142,8 @@ async def asked(answers: Answers | Runs, request: Any) -> Any:
         if action is None:
             return Response("no such path", 404)
         return Response(to_json(await run_in_threadpool(action, question)), media_type="application/json")
+    except ClientDisconnect:  # nobody reads the answer
+        return Response(status_code=400)
     except (UpsolveError, ValueError) as error:
         return refusal(error)
 

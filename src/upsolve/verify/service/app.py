@@ -37,6 +37,7 @@ def application(service: Service, routes: Mapping[str, Route] | None = None) -> 
     """Return the service as an ASGI application; ``routes`` are further paths that take POST requests."""
     from fastapi import FastAPI, Request, Response
     from fastapi.responses import StreamingResponse
+    from starlette.requests import ClientDisconnect
 
     class Lines(StreamingResponse):
         async def stream_response(self, send: Any) -> None:
@@ -57,6 +58,9 @@ def application(service: Service, routes: Mapping[str, Route] | None = None) -> 
     async def refuse(_: Request, error: RefusedError) -> Response:
         return Response(error.body(), error.status, headers=error.headers())
 
+    async def drop(_: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody reads it
+
     app = FastAPI(title="upsolve", version=__version__)
     app.add_api_route("/health", service.health, methods=["GET"])
     app.add_api_route("/verify", verify, methods=["POST"], openapi_extra=described(VerifyRequest))
@@ -64,6 +68,7 @@ def application(service: Service, routes: Mapping[str, Route] | None = None) -> 
     for path, route in (routes or {}).items():
         app.add_api_route(path, endpoint(service, route), methods=["POST"])
     app.add_exception_handler(RefusedError, cast("Any", refuse))
+    app.add_exception_handler(ClientDisconnect, cast("Any", drop))
     return AuthMiddleware(app, service.token, service.bounds.body_bytes)
 
 
