@@ -12,6 +12,8 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
+from upsolve.reward.selection import choose
+from upsolve.train.data.encode import draw_pairs
 from upsolve.train.data.groups import CachedRewards, draw_groups, sample_mixed, sample_outline, with_advantages
 from upsolve.train.data.sources import RoundGroups
 from upsolve.train.loop import form_groups
@@ -93,6 +95,25 @@ def test_imitation_with_findings_of_ruff():
         formed = draw_groups([group], DATA, needs="pass", epoch=0)
         trained = [with_advantages(one, AdvantageConfig(kind="passed"), seed=0).advantages_G.tolist() for one in formed.groups]
         assert trained == imitated
+
+
+def test_attempts_with_a_reward_by_rule_have_not_passed():
+    """Three programs leave before the tests: a group has the honest pass, a pair does not choose them, and they do not count as passes."""
+    left = "import sys\ndef f(n):\n    sys.exit()  # {}"
+    codes = ["def f(n):\n    return n", *map(left.format, range(3)), "f = 1", "f = 2", "f = 3"]
+    made = tuple(Attempt("t", code) for code in codes)
+    verdicts = tuple(Verdict(a.attempt_id, Status.PASSED if n < 4 else Status.FAILED, 2, 2) for n, a in enumerate(made))
+    tests = (TestCase(TestKind.CALL, "f(4)", "4"),)
+    group = reward(Group(Task("t", "prompt", tests, "f"), made, verdicts), RewardConfig(hacked=-1))
+    for epoch in range(20):
+        (drawn,) = draw_groups([group], DATA, needs="contrast", epoch=epoch).groups
+        assert drawn.passed.sum() == 1
+        (pair,) = draw_pairs([group], DATA, "outcome", epoch=epoch).groups
+        assert pair.passed.tolist() == [True, False]
+    (rft,) = choose([group], SelectConfig(attempts="passed", weight="1.0 / passes", groups="pass_rate < 0.2")).rewarded
+    assert rft.weights_G.tolist() == [1.0]
+    (honest,) = draw_groups([group.part([1, 2, 3, 4])], DATA, needs="contrast", epoch=0).left_out
+    assert honest == "tasks: none passed"
 
 
 def mixed(name):

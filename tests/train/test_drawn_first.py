@@ -112,6 +112,8 @@ def test_an_epoch_trains_on_what_was_drawn(groups):
         ["reward.weights.lint=1"],
         ["reward.hacked=drop"],
         ["reward.truncated=drop"],
+        ["reward.hacked=-1"],
+        ["reward.truncated=-0.5"],
         ["reward.outcomes.timeout=null"],
         ["reward.verdicts=shuffled"],
         ["reward.in_process=keep"],

@@ -137,7 +137,7 @@ def outcomes_of(group: Group, data: DataConfig, config: RewardConfig, *, left_ou
         return "no scored attempt" if group.task.tests else "no tests", 0
     rewarded = reward(chosen, config)
     left_out.update(rewarded.left_out)
-    passes = [passed(verdict) for verdict in rewarded.group.verdicts]
+    passes = rewarded.passed.tolist()
     if not passes:
         return "filtered by reward", 0
     if reason := missing_signal(len(passes), len(passes), sum(passes)):

@@ -93,10 +93,14 @@ class Rewarded:
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """bool [G]: which attempts passed; not those whose reward a rule for truncated or hacked attempts has set."""
-        terms = zip(self.group.verdicts, self.parts, strict=True)
-        passed = [v is not None and v.status is Status.PASSED and not any(p.name in RULES for p in parts) for v, parts in terms]
-        return np.array(passed, dtype=np.bool_)
+        """bool [G]: which attempts passed (``has_passed``)."""
+        return np.array([*map(self.has_passed, range(len(self.parts)))], dtype=np.bool_)
+
+    def has_passed(self, index: int) -> bool:
+        """Return whether an attempt passed; not if a rule for truncated or hacked attempts has set its reward."""
+        verdict = self.group.verdicts[index]
+        ruled = any(part.name in RULES for part in self.parts[index])
+        return verdict is not None and verdict.status is Status.PASSED and not ruled
 
     def part(self, indices: Sequence[int]) -> "Rewarded":
         """Return a group of the attempts at these indices, with their rewards and weights; it counts nothing as left out."""
@@ -196,7 +200,7 @@ def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapp
     left_out: Counter[str] = Counter()
     for group in groups:
         scored = reward(group, config, baselines)
-        if any(verdict and verdict.status is Status.PASSED for verdict in scored.group.verdicts):
+        if scored.passed.any():
             return
         left_out += scored.left_out
     if left_out:

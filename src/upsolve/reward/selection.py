@@ -13,7 +13,7 @@ import numpy as np
 from upsolve.config.select import QUERIES, SelectConfig, selection_table
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
-from upsolve.types import Attempt, Status, Verdict, content_id
+from upsolve.types import Attempt, Verdict, content_id
 
 __all__ = ["HELD", "Likelihood", "Likelihoods", "Selected", "choose", "fill"]
 
@@ -146,15 +146,10 @@ def verdict_of(rewarded: Rewarded, i: int) -> Verdict:
     return verdict
 
 
-def passed(rewarded: Rewarded) -> list[bool]:
-    """Return which attempts of a group passed."""
-    return [verdict is not None and verdict.status is Status.PASSED for verdict in rewarded.group.verdicts]
-
-
 def pass_rate(rewarded: Rewarded) -> float:
     """Return the share of a group's samples that passed; 0 for an empty group."""
     counts = [attempt.count for attempt in rewarded.group.attempts]
-    return float(np.average(passed(rewarded), weights=counts)) if counts else 0.0
+    return float(np.average(rewarded.passed, weights=counts)) if counts else 0.0
 
 
 def mean_logp(rewarded: Rewarded, i: int) -> float | None:
@@ -169,7 +164,7 @@ GROUP: Mapping[str, OfGroup] = {
     "source": lambda rewarded: rewarded.group.task.source,
     "task_extra": lambda rewarded: rewarded.group.task.extra or None,
     "attempts": lambda rewarded: len(rewarded.group.attempts),
-    "passes": lambda rewarded: sum(passed(rewarded)),
+    "passes": lambda rewarded: int(rewarded.passed.sum()),
     "pass_rate": pass_rate,
 }
 """Columns that the attempts of a group share."""
@@ -190,7 +185,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "reward": lambda rewarded, i: float(rewarded.rewards_G[i]),
     "reward_rank": lambda rewarded, i: int((rewarded.rewards_G > float(rewarded.rewards_G[i])).sum()) + 1,
     "status": lambda rewarded, i: verdict_of(rewarded, i).status.value,
-    "passed": lambda rewarded, i: int(verdict_of(rewarded, i).status is Status.PASSED),
+    "passed": lambda rewarded, i: int(rewarded.has_passed(i)),
     "tests_passed": lambda rewarded, i: verdict_of(rewarded, i).passed,
     "tests": lambda rewarded, i: verdict_of(rewarded, i).total,
     "cpu_seconds": lambda rewarded, i: verdict_of(rewarded, i).cpu_seconds,

@@ -184,10 +184,9 @@ def keeps_zero(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
 
 
 def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
-    """Return whether the outcome of an attempt alone decides if it has a reward, so that groups can be drawn before programs are read."""
-    as_judged = (
-        reward.verdicts == "as_judged" and reward.in_process == "drop" and "drop" not in (reward.truncated, reward.hacked)
-    )
+    """Return whether the outcome of an attempt alone decides its reward, so that groups can be drawn before programs are read."""
+    ruled = (reward.truncated, reward.hacked) != ("keep", "keep")
+    as_judged = reward.verdicts == "as_judged" and reward.in_process == "drop" and not ruled
     valued = all(value is not None for status, value in reward.outcomes.items() if status is not Status.UNSCORED)
     return as_judged and valued and {*reward.components} == {"outcome"} and not select.is_on and data.group_size > 1
 
@@ -308,7 +307,7 @@ def draw_groups(
             return drawn, ""
         if item.group.occurrences < data.group_size:
             return drawn, f"fewer than {data.group_size} attempts"
-        return drawn, "all passed" if passed(item.group.verdicts[0]) else "none passed"
+        return drawn, "all passed" if item.has_passed(0) else "none passed"
 
     return draw_tasks(rewarded, draw, data, epoch=epoch, most=most, in_order=in_order)
 
@@ -365,8 +364,8 @@ def failed(verdict: Verdict | None) -> bool:
 
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
     """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
-    outcomes, repeats = [*map(passed, scored.group.verdicts)], len(scored.group.attempts) < size
-    return draw_mixed(ListSampler(scored.group, outcomes, random, repeats=repeats), size, max_groups, random)
+    repeats = len(scored.group.attempts) < size
+    return draw_mixed(ListSampler(scored.group, scored.passed.tolist(), random, repeats=repeats), size, max_groups, random)
 
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
