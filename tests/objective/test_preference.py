@@ -139,6 +139,23 @@ def test_kto_of_a_batch_counts_equal_attempts():
     assert config.record.loss(logp, inputs, config).tolist() == pytest.approx(wanted), "a batch is its step"
 
 
+@pytest.mark.parametrize("counts", [(3, 1, 1), (1, 2, 4)])
+def test_rank_counts_equal_attempts_as_often_as_they_occur(counts):
+    """Loss and gradient of merged attempts, weighed as the training step does, are those of all attempts one by one."""
+
+    def step(indices, count):
+        logp = torch.tensor([0.7, -0.3, 0.2])[indices].requires_grad_()
+        rewards, size = torch.tensor([1.0, 0.0, 0.5])[indices], len(indices)
+        inputs = LossInputs(torch.arange(size), torch.ones(size), rewards, torch.zeros(size), None, count_S=count)
+        config = ObjectiveConfig.model_validate({"kind": "rank", "preference": {"beta": 1.0}})
+        loss = (token_losses(logp, inputs, config) * inputs.counts_S).sum() / sum(counts)
+        loss.backward()
+        return [loss.item(), *torch.zeros(3).index_add(0, torch.tensor(indices), logp.grad).tolist()]
+
+    every = [index for index, count in enumerate(counts) for _ in range(count)]
+    assert step([0, 1, 2], torch.tensor(counts).float()) == pytest.approx(step(every, None), abs=1e-6)
+
+
 def test_rank_of_a_batch_is_group_by_group():
     # groups of two and two: each is dpo, whatever the order; the same by two calls
     logp, inputs = batch([0.0] * 5, [0, 0, 1, 2, 3], values=[0.5, -0.5, -1.0, 1.0], group=[0, 0, 1, 1])

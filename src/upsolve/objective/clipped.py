@@ -126,8 +126,8 @@ class LossInputs:
     group_S: Tensor | None = None
     """int64 [S], index of each attempt's group in the batch, never decreasing; None: one group."""
     count_S: Tensor | None = None
-    """float32 [S], how often each attempt occurs in its group (equal ones are merged); None: once. Only step statistics read it:
-    the training step multiplies the losses by it."""
+    """float32 [S], how often each attempt occurs in its group (equal ones are merged); None: once. The training step multiplies the
+    losses by it; what is computed over several attempts counts each so."""
     sampler_T: Tensor | None = None
     """float32 [T], nats, log-probabilities that the sampler gave the tokens; nan where unknown. None: all are unknown."""
     statistic: Tensor | None = None

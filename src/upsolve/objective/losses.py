@@ -125,16 +125,18 @@ def kto(
     return weight_S * torch.sigmoid(-beta * sign_S * (logratio_S - kl))
 
 
-def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1) -> Tensor:
+def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1, count_G: Tensor | None = None) -> Tensor:
     """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group; b is ``beta``.
 
     Minus the log-likelihood of the whole order under Plackett-Luce (2305.18290, app. A.3) when no two rewards are equal;
-    attempts of equal reward are not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0.
+    attempts of equal reward are not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0. Both sums take an
+    attempt ``count_G`` times; None: once.
     """
-    score_G = beta * logratio_G
+    score_G, count_G = beta * logratio_G, torch.ones_like(logratio_G) if count_G is None else count_G
     itself_GG = torch.eye(rewards_G.numel(), dtype=torch.bool, device=rewards_G.device)
     against_GG = (rewards_G[None, :] < rewards_G[:, None]) | itself_GG
-    return (score_G.expand_as(against_GG).masked_fill(~against_GG, -torch.inf).logsumexp(1) - score_G).sum()
+    score_GG = (score_G + count_G.log() * ~itself_GG).masked_fill(~against_GG, -torch.inf)
+    return (count_G * (score_GG.logsumexp(1) - score_G)).sum()
 
 
 Part = tuple[Tensor, LossInputs]
@@ -300,13 +302,16 @@ def kto_statistic(parts: Sequence[Part], _config: ObjectiveConfig) -> Tensor:
 
 
 def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``rank`` to a batch: a group's loss is divided evenly among its attempts; ``values_S`` are in the order of the rewards."""
+    """Apply ``rank`` to a batch: a group's loss is divided evenly among its attempts, of which the training step takes an equal one ``count_S``
+    times; ``values_S`` are in the order of the rewards."""
     x_S = reference_sums(logp_T, inputs)
     group_S = torch.zeros(inputs.attempts, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
     sizes: list[int] = group_S.unique_consecutive(return_counts=True)[1].tolist()
-    parts = zip(x_S.split(sizes), inputs.values_S.split(sizes), strict=True)
-    loss_S = [rank(x_G, values_G, beta=config.preference.beta).expand(len(x_G)) / len(x_G) for x_G, values_G in parts]
-    return inputs.per_token(torch.cat(loss_S))
+    parts = zip(x_S.split(sizes), inputs.values_S.split(sizes), inputs.counts_S.split(sizes), strict=True)
+    loss_K = [
+        rank(x_G, values_G, beta=config.preference.beta, count_G=count_G) / count_G.sum() for x_G, values_G, count_G in parts
+    ]
+    return inputs.per_token(torch.cat([loss.expand(size) for loss, size in zip(loss_K, sizes, strict=True)]))
 
 
 Loss = Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]
