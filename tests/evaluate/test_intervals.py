@@ -37,6 +37,16 @@ def test_an_interval_without_bounds_is_students():
     assert mean_interval([-5.0, -7.0], bounds=None).low == pytest.approx(-6 - 12.7062, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "quantile"), [(2, 12.7062), (3, 4.3027), (4, 3.1824), (5, 2.7764), (6, 2.5706), (31, 2.0423)]
+)
+def test_quantiles_are_those_of_tables(tasks, quantile):
+    """The half-width of an interval without bounds, in standard errors of the mean."""
+    values = np.arange(tasks, dtype=float)
+    half = mean_interval(values, bounds=None).high - values.mean()
+    assert half * math.sqrt(tasks) / values.std(ddof=1) == pytest.approx(quantile, rel=0.002)
+
+
 def test_intervals_mirror_and_grow_with_the_spread():
     values = np.array([0.0, 0.25, 0.25, 1.0, 0.0, 0.5])
     found, mirrored = mean_interval(values), mean_interval(1 - values)

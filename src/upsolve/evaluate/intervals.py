@@ -120,8 +120,8 @@ def margin(tasks: int, deviation: float) -> float:
 
 def t_quantile(freedom: int) -> float:
     """Return the 0.975 quantile of Student's t distribution, within 0.2 %, by its expansion in 1 / freedom (Fisher and Cornish, 1960)."""
-    if freedom < 3:
-        return (12.706205, 4.302653)[freedom - 1]
+    if freedom < 5:
+        return (12.706205, 4.302653, 3.182446, 2.776445)[freedom - 1]
     z2 = Z * Z
     terms = (1.0, (z2 + 1) / 4, ((5 * z2 + 16) * z2 + 3) / 96, (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384)
     return Z * sum(term / freedom**power for power, term in enumerate(terms))
