@@ -66,6 +66,12 @@ def test_a_task_is_graded_by_its_matrix():
     )
 
 
+def test_a_visible_test_that_was_not_reached_is_neither_passed_nor_failed():
+    """Hidden tests come first: a limit that ends the run there leaves the visible test without an outcome."""
+    found = grade_group(group_of(task_of("hv"), "pp", "fp", "tu", "pf")).totals
+    assert (found.recorded, found.visible_passed, found.visible_false, found.visible_caught) == (4, 2, 1, 1)
+
+
 def test_outcomes_of_other_tests_and_unscored_verdicts_do_not_count():
     task = task_of("vh")
     _, other = judged(task, "ppf")

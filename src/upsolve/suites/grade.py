@@ -29,7 +29,7 @@ class Totals:
     least: int = 0
     """Tests that suffice to fail every attempt that some test fails (greedy set cover)."""
     visible_passed: int = 0
-    """Recorded attempts that pass every visible test, of tasks with visible and hidden tests."""
+    """Recorded attempts that pass every visible test, of tasks with visible and hidden tests; none that did not reach one."""
     visible_false: int = 0
     """Those of them that fail a hidden test: false passes of the visible tests."""
     visible_caught: int = 0
@@ -112,15 +112,15 @@ def grade_group(group: Group, others: Sequence[Group] = ()) -> Grade:
     """
     task, tests = group.task, range(len(group.task.tests))
     scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
-    recorded = [failed for verdict in scored if (failed := failed_tests(task, verdict)) is not None]
-    hidden = frozenset(index for index in tests if task.tests[index].hidden)
-    split = 0 < len(hidden) < len(tests)
-    shown = [failed for failed in recorded if failed <= hidden] if split else []
+    matrix = [(verdict, failed) for verdict in scored if (failed := failed_tests(task, verdict)) is not None]
+    recorded, hidden = [failed for _, failed in matrix], frozenset(index for index in tests if task.tests[index].hidden)
+    rows, visible = matrix if 0 < len(hidden) < len(tests) else [], {*tests} - hidden
+    shown = [failed for verdict, failed in rows if all(verdict.outcomes[index] is Status.PASSED for index in visible)]
     redundant = tuple(index for index in tests if not any(index in failed for failed in recorded)) if recorded else ()
     least = tuple(cover(recorded))
     known = Totals(
         tests=len(tests),
-        visible=len(tests) - len(hidden),
+        visible=len(visible),
         attempts=len(scored),
         failed=sum(verdict.status is not Status.PASSED for verdict in scored),
         recorded=len(recorded),
@@ -128,7 +128,7 @@ def grade_group(group: Group, others: Sequence[Group] = ()) -> Grade:
         least=len(least),
         visible_passed=len(shown),
         visible_false=sum(bool(failed) for failed in shown),
-        visible_caught=len(recorded) - len(shown) if split else 0,
+        visible_caught=sum(not failed <= hidden for _, failed in rows),
     )
     return Grade(task.task_id, known + compared(group, others), redundant, least)
 
