@@ -119,6 +119,14 @@ CONTRADICTIONS = {
     "advantage.kind centred: objective.kind nft reads": ("nft", ["advantage.kind=centred"]),
     "advantage.kind exponential: objective.kind kto reads the sign .*: passed": ("kto", ["advantage.kind=exponential"]),
     "advantage.options_end.k: 8: at least 1, and below the 8 attempts": ("pkpo", ["advantage.options_end.k=8"]),
+    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind dpo": (
+        "dpo",
+        ["objective.clip.sequence_kl=1"],
+    ),
+    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind rank": (
+        "rank",
+        ["objective.clip.sequence_kl=1"],
+    ),
     "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
 }
 
@@ -186,6 +194,8 @@ UNREAD = [
         "sample.server.model=x",
         "sample.vllm={gpus: 2}",
         "monitor.project=p",
+        "monitor.max_drift=0.1",
+        "evaluate.leaks=refuse",
     ),
 ]
 
@@ -197,6 +207,8 @@ UNREAD = [
         ("rlvr_tests", "reward.outcomes.failed=-0.9"),
         *((name, "advantage.kind=standardised") for name in ("dpo", "oapl", "rank")),
         ("kto", "objective.preference.label_smoothing=0.1"),
+        ("dpo", "data.group_size=8"),
+        ("grpo", "data.groups_per_task=3"),
         *(
             ("grpo", override)
             for override in ("source.replay_rounds=2", "source.replay_solved=[0, 0.5]", "data.tasks_at_once=3")
@@ -220,6 +232,7 @@ def test_a_setting_that_is_not_read_is_refused(recipe, override):
         (["source.mix={archive: 1}", "source.hints=0.5"], "source.hints has no effect without .* a share of policy"),
         (["source.mix={archive: 1}", "source.oversample=2"], "source.oversample has no effect without .* a share of policy"),
         (["source.mix_end={archive: 1}"], "source.mix_end.archive has no effect without source.rounds above 1"),
+        (["evaluate.temperatures=[0]", "evaluate.many_samples=9"], "many_samples has no effect without a temperature above 0"),
         (["reward.detectors=[]", "reward.hacked=-1"], "reward.hacked has no effect without reward.detectors"),
         (["monitor.stop_on_collapse=false", "monitor.max_likelihood_drop=1"], "max_likelihood_drop has no effect without"),
     ],
@@ -245,6 +258,11 @@ def test_an_override_without_a_key_and_an_impossible_seed_are_refused(override):
         ("grpo", ["source.rounds=0", "source.groups=8"]),  # offline by choice
         ("rloo", ["source.rollout.max_tokens=9"]),
         ("rloo", ["objective.kl.coefficient=0.1", "objective.kl.estimator=k1"]),
+        ("oapl", ["advantage.kind=asymre", "objective.clip.sequence_kl=0.1"]),  # masks negative advantages
+        ("rloo", ["reward.weights.rank=1", "reward.rank=dataflow", "reward.dataflow_threshold=0.5"]),
+        ("rlvr_tests", ["reward.weights.rank=1", "reward.rank=outcome", "reward.outcomes.failed=-0.9"]),
+        ("hybrid", ["data.groups_per_task=3"]),
+        ("rloo", ["evaluate.temperatures=[0]", "evaluate.dev_samples=8"]),  # one temperature by choice
         ("oapl", ["advantage.kind=passed"]),  # draws groups in which all passed
         ("rloo", ["sample.engine=transformers", "sample.server.model=x"]),  # another engine by choice
         ("rloo", ["monitor.heldout=0", "monitor.eval_every=5"]),
@@ -404,3 +422,11 @@ def test_one_key_of_the_rollout_leaves_the_others_at_their_defaults():
     """A rollout samples the policy as it is; the settings of an evaluation are not taken over."""
     rollout = Recipe.model_validate({"source": {"rollout": {"max_tokens": 7}}}).source.rollout
     assert (rollout.max_tokens, rollout.temperature, rollout.top_p) == (7, 1.0, 1.0)
+
+
+def test_settings_of_an_inherited_choice_have_no_effect(tmp_path):
+    """One temperature of the base leaves nothing to choose on dev tasks."""
+    (tmp_path / "one.yaml").write_text("evaluate: {temperatures: [0.6]}\n")
+    (tmp_path / "own.yaml").write_text("base: one.yaml\nevaluate: {dev_samples: 8}\n")
+    with pytest.raises(ConfigError, match="evaluate.dev_samples has no effect without several evaluate.temperatures"):
+        load_recipe(tmp_path / "own.yaml")

@@ -72,7 +72,7 @@ class RewardConfig(Strict):
             lambda r: f"credit: {unweighted(r, r.credit)} has no weight; set reward.weights or remove it",
         ),
         Rule(
-            lambda r: not r.dataflow_threshold or "dataflow" in r.components,
+            lambda r: not r.dataflow_threshold or "dataflow" in r.read,
             "dataflow_threshold: dataflow has no weight; set reward.weights or remove it",
         ),
         Rule(

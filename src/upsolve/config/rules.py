@@ -101,6 +101,10 @@ RULES: tuple[Rule, ...] = (
         "objective.clip.sequence_kl masks negative advantages, and advantage.kind {0.advantage.kind} gives none",
     ),
     Rule(
+        lambda r: r.objective.clip.sequence_kl is None or not (compares_pairs(r) or r.objective.kind == "rank"),
+        "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind {0.objective.kind} is of several together; leave it out",
+    ),
+    Rule(
         lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
         "objective.correction weighs token losses, and objective.kind {0.objective.kind} has a loss of whole attempts",
     ),
@@ -281,10 +285,10 @@ def estimator(*kinds: str) -> Condition:
 
 
 def component(*names: str) -> Condition:
-    """Return the condition that one of these components of rewards, or one of another package, has a weight."""
+    """Return the condition that one of these components of rewards, or one of another package, has a weight or is ranked."""
     return Condition(
         f"a weight (reward.weights) for {' or '.join(names)}",
-        lambda r: any(name in names or not built_in("component", name) for name in r.reward.components),
+        lambda r: any(name in names or not built_in("component", name) for name in r.reward.read),
     )
 
 
@@ -339,12 +343,20 @@ READ: Mapping[str, Condition] = {
         for stage in ("sample", "source.rollout")
     },
     "data.tasks_at_once": Condition("source.rounds: 0", lambda r: not r.source.rounds, "source.rounds"),
+    "data.groups_per_task": Condition(
+        "stored attempts (source.rounds: 0, or archive in source.mix or source.mix_end) or an objective.kind on pairs",
+        lambda r: not r.source.rounds or r.source.takes("archive") or compares_pairs(r),
+        "source.rounds",
+    ),
+    "data.group_size": Condition(
+        "an objective.kind that does not pair stored attempts",
+        lambda r: r.source.rounds or not compares_pairs(r),
+        "objective.kind",
+    ),
     "reward.hacked": Condition("reward.detectors", lambda r: r.reward.detectors),
     "reward.outcomes": component("outcome"),
     "reward.severity": component("lint", "security", "types"),
-    "reward.efficiency": Condition(
-        "a weight (reward.weights) for efficiency", lambda r: component("efficiency").holds(r) or "efficiency" in r.reward.read
-    ),
+    "reward.efficiency": component("efficiency"),
     "reward.rank": component("rank"),
     "reward.window": Condition(
         "the credit divergence (reward.credit, advantage.negatives)",
@@ -358,7 +370,12 @@ READ: Mapping[str, Condition] = {
     "advantage.kind": Condition(
         "an objective.kind that reads advantages",
         lambda r: (
-            r.objective.record.unit != "pair" and (r.objective.record.advantages != "unread" or r.advantage.record.selects)
+            not compares_pairs(r)
+            and (
+                r.objective.record.advantages != "unread"
+                or r.advantage.record.selects
+                or r.objective.clip.sequence_kl is not None
+            )
         ),
     ),
     "advantage.beta": estimator("exponential", "awr"),
@@ -391,12 +408,26 @@ READ: Mapping[str, Condition] = {
     "objective.preference.beta": objective("dpo", "kto", "rank"),
     **{f"objective.preference.{key}": objective("dpo") for key in ("label_smoothing", "pairs", "focal")},
     **{f"objective.preference.{key}": objective("kto") for key in ("desirable", "undesirable")},
-    "evaluate.choose": Condition("a temperature above 0 in evaluate.temperatures", lambda r: any(r.evaluate.temperatures)),
+    **{
+        f"evaluate.{key}": Condition(
+            "several evaluate.temperatures", lambda r: len(r.evaluate.temperatures) > 1, "evaluate.temperatures"
+        )
+        for key in ("dev_tasks", "dev_samples")
+    },
+    "evaluate.leaks": Condition("evaluate.archives", lambda r: r.evaluate.archives, "evaluate.archives"),
+    **{
+        f"evaluate.{key}": Condition("a temperature above 0 in evaluate.temperatures", lambda r: any(r.evaluate.temperatures))
+        for key in ("choose", "many_samples")
+    },
     "monitor.eval_every": HELDOUT,
     "monitor.max_likelihood_drop": Condition(
         "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.switch
     ),
     "monitor.min_entropy": STOPS,
+    "monitor.max_drift": Condition(
+        "an objective that reads the sampler's probabilities (objective.correction.kind, or objective.kind ppo_clip, ...)",
+        lambda r: r.objective.needs_old or r.advantage.needs_values,
+    ),
     "monitor.project": Condition("monitor.trackers", lambda r: r.monitor.trackers),
 }
 """Setting, or stage of settings -> when it has an effect. ``source.rollout`` is not among them: it is set for recipes of both kinds at once; but the settings of an engine are."""
