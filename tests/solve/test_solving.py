@@ -13,8 +13,9 @@ from upsolve.config import SampleConfig
 from upsolve.errors import ConfigError, SourceError
 from upsolve.solve import outputs
 from upsolve.solve.asked import AnswerFile, answer_row, asked_task, database_input, database_inputs, read_tests, tasks_at
-from upsolve.solve.outputs import Outputs, outputs_of, run_inputs
-from upsolve.solve.solving import SolveSettings, inputs_of, solve
+from upsolve.solve.choose import Candidates, agreement, choose
+from upsolve.solve.outputs import Outputs, form_of, outputs_of, run_inputs
+from upsolve.solve.solving import SolveSettings, inputs_of, solve, why_stop
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings, Limits
 
@@ -102,6 +103,42 @@ def test_outputs_are_equal_texts_where_values_are_equal():
         FAST,
     )
     assert bash.texts == ("1", None)
+
+
+@pytest.mark.parametrize(
+    ("compare", "bodies", "shares"),
+    [
+        ("lines", ["1", "1.0", "True", "2"], [3 / 4] * 3 + [1 / 4]),
+        ("lines", ["{'a': {1, 2}, 'b': 0}", "{'b': 0, 'a': {2, 1}}"], [1.0, 1.0]),
+        ("lines", ["{*'abcd'}", "{*'dcba'}", "[*'abcd']"], [2 / 3, 2 / 3, 1 / 3]),
+        ("lines", ["0.3", "0.1 + 0.2"], [0.5, 0.5]),
+        ("floats", ["[0.3, 1e-13]", "[0.1 + 0.2, 0]", "[0.31, 0]"], [2 / 3, 2 / 3, 1 / 3]),
+        ("lines", ["object()", "iter([])", "1"], [0.0, 0.0, 1.0]),
+    ],
+)
+def test_values_agree_where_the_judge_takes_them_for_equal(compare, bodies, shares):
+    tests = (TestCase(TestKind.CALL, "f()", ""),)
+    task, attempts = (
+        Task("t", "", tests, "f", compare=compare),
+        [Attempt("t", f"def f():\n    return {body}") for body in bodies],
+    )
+    found = outputs_of([task] * len(bodies), attempts, [tests] * len(bodies), FAST)
+    candidates = Candidates(task, tuple(attempts), (None,) * len(bodies), tuple(found))
+    assert agreement(candidates) == pytest.approx(shares)
+    reason = why_stop(candidates, choose(candidates, ("agreement",)), SolveSettings(), seconds=0, is_last=False)
+    assert reason == ("agreement" if len(bodies) > 2 and shares[-1] == 1 == shares[0] else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "compare", "form"),
+    [
+        ("a  b\nc", "tokens", "a b c"),
+        ("0.30000000000000004 x 007 2.0", "floats:1e-6", "0.3 x 007 2"),
+        ("1.0  2", "lines", "1.0  2"),
+    ],
+)
+def test_outputs_have_the_form_by_which_a_task_compares_them(text, compare, form):
+    assert form_of(text, TestKind.STDIO, compare) == form
 
 
 def test_inputs_are_those_of_visible_tests_or_of_the_schema():

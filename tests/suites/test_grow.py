@@ -115,6 +115,13 @@ def test_without_a_reference_attempts_have_to_agree():
     assert halves.kept == [] and "the attempts that passed do not agree" in halves.left_out
 
 
+def test_attempts_do_not_agree_on_objects():
+    """Of a value that is no plain data nothing is known, so it is no expected value."""
+    task = Task("f", "", tuple(TestCase(CALL, f"f({n})", str(n)) for n in (5, 8, 2, 4)), "f")
+    result = grown(group(task, *(f"def f(n):\n    return n if n != 6 else iter([{n}])" for n in range(4))))
+    assert not result.kept and result.left_out["the attempts that passed do not agree"] == ["f(6)"]
+
+
 def test_a_wrong_reference_is_no_oracle():
     task = replace(TOTAL, reference="def total(xs): return 0")
     assert grown(group(task, RIGHT)).skipped.startswith("the reference fails the present tests")

@@ -83,15 +83,15 @@ def vote_weights(attempts: Sequence[Attempt]) -> list[float]:
 def agreement(candidates: Candidates) -> list[float]:
     """Return for each candidate the weighted share of votes for its outputs: sum_j w_j [o_j = o_i] / sum_j w_j, in [0, 1].
 
-    w is ``vote_weights``; o are the outputs on all inputs. A candidate that fails on every input has no vote and scores 0.
+    w is ``vote_weights``; o are the outputs on all inputs, equal as the task compares them (``Outputs.votes``). A candidate that fails on every input has no vote and scores 0.
     """
     weights = vote_weights(candidates.attempts)
     votes: dict[tuple[str | None, ...], float] = {}
     for weight, outputs in zip(weights, candidates.outputs, strict=True):
         if outputs.ran:
-            votes[outputs.texts] = votes.get(outputs.texts, 0.0) + weight
+            votes[outputs.votes] = votes.get(outputs.votes, 0.0) + weight
     total = math.fsum(votes.values())
-    return [votes[one.texts] / total if one.ran else 0.0 for one in candidates.outputs]
+    return [votes[one.votes] / total if one.ran else 0.0 for one in candidates.outputs]
 
 
 def likelihood(candidates: Candidates) -> list[float]:

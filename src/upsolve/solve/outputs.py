@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upsolve.errors import ConfigError
 from upsolve.languages import PYTHON, language
 from upsolve.types import Attempt, Task, TestCase, TestKind, content_id
+from upsolve.verify.judge.compare import NUMBER, literal, text_or_none
 from upsolve.verify.judge.outcomes import ClaimError, whole_program
 from upsolve.verify.judge.outputs import rows_of
 from upsolve.verify.judge.queries import query_job
-from upsolve.verify.judge.references import as_literal, run_calls
+from upsolve.verify.judge.references import OPAQUE, as_literal, run_calls
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.pool import Batch, deadline
 from upsolve.verify.sandbox.runner import run_jobs
@@ -31,7 +32,14 @@ class Outputs:
     """Outputs of a candidate on some inputs."""
 
     texts: tuple[str | None, ...] = ()
-    """Output on each input, in a form in which equal outputs are equal texts; None if the candidate fails on the input."""
+    """Output on each input, a literal or text; None if the candidate fails on the input, or returns no plain data."""
+    forms: tuple[str | None, ...] = field(default=(), compare=False)
+    """Each output in a form that is the same for outputs that the task's comparison takes for equal (``form_of``); (): as the texts."""
+
+    @property
+    def votes(self) -> tuple[str | None, ...]:
+        """The forms of the outputs, by which candidates agree."""
+        return self.forms or self.texts
 
     @property
     def ran(self) -> int:
@@ -78,7 +86,33 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
     runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
     if not tests:
         return Outputs()
-    return Outputs(tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings)))))
+    texts = tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings))))
+    forms = (text and form_of(text, test.kind, task.compare) for text, test in zip(texts, tests, strict=True))
+    return Outputs(texts, tuple(forms))
+
+
+def form_of(text: str, kind: TestKind, compare: str) -> str:
+    """Return a form of an output that is the same for outputs that ``compare`` takes for equal.
+
+    Of values ``1 == 1.0 == True``, and the order of sets and dicts does not count; of ``tokens`` white space does not count. With a tolerance
+    numbers are rounded to nine digits.
+    """
+    is_near = compare.startswith(("floats", "item"))
+    if kind is TestKind.CALL:
+        try:
+            value = literal(text)
+        except ValueError:  # a shortened text
+            return text
+        return text_or_none(rounded(value) if is_near else value) or text
+    if compare == "tokens" or is_near:
+        return " ".join(rounded_token(token) if is_near else token for token in text.split())
+    return text
+
+
+def rounded_token(token: str) -> str:
+    """Return the text of a token, a real number with nine digits."""
+    is_real = NUMBER.fullmatch(token) and not token.lstrip("+-").isdecimal()
+    return repr(rounded(float(token))) if is_real else token
 
 
 def run_python(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
@@ -95,7 +129,7 @@ def values_of(task: Task, attempt: Attempt, calls: Sequence[str], settings: Judg
     end = run_calls(attempt.code, calls, settings, task.requires, setup=task.setup)
     records = {record["test"]: record for record in end.records if type(record.get("test")) is int}
     texts = [as_literal(records[index]["value"]) if "value" in records.get(index, ()) else None for index in range(len(calls))]
-    return [text if text is None else shortened(text) for text in texts]
+    return [None if text in (None, OPAQUE) else shortened(text) for text in texts]
 
 
 def run_others(_task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
@@ -140,11 +174,17 @@ def rows_text(text: str, *, in_order: bool) -> str:
     return "\n".join(rows if in_order else sorted(rows))
 
 
-def rounded(cell: Any) -> Any:
-    """Return a number with nine digits; other cells as they are."""
-    if type(cell) is not float:
-        return cell
-    return int(cell) if cell.is_integer() and abs(cell) < 1e15 else float(f"{cell:.9g}")
+def rounded(value: Any) -> Any:
+    """Return a float with nine digits, below 1 with nine decimal places, also within lists, tuples, sets and values of dicts; other data as it is."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value)(map(rounded, value))
+    if type(value) is not float:
+        return value
+    if value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    return round(value, 9) if abs(value) < 1 else float(f"{value:.9g}")
 
 
 def shortened(text: str) -> str:

@@ -240,7 +240,7 @@ def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, *, seco
     verdict, outputs = candidates.verdicts[choice.index], candidates.outputs[choice.index]
     if how.stop_early and verdict is not None and verdict.status is Status.PASSED:
         return "tests"
-    agreed = len(candidates.attempts) > SECOND and len({one.texts for one in candidates.outputs}) == 1
+    agreed = len(candidates.attempts) > SECOND and len({one.votes for one in candidates.outputs}) == 1
     if how.stop_early and verdict is None and agreed and outputs.texts and outputs.ran == len(outputs.texts):
         return "agreement"
     if is_last:

@@ -15,7 +15,7 @@ from typing import Any
 
 from upsolve.archive.store import Archive
 from upsolve.languages import PYTHON, language
-from upsolve.solve.outputs import outputs_of
+from upsolve.solve.outputs import Outputs, outputs_of
 from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.suites.inputs import Candidate, Inputs, call_inputs, candidates, program_inputs
 from upsolve.suites.rows import database_inputs, reversed_rows
@@ -285,9 +285,9 @@ def expect(growths: Sequence[Growth], how: GrowSettings, settings: JudgeSettings
     inputs = [[one.test for one in growth.candidates] for growth, _ in runs]
     tasks = [replace(growth.task, tests=tuple(tests)) for (growth, _), tests in zip(runs, inputs, strict=True)]
     found = outputs_of(tasks, [program for _, program in runs], inputs, settings)
-    answers: dict[str, list[tuple[str | None, ...]]] = {}
+    answers: dict[str, list[Outputs]] = {}
     for (growth, _), output in zip(runs, found, strict=True):
-        answers.setdefault(growth.task.task_id, []).append(output.texts)
+        answers.setdefault(growth.task.task_id, []).append(output)
     for growth in growths:
         if growth.candidates:
             fill(growth, answers[growth.task.task_id], how.agree)
@@ -311,13 +311,15 @@ def voters(growth: Growth) -> Sequence[Attempt]:
     return [reference_of(growth.task)] if growth.oracle == "reference" else growth.passed
 
 
-def fill(growth: Growth, answers: Sequence[Sequence[str | None]], agree: int) -> None:
+def fill(growth: Growth, answers: Sequence[Outputs], agree: int) -> None:
     """Set the expected values by the outputs of the voters, and leave out inputs on which they raise or differ."""
     reasons: dict[int, str] = {}
     trivial = {not test.expected.strip() for test in growth.present} == {False}
-    for index, outputs in enumerate(zip(*answers, strict=True)):
-        counts = Counter(text for text in outputs if text is not None)
-        value, votes = counts.most_common(1)[0] if counts else ("", 0)
+    for index in range(len(growth.candidates)):
+        outputs = [(one.votes[index], one.texts[index] or "") for one in answers]
+        counts = Counter(form for form, _ in outputs if form is not None)
+        most, votes = counts.most_common(1)[0] if counts else (None, 0)
+        value = next((text for form, text in outputs if form == most), "")
         if growth.oracle == "reference":
             reason = "" if votes else "the reference raises or has no plain value"
         else:

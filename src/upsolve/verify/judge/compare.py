@@ -32,6 +32,7 @@ __all__ = [
     "memo",
     "near",
     "shown",
+    "text_or_none",
     "tolerance_of",
     "with_short_integers",
 ]
