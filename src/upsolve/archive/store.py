@@ -254,7 +254,7 @@ class Archive:
         A query that mentions ``labels``, ``contradictions`` or ``scores`` finds the views of these names, too.
 
         Raises:
-            ArchiveError: the query is invalid; the message says where.
+            ArchiveError: the query is invalid, or of several statements another than the last returns rows; the message says where.
         """
         parts = {name: self.parts(name) for name in TABLES}
         with connect(parts) as connection:
@@ -265,6 +265,9 @@ class Archive:
             if re.search(r"\blabels\b", sql, re.IGNORECASE):
                 register_labels(connection)
             try:
+                lost = [one for one in connection.extract_statements(sql)[:-1] if one.type is duckdb.StatementType.SELECT]
+                if lost:
+                    raise ArchiveError(f"query: only the last result is shown; run {one_line(lost[0].query)[:80]} alone")
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.DatabaseError as error:  # other kinds of duckdb.Error come from a damaged part

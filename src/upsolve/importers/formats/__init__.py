@@ -173,6 +173,8 @@ def rows_of(
     kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes, "rows": rows, "query": query}
     if kind is Kind.TEXT and (encoding or quotes is not Quotes.DOUBLE):
         kind = Kind.CSV  # whose first lines are uneven
+    if kind is Kind.JSONL and rows and not member.name.lower().endswith(LINES):
+        kind = Kind.JSON  # an object on one line, such as a notebook
     if not member.size and kind not in (Kind.JSONL, Kind.CSV):
         raise SourceError(f"{member.where}: {no_rows(member, kind)}")
     read, names = READERS.get(kind, (None, ()))
@@ -190,8 +192,10 @@ def no_rows(member: Member, kind: Kind) -> str:
         head = file.read(4)
     if head.startswith((b"7z\xbc\xaf", b"Rar!")):
         return "is an archive that is not read: unpack it"
-    what = ("is text" if kind is Kind.TEXT else "is binary") if head else "is empty"
-    return f"{what}, and no JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB: {'convert it' if head else 'copy it again'}"
+    what, fix = ("is binary", "convert it") if head else ("is empty", "copy it again")
+    if head and kind is Kind.TEXT:
+        what, fix = "is text", "convert it, or read it by a map (docs/maps.md)"
+    return f"{what}, and no JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB: {fix}"
 
 
 def rows_of_file(path: Path) -> Iterator[Numbered]:
