@@ -1,5 +1,6 @@
 """Words that name no language are refused, wherever a language is chosen."""
 
+import ast
 import json
 
 import pytest
@@ -58,3 +59,14 @@ def test_a_language_that_codenet_lacks_is_refused(tmp_path):
 )
 def test_queries_look_like_sql(code, language):
     assert language_looked_like(code) == language
+
+
+@pytest.mark.parametrize(
+    ("line", "language"), [("x = 1\n", "python"), ("def f():\n    return [\n        1]\n", "python"), ("int x;\n", "cpp")]
+)
+def test_of_a_long_program_the_beginning_is_parsed(monkeypatch, line, language):
+    lengths, parse = [], ast.parse
+    monkeypatch.setattr("upsolve.languages.names.ast.parse", lambda text: lengths.append(len(text)) or parse(text))
+    begin = "#include <vector>\n" if language == "cpp" else ""
+    assert language_looked_like(begin + line * 50_000) == language
+    assert lengths[0] <= 50_000

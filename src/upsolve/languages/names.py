@@ -65,8 +65,14 @@ MARKS = {
 """Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
 
 
+LONG = 50_000
+"""Most characters of a program that are looked at."""
+
+
 def language_looked_like(code: str) -> str:
-    """Return the language that a program looks like, ``python`` if it can be parsed as such; empty if it looks like none."""
+    """Return the language that a program, of a long one its beginning, looks like: ``python`` if it can be parsed; empty if it looks like none."""
+    if len(code) > LONG:  # the tree of a program takes 300 times its memory
+        code = code[: max((line.start() for line in re.finditer(r"^\w", code[:LONG], re.MULTILINE)), default=0) or LONG]
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
