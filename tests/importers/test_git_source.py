@@ -341,8 +341,13 @@ class TestGroup:
     def test_b(self): pass
 
 class TestReady:
-    def setup_method(self): pass
-    def test_c(self): pass
+    def setup_class(cls): cls.limit = 3
+    def setup_method(self, method): self.given = method.__name__
+    def test_c(self): assert (self.limit, self.given) == (3, "test_c")
+
+class TestClosed:
+    def teardown_method(self): pass
+    def test_d(self): pass
 
 if __name__ == "__main__":
     pytest.main()
@@ -356,7 +361,7 @@ def test_test_functions_become_statements():
         "test_skipped": "it has the mark skip",
         "test_fixture": "it needs the fixture thing",
         "test_later": "it is asynchronous",
-        "TestReady::test_c": "its class has setup_method",
+        "TestClosed::test_d": "its class has teardown_method",
     }
     assert found["test_plain"].code == (
         "LIMIT = 3\n\ndef limited(n):\n    return n < LIMIT\n\ndef test_plain():\n    assert limited(2)\ntest_plain()"
@@ -370,7 +375,8 @@ def test_test_functions_become_statements():
     assert calls == [(1, 2, 5), (2, 3, 5)]
     assert "CASES = " in found["test_named"].code and "pytest" not in found["test_named"].code
     assert "test_b" not in found["TestGroup::test_a"].code
-    exec(found["TestGroup::test_a"].code, {})
+    for name in ("TestGroup::test_a", "TestReady::test_c"):
+        exec(found[name].code, {})
 
 
 MARKED = """import sys

@@ -3,12 +3,16 @@
 import ast
 import contextlib
 import json
+import math
+from decimal import Decimal
+from itertools import product
 
 import pytest
 
 from upsolve import verify_attempts
 from upsolve.archive.store import Archive
 from upsolve.importers.ingest import ingest
+from upsolve.importers.recogniser.code import NEAR
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.recogniser.suites import pytest_tests, read_tests
 from upsolve.importers.recogniser.values import recognise
@@ -545,9 +549,11 @@ def test_tests_with_other_fixtures_are_left_out(fixture):
         ("pytest.approx(-100, rel=0.1)", ("-91.0",), ("-89.0", "100")),
         ("pytest.approx(math.pi / 2, 0.001, 1)", ("2.5",), ("3",)),
         ("pytest.approx(0)", ("1e-13",), ("1e-11",)),
+        ("pytest.approx([0.1, 0.2])", ("[0.1, 0.2000000001]", "(0.1, 0.2)"), ("[0.1]", "[0.1, 0.3]", "0.1")),
+        ("pytest.approx({'a': 1}, rel=0.1)", ("{'a': 1.05}",), ("{'b': 1.05}", "[1.05]")),
     ],
 )
-def test_numbers_that_are_nearly_equal_to_a_number_need_no_pytest(near, right, wrong):
+def test_what_is_nearly_equal_needs_no_pytest(near, right, wrong):
     text = f"import math\nimport pytest\n\ndef test_one():\n    assert f() == {near}\n\ndef test_two():\n    assert {near} == f()\n"
     tests = recognise(text, About()).tests
     assert len(tests) == 2 and not any("pytest" in test.input for test in tests)
@@ -556,9 +562,78 @@ def test_numbers_that_are_nearly_equal_to_a_number_need_no_pytest(near, right, w
             assert [is_refused(f"def f():\n    return {value}\n" + test.input) for test in tests] == [fails, fails], value
 
 
-def test_lists_that_are_nearly_equal_keep_pytest():
-    (test,) = recognise("import pytest\n\ndef test_one():\n    assert f() == pytest.approx([0.1, 0.2])\n", About()).tests
-    assert "import pytest" in test.input and "pytest.approx([0.1, 0.2])" in test.input
+def test_only_comparisons_with_approx_need_no_pytest():
+    text = "import pytest\n\ndef test_one():\n    assert f() == [1, pytest.approx(0.1)]\n"
+    (test,) = recognise(text, About()).tests
+    assert "import pytest" in test.input and "pytest.approx(0.1)" in test.input
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_comparisons_with_approx_are_those_of_pytest():
+    space: dict = {}
+    exec(NEAR, space)
+    values = [
+        0,
+        1,
+        -1.0,
+        1.0000005,
+        1.00001,
+        0.1 + 0.2,
+        math.nan,
+        math.inf,
+        None,
+        "1",
+        1j,
+        [1, 2],
+        [1.0, 2.0000001],
+        (1, 2),
+        [],
+        {},
+    ]
+    values += [
+        {"a": 1},
+        {"a": 1.0000001},
+        {"b": 1},
+        [None, 1],
+        1e-13,
+        100.4,
+        "ab",
+        ["a"],
+        Decimal("1.0000001"),
+        range(2),
+        [0, 1],
+    ]
+    for got, expected, given in product(
+        values, values, ({}, {"abs": 0.5}, {"rel": 0.1}, {"rel": 1e-3, "abs": 1}, {"nan_ok": True})
+    ):
+        with contextlib.suppress(TypeError):
+            right = bool(got == pytest.approx(expected, **given))
+            assert bool(space["is_near"](got, expected, **given)) == right, (got, expected, given)
+
+
+def test_modules_that_a_program_imports_too_are_no_attempt():
+    text = "from numpy import array\n\ndef test_one():\n    assert f(array([1])) == 1\n"
+    for program in ("def f(x):\n    return 1\n", "from numpy import array\ndef f(x):\n    return 1\n"):
+        (test,) = recognise(text, About(codes=("", "", program))).tests
+        assert test.input.startswith("from numpy import array")
+
+
+@pytest.mark.parametrize(
+    ("tests", "asked"),
+    [
+        ("import math\nassert f(1) == math.pi", False),
+        ("from solution import f\nimport unittest\nassert f(1) == 2", False),
+        ("from arithmetic import f\nassert f(1) == 2", True),
+        ([{"input": [1], "output": 2, "fn_name": "f"}], True),
+        ([{"input": "1", "output": "2"}], False),
+        ("def check(candidate):\n    assert candidate(1) == 2", True),
+        ("def check(candidate):\n    assert candidate(1) == 2\ncheck(f)", False),
+    ],
+)
+def test_whether_a_program_was_asked_what_tests_call(tests, asked):
+    about = About(codes=("", "", "def f(x):\n    return x + 1\n"))
+    recognise(tests, about)
+    assert bool(about.asked) is asked
 
 
 def test_what_reads_more_of_an_exception_than_its_value_keeps_pytest():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import TypeGuard
 
-from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_bound, names_in, parsed
+from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
 from upsolve.importers.recogniser.suites import (
     RUN,
@@ -29,7 +29,7 @@ from upsolve.importers.recogniser.suites import (
 )
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["FENCE", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
+__all__ = ["FENCE", "NEAR", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
 
 SOLUTIONS = frozenset(
     "solution solutions main submission answer student program attempt candidate your_module your_code your_solution code module "  # noqa: SIM905
@@ -78,7 +78,7 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
         refused = [(why, name) for why, name in refused if name not in left_out]
         empty = {name for _, name in refused}
         cases = tuple(compress(suite.tests, (name not in empty for name in suite.names)))
-        refused += [("needs fixtures, setup methods or async, which only pytest runs", name) for name in left_out]
+        refused += [("needs fixtures, teardown or async, which only pytest runs", name) for name in left_out]
     others = module.tests(suites, whole=whole)
     kept = () if refused else (*(True for _ in cases), *others.kept)
     refused += [(why, text) for why, text in others.refused if not suites or why != "asserts nothing"]  # what tests share
@@ -107,7 +107,8 @@ def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
         node.name, node.decorator_list = f"fixture_{name}", []
     found = Unittest()
     plain = [node if isinstance(node, ast.With) and node.items[0].optional_vars else found.visit(node) for node in plain]
-    return [ast.fix_missing_locations(node) for node in [*(ast.parse("import unittest").body if found.used else ()), *plain]]
+    before = "import unittest\n" * found.used + NEAR * found.needs_near
+    return [ast.fix_missing_locations(node) for node in [*ast.parse(before).body, *plain]]
 
 
 def is_plain_fixture(node: ast.FunctionDef) -> bool:
@@ -129,13 +130,37 @@ def call_fixtures(node: ast.FunctionDef, fixtures: Collection[str]) -> None:
     node.body = [*(ast.parse(f"{one.arg} = fixture_{one.arg}()").body[0] for one in used), *node.body]
 
 
+NEAR = """
+def is_near(got, expected, rel=None, abs=None, nan_ok=False):
+    from decimal import Decimal
+    from numbers import Complex
+    if isinstance(expected, dict):
+        same = isinstance(got, dict) and got.keys() == expected.keys()
+        return same and all(is_near(got[key], expected[key], rel, abs, nan_ok) for key in expected)
+    if hasattr(expected, '__len__') and not isinstance(expected, (str, bytes)):
+        same = hasattr(got, '__len__') and len(got) == len(expected)
+        return same and all(is_near(*pair, rel, abs, nan_ok) for pair in zip(got, expected))
+    numbers = all(isinstance(one, (Complex, Decimal)) for one in (got, expected)) and not isinstance(expected, bool)
+    if not numbers or got == expected:
+        return got == expected
+    if got != got or expected != expected:
+        return nan_ok and got != got and expected != expected
+    size = float(expected.__abs__())
+    bound = 1e-12 if abs is None else abs
+    if abs is None or rel is not None:
+        bound = max(bound, (1e-6 if rel is None else rel) * size)
+    return size < float('inf') and (got - expected).__abs__() <= bound
+"""
+"""Whether ``got == pytest.approx(expected, ...)``."""
+
+
 class Unittest(ast.NodeTransformer):
     """Replaces ``pytest.raises`` and ``pytest.fail`` by what unittest has, and ``== pytest.approx(NUMBER)`` by its tolerance.
 
-    ``used``: whether unittest is needed.
+    ``used``: whether unittest is needed; ``needs_near``: whether ``NEAR`` is.
     """
 
-    used = False
+    used = needs_near = False
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Replace them in a function, unless it reads more of a caught exception than its value."""
@@ -159,25 +184,17 @@ class Unittest(ast.NodeTransformer):
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """Replace ``x == approx(y, rel, abs)`` by |x - y| <= max(rel |y|, abs), where y is a number; as in pytest, ``abs`` alone is all."""
+        """Replace ``x == approx(y, rel, abs)`` by a call of ``NEAR``."""
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         near = next((one for one in reversed(sides) if is_of_pytest(one, "approx")), None)
-        if (
-            len(sides) != 2
-            or not isinstance(node.ops[0], ast.Eq)
-            or near is None
-            or not near.args
-            or not is_number(near.args[0])
-        ):
+        if len(sides) != 2 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or near is None or not near.args:
             return node
         (other,) = (one for one in sides if one is not near)
-        given = dict(zip(("y", "rel", "abs"), map(ast.unparse, near.args), strict=False))
-        given |= {one.arg or "": ast.unparse(one.value) for one in near.keywords}
-        bound = given.get("abs", "1e-12")
-        if "rel" in given or "abs" not in given:
-            bound = f"max({bound}, {given.get('rel', '1e-06')} * abs({given['y']}))"
-        return ast.parse(f"abs(({ast.unparse(other)}) - ({given['y']})) <= {bound}", mode="eval").body
+        given = [*map(ast.unparse, (other, *near.args)), *(f"{one.arg}={ast.unparse(one.value)}" for one in near.keywords)]
+        self.needs_near = True
+        negated = "not " * isinstance(node.ops[0], ast.NotEq)
+        return ast.parse(f"{negated}is_near({', '.join(given)})", mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         """Replace a call."""
@@ -193,17 +210,6 @@ class Unittest(ast.NodeTransformer):
         self.used = True
         node.func = ast.parse(f"unittest.TestCase().{method}", mode="eval").body
         return node
-
-
-def is_number(node: ast.expr) -> bool:
-    """Return whether an expression is a number: constants, signs, arithmetic, and names of ``math``."""
-    kinds = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context)
-    parts = [part for part in ast.walk(node) if not isinstance(part, kinds)]
-    values = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
-    return all(isinstance(value, int | float) for value in values) and all(
-        (isinstance(part, ast.Attribute) and ast.unparse(part.value) == "math") or (isinstance(part, ast.Name) and part.id == "math")
-        or (isinstance(part, ast.Call) and ast.unparse(part.func).startswith("math.")) for part in parts
-    )  # fmt: skip
 
 
 def is_of_pytest(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
@@ -326,7 +332,13 @@ def names_of_attempt(node: ast.Import | ast.ImportFrom, names: Set[str], about: 
     modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
     if not names or any(module.partition(".")[0] in sys.stdlib_module_names for module in modules):
         return False
-    return any(names <= names_bound(code) for code in about.codes if code)
+    return any(names <= names_defined(code) for code in about.programs())
+
+
+def names_defined(code: str) -> frozenset[str]:
+    """Return the names that a program binds at its top level, without those that it imports itself."""
+    body = tree.body if (tree := parsed(code)) else []
+    return names_in(ast.Module([node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)], []))[0]
 
 
 def attributes(tree: ast.AST, alias: ast.alias) -> set[str]:
@@ -390,8 +402,10 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
     """Return the tests of a module with ``def check(candidate)``."""
     calls = [node for node in body if is_call_of(node, check.name)]
     called = ast.unparse(calls[0].value.args[0]) if calls else ""  # type: ignore[attr-defined]
-    defined = [name for code in about.codes for name in functions_of(code)]
-    entry = about.entry_point or called or (defined[0] if len(defined) == 1 else "")
+    entry = about.entry_point or called
+    if not entry:
+        defined = [name for code in about.programs() for name in functions_of(code)]
+        entry = defined[0] if len(defined) == 1 else ""
     if not entry:
         raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: name it with --entry_point COLUMN")
     if calls:

@@ -5,7 +5,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -183,6 +183,14 @@ class About:
     lenient: bool = False
     """Whether a call that only must not raise is a test, as in upsolve's own files, where each test says its kind."""
 
+    asked: list[bool] = field(default_factory=list[bool])
+    """Not empty once the codes were asked what the tests call, so that others may give other tests."""
+
+    def programs(self) -> Iterator[str]:
+        """Yield the codes that are not empty, and remember that they were asked."""
+        self.asked.append(True)
+        yield from filter(None, self.codes)
+
     @property
     def own(self) -> frozenset[str]:
         """Names that the attempt must define."""
@@ -210,8 +218,6 @@ class Found:
     """Code that they need before the attempt."""
     compare: str = ""
     """How their values are compared; empty: as usual."""
-    by_code: bool = False
-    """Whether the form of a program decided what they call."""
     left_out: tuple[str, ...] = ()
     """Names of tests that only pytest runs."""
 

@@ -41,6 +41,8 @@ DEBUG = "__import__('unittest').TestSuite([{name}({method!r})]).debug()"
 """Both run a test of unittest alone; an error of the test is an AssertionError by ``RUN``, and itself by ``DEBUG``."""
 PARAMETERS, HINDERING = "pytest.mark.parametrize", ("pytest.mark.skip", "pytest.mark.xfail", "pytest.mark.usefixtures")
 """Marks of pytest that give a test its parameters, and those of tests that are not called alone."""
+CLASS, METHOD = "setup_class", "setup_method"
+"""What pytest calls before the tests of a class, and before each of them."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Marked = TypeVar("Marked", bound=ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
@@ -228,10 +230,28 @@ def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: s
     definition.body = parts
     if run:
         return Variant(name, method, [definition, *ast.parse(run.format(name=node.name, method=method.name)).body])
-    ready = [part.name for part in parts if isinstance(part, ast.FunctionDef) and part.name.startswith(("setup", "teardown"))]
     marked = "its class has marks of pytest" if any(mark.split("(")[0] in (*HINDERING, PARAMETERS) for mark in marks) else ""
-    problem = alone.problem or marked or (f"its class has {ready[0]}" if ready else "")
-    return replace(alone, name=name, body=[definition, *alone.body[1:]], problem=problem)
+    ready, other = prepared(definition, method)
+    problem = alone.problem or marked or (f"its class has {other}" if other else "")
+    return replace(alone, name=name, body=[definition, *ready, *alone.body[1:]], problem=problem)
+
+
+def prepared(definition: ast.ClassDef, method: Function) -> tuple[list[ast.stmt], str]:
+    """Let a class of pytest set itself up: ``setup_method`` when it is created, ``setup_class`` by the statements that are returned.
+
+    Also returns the name of what cannot run this way, such as a teardown: it may assert.
+    """
+    named = {part.name: part for part in definition.body if isinstance(part, ast.FunctionDef)}
+    other = next((name for name in named if name.startswith(("setup", "teardown")) and name not in (CLASS, METHOD)), "")
+    ready = list[ast.stmt]()
+    if CLASS in named:
+        given = "" if named[CLASS].decorator_list else definition.name
+        ready = ast.parse(f"{definition.name}.{CLASS}({given})").body
+    if METHOD in named:
+        given = f"self.{method.name}" if len(named[METHOD].args.args) > 1 else ""
+        start = ast.parse(f"def __init__(self):\n    self.{METHOD}({given})").body
+        definition.body = [*start, *definition.body]
+    return ready, other
 
 
 def tests_named(body: Sequence[ast.AST], others: Set[Function]) -> set[Function]:

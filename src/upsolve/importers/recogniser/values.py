@@ -258,7 +258,7 @@ def function_in(item: Any, about: About) -> str:
     fed = about.language not in ("", "python") or (isinstance(given, str) and given.endswith("\n"))
     entry = named or ("" if fed and not CALLS.match(kind) else about.entry_point)
     if CALLS.match(kind) and not entry:
-        defined = [name for code in about.codes for name in functions_of(code, methods=True)]
+        defined = [name for code in about.programs() for name in functions_of(code, methods=True)]
         if len({*defined}) != 1:
             raise ValueError(f"tests: a test of type {kind} names no function: fn_name, or --entry_point COLUMN")
         entry = defined[0]
@@ -267,13 +267,13 @@ def function_in(item: Any, about: About) -> str:
 
 def called(name: str, items: Sequence[Json], found: Found, about: About) -> tuple[Found, tuple[TestCase, ...]]:
     """Return the tests that call a function, and the facts about their task, completed by these tests."""
-    codes = [code for code in about.codes if "class Solution" in code or functions_of(code)]
+    codes = [code for code in about.programs() if "class Solution" in code or functions_of(code)]
     callee = Callee(name.rpartition(".")[2], in_class=True) if name.startswith("Solution().") else callee_of(name, *codes)
     if not any(codes) and any(str(item.get("testtype")) == "functional" for item in items):
         callee = Callee(name, in_class=True)  # LiveCodeBench's word for its functions, which are methods
     wrapped = any(function_named(item) or CALLS.match(kind_of(item)) for item in items)
     tests, setup, compare = calls_of(callee, items, about, wrapped=wrapped)
-    return replace(found, by_code=any(codes), entry_point=callee.entry_point, setup=setup, compare=compare), tests
+    return replace(found, entry_point=callee.entry_point, setup=setup, compare=compare), tests
 
 
 def in_both_forms(found: Found, about: About) -> Found:

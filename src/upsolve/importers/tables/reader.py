@@ -383,7 +383,7 @@ class Reader:
         )
         whole = grader == "unittest"
         found: Found = sound_suite(str(tests), about) if whole else recognise(tests, about)
-        if not codes[0] and not shown and (found.by_code or "import" in str(tests)):
+        if not codes[0] and not shown and about.asked:
             self.forms.setdefault(full, program)
         self.refused, self.lost = [*found.refused], found.left_out
         if found.refused:
