@@ -88,6 +88,36 @@ def test_the_command_shows_what_it_reads_and_then_stores_it(tmp_path, capsys, ru
     assert len(open_archive(tmp_path / "out").attempts()) == 2
 
 
+HEADINGS = {
+    "in capitals": ("Prompt", "Code", "Status", "Author"),
+    "with more words": ("problem_statement", "student_code", "is_correct", "Student Name"),
+    "of several words": ("Question Text", "Submitted Code", "Final Verdict", "user id"),
+    "in objects": ("meta.task_description", "answer_code", "resolved", "by.$oid"),
+}
+
+
+@pytest.mark.parametrize("case", HEADINGS)
+def test_headings_of_other_spellings_are_read(tmp_path, case):
+    names, right = HEADINGS[case], {"is_correct": (1, 0), "resolved": ("yes", "no")}
+    rows = [
+        dict(zip(names, (STATEMENT, code, right.get(names[2], ("OK", "WA"))[at], user), strict=True))
+        for at, (code, user) in enumerate(((ADD, "ann"), (WRONG, "bob")))
+    ]
+    rows = [{name: value for name, value in row.items() if "." not in name} | objects_of(row) for row in rows]
+    (tmp_path / "log.jsonl").write_text(lines_of([{**row, "test_file": "def test_f():\n    assert f(1) == 2"} for row in rows]))
+    reading = reading_of(tmp_path / "log.jsonl", {})
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, reading.source, tmp_path / "log.jsonl", **reading.options)
+    authors = ("ann", "bob") if reading.options.get("author") else ("", "")
+    assert stored(archive) == [(authors[0], ADD.strip(), "passed"), (authors[1], WRONG.strip(), "failed")]
+    assert authors[0] or case == "in objects"
+    assert [(task.prompt, len(task.tests)) for task in archive.tasks()] == [(STATEMENT, 1)]
+
+
+def objects_of(row):
+    return {name.split(".")[0]: {name.split(".")[1]: value} for name, value in row.items() if "." in name}
+
+
 def test_a_written_map_reads_the_same(tmp_path, run):
     csv(tmp_path / "log.csv", ROWS)
     run(tmp_path / "log.csv", tmp_path / "one", "--write-map", tmp_path / "my.yaml", "--no-check")

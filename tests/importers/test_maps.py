@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from imports import imported
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -68,6 +70,16 @@ def test_explode_items_that_are_objects_and_lists_in_json(tmp_path):
     archive, _ = read_in(tmp_path, text, [{"question": ADD, "tries": json.dumps(tries)}])
     assert outcomes(archive) == [(CODE, "ann", Status.PASSED), ("x", "bob", Status.FAILED)]
     assert json.loads(archive.attempts()[0].extra) == {"ms": 3}
+
+
+def test_names_of_rows_and_of_their_items_are_two_columns(tmp_path):
+    text = "rows: '*'\nexplode: tries\ncolumns: {task_id: row_key, prompt: question, code: source, status: ok, author: key}"
+    items = {name: {"question": ADD, "tries": {"ann": {"source": f"{name} = 1", "ok": True}}} for name in "ab"}
+    (tmp_path / "my.yaml").write_text(text)
+    (tmp_path / "log.json").write_text(json.dumps(items))
+    archive, _ = imported(tmp_path, str(tmp_path / "my.yaml"), tmp_path / "log.json")
+    found = [(one.task_id, one.code, one.author) for one in archive.attempts()]
+    assert found == [("log/a", "a = 1", "ann"), ("log/b", "b = 1", "ann")]
 
 
 def test_explode_on_no_list_is_an_error(tmp_path):
@@ -445,3 +457,42 @@ options: {tests: {first: more}}
     assert (task.limit_bytes, archive.attempts()[0].language) == (2**19, "python")
     with pytest.raises(SourceError, match="joins.more: needs `file`, a path, and `where`"):
         read_in(tmp_path, "joins: {more: {file: a}}", rows)
+
+
+@pytest.mark.filterwarnings("ignore:.* rows are passed over")
+def test_cells_of_notebooks_are_programs(tmp_path):
+    sources = ("markdown", ["# Add"]), ("code", CODE.splitlines(keepends=True)), ("code", ["x = 1", "print(x)"])
+    cells = [{"cell_type": kind, "source": source} for kind, source in sources]
+    text = """
+files: "{exercise}/*.ipynb"
+rows: cells
+only: {cell_type: [code]}
+columns: {task_id: exercise, prompt: null, code: "{source|lines}", author: stem}
+"""
+    tree(tmp_path, **{"in/ex1/ann.ipynb": json.dumps({"cells": cells, "nbformat": 4})})
+    (tmp_path / "my.yaml").write_text(text)
+    archive, _ = imported(tmp_path, str(tmp_path / "my.yaml"), tmp_path / "in")
+    found = [(one.task_id, one.code.strip(), one.author) for one in archive.attempts()]
+    assert found == [("in/ex1", CODE.strip(), "ann"), ("in/ex1", "x = 1\nprint(x)", "ann")]
+
+
+def test_escaped_line_ends_of_databases(tmp_path):
+    code = 'x = "a\\\\n"\\n\\tprint(x)'
+    archive, _ = read_in(tmp_path, "columns: {task_id: t, code: '{c|escapes}'}", [{"t": 1, "c": code}], max_rejected=1)
+    assert [one.code for one in archive.attempts()] == ['x = "a\\n"\n\tprint(x)']
+
+
+@pytest.mark.parametrize(
+    ("codes", "is_refused"),
+    [
+        ([r"print(1)\nprint(2)", r"int a;\nint b;"], True),
+        ([r"print(1)\nprint(2)", "x"], False),
+        ([r'print("a\nb")', r"print('a\nb')"], False),
+        ([r"print(1)\nprint(2)", "x\ny"], False),
+    ],
+)
+def test_programs_with_escaped_line_ends_are_refused(tmp_path, codes, is_refused):
+    rows = [{"prompt": ADD, "code": code, "status": "AC"} for code in codes]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(SourceError, match="line ends, .*--code '{code|escapes}'") if is_refused else nullcontext():
+        imported(tmp_path, "table", tmp_path / "log.jsonl", language="python")

@@ -173,9 +173,16 @@ def test_a_named_column_without_a_value_warns(tmp_path):
         ({"prompt": "add", "code": "x", "problem_id": 7}, None),  # ids are optional
         ({"prompt": "add", "response": "```python\nx\n```"}, "--answer response"),
         ({"prompt": "add", "response": "x"}, "--code response"),
-        ({"task_id": 1, "Problem Statement": "Add two and two."}, None),
+        ({"task_id": 1, "Problem Statement": "Add two and two."}, "--prompt 'Problem Statement'"),
+        ({"prompt": "add", "code": "x", "is_resolved": "no"}, "--status is_resolved"),
+        ({"prompt": "add", "code": "x", "tests_passed": 1, "ran": 5}, None),  # of how many?
+        ({"prompt": "add", "code": "x", "unit_test_file": "def test_x():\n    assert x"}, "--tests unit_test_file"),
+        ({"prompt": "add", "code": "x", "test_output": ">>> x\nassert x == 1"}, None),
         ({"task_id": 1, "Statement": "Add two and two.", "Source Code": "x"}, "--prompt Statement --code 'Source Code'"),
-        ({"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}}, "--author meta.model_name"),
+        (
+            {"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}},
+            "--language meta.Language --author meta.model_name",
+        ),
         ({"prompt": "add", "code": "x", "lang": "C++", "time": "2026-01-01", "time_ms": 3}, "--language lang --created time"),
         ({"prompt": "add", "code": "x", "correct": 0}, "--status correct"),
         ({"prompt": "add", "code": "x", "result": 0}, None),
@@ -837,7 +844,8 @@ def test_a_file_or_option_that_cannot_be_used_is_an_error_with_a_remedy(tmp_path
         ),
         ("status", (1.0, "0.5"), {}, "status has numbers, 0.5, 1,"),
         ("language", (1, "6.0"), {}, r"language has numbers, 1, 6, .* --map FILE with `languages: \{1: cpp"),
-        ("score", (0.5,), {"passed_at": 1}, "option passed_at: the column of `status`, status, has no scores; --status COLUMN"),
+        ("score", (0.5,), {"passed_at": 1}, "no column is the outcome; score has numbers: --status score --passed-at 1"),
+        ("status", ("AC",), {"passed_at": 0.5}, "status has no scores; --status COLUMN --passed-at 0.5"),
     ],
 )
 def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values, options, said):

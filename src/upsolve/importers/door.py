@@ -208,7 +208,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
     refuse_unknown(path, rows, given)
     own = {field: name for field, name in columns_of(Map()).items() if name in columns and field not in given}
     known = {**own, **{name: value for name, value in given.items() if name in FIELDS}}
-    likely = likely_columns(rows, known)
+    likely = likely_columns(rows, {**columns_of(Map()), **known})
     likely = {field: name for field, name in likely.items() if field not in CODES and name not in given.values()}
     chosen = {**known, **likely}
     if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "likely_fields",
     "options_for",
     "refuse_codes",
+    "refuse_escapes",
     "refuse_opposite",
     "says_opposite",
     "score_columns",
@@ -28,22 +29,32 @@ __all__ = [
 
 RESPONSES = ("response", "completion", "generation", "output")
 WORDS_OF = {
-    "task_id": "problem task question exercise challenge puzzle",
-    "prompt": "statement question description instruction problem task exercise query text",
-    "tests": "testcases testlist unittests checks assertions test testcase unittest testcode testsuite",
+    "task_id": "problem task question exercise challenge puzzle assignment kata promptid instanceid itemid exampleid",
+    "prompt": "statement question description instruction problem task exercise query text prompt",
+    "tests": "testcases testlist unittests checks assertions test testcase unittest testcode testsuite doctests doctest asserts",
     "answer": " ".join(RESPONSES),
-    "code": " ".join(("sourcecode source program submission", *RESPONSES)),
-    "language": "lang programminglanguage languagename proglang compiler",
+    "code": " ".join(
+        ("sourcecode source program submission code src studentsolution usersolution submittedsolution", *RESPONSES)
+    ),
+    "language": "lang programminglanguage languagename proglang compiler language",
     "author": "user username userid handle student studentid participant model modelname",
     "created": "createdat submittedat submitted submissiontime submissiondate creationtimeseconds "
     "createtime epochsecond timestamp date indate time",
-    "status": "verdict result outcome judgement judgment state correct iscorrect accepted success solved",
+    "status": "verdict result outcome judgement judgment state correct accepted success solved resolved status passed pass passes",
     "passed": "testspassed passedtests passedtestcount passedcount numpassed npassed",
     "total": "teststotal totaltests totaltestcount testcount numtests ntests",
     "exit_code": "exitcode returncode",
 }
 NAMES: Mapping[str, tuple[str, ...]] = {field: tuple(words.split()) for field, words in WORDS_OF.items()}
 """Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
+AROUND: Mapping[str, tuple[str, str]] = {
+    "prompt": ("problem|task|question|exercise|challenge|assignment|user", "text|content|body|s"),
+    "code": ("submitted|submission|student|user|solution|answer|generated|final|program", "text|content|body"),
+    "answer": ("model|llm|raw|assistant", "text|content"),
+    "status": ("is|has|was|submission|solution|judge|final|overall|all|alltests", "text|display|string|all|alltests"),
+    "task_id": ("", "number|slug|title|key"),
+}
+"""Field -> what may stand before and after these names."""
 STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "task_id": ("prompt", "prompt_file"),
     "prompt": ("prompt_file",),
@@ -73,6 +84,10 @@ NEGATION = re.compile(
     r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
 )
 NEUTRAL = frozenset("is has had was n num nr number of count counts total flag value any rate sum".split())  # noqa: SIM905
+QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+"""A text in a program."""
+SCORE = re.compile("score|grade|mark|point|reward|percent|share")
+"""What names of columns with scores have."""
 VAGUE = ("true", "false", "yes", "no")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
@@ -81,6 +96,9 @@ OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
 """Fields of which each says an outcome."""
 TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 """What a text has that is a test, and not the name of one."""
+TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
+NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
+"""What every test in Python has, and names of columns, without signs, of tests and not of what became of them."""
 SHORT = 40
 """Most characters of a word for an outcome."""
 WORDS = 4
@@ -102,7 +120,9 @@ def likely_fields(
             continue  # a named column may be in a list
         if field in COUNTS and "status" in likely:
             continue
-        columns = [name for name in by_name(NAMES[field], free) if fits(field, name, values_of(rows, name))]
+        columns = [name for name in by_name(field, free) if fits(field, name, values_of(rows, name))]
+        if field == "tests":
+            columns += [name for name in free if NAMED_TEST.search(bare(name)) and are_tests(values_of(rows, name))]
         if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
             held = {name: values_of(rows, name) for name in free}
             sure = [name for name, values in held.items() if {str(value).lower() for value in values} - {*VAGUE}]
@@ -114,10 +134,18 @@ def likely_fields(
     return {field: column for field, column in likely.items() if field not in PAIR or known.issuperset(PAIR)}
 
 
-def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
-    """Return the columns with these names, in the order of the names; that of a value in an object counts without the objects'."""
-    plain = {column: re.sub("[^a-z0-9]", "", column.lower().rpartition(".")[2]) for column in columns}
-    return [column for name in names for column in columns if plain[column] in (name, f"{name}id", f"{name}name")]
+def by_name(field: str, columns: Iterable[str]) -> list[str]:
+    """Return the columns whose names are those of a field (``NAMES``), the likeliest first; then those that have more around such a name."""
+    before, after = AROUND.get(field, ("", ""))
+    plain = {column: bare(column) for column in columns}
+    exact = [column for name in NAMES[field] for column in plain if plain[column] in (name, f"{name}id", f"{name}name")]
+    form = re.compile(f"(?:{before})?(?:{'|'.join(NAMES[field])})(?:{after})?")
+    return [*exact, *(column for column in plain if column not in exact and form.fullmatch(plain[column]))]
+
+
+def bare(column: str) -> str:
+    """Return the name of a column in small letters without signs; of a value in an object its own, or the object's of ``{"$oid": ...}``."""
+    return re.sub("[^a-z0-9]", "", column.partition(".$")[0].lower().rpartition(".")[2])
 
 
 def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
@@ -156,6 +184,12 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
     return good or any(are_statuses([value]) for value in values)
 
 
+def are_tests(values: Sequence[Any]) -> bool:
+    """Return whether all values are tests as code, or lists of them."""
+    texts = ["\n".join(map(str, value)) if isinstance(value, list) else value for value in values]
+    return bool(texts) and all(isinstance(text, str) and TEST_CODE.search(text) for text in texts)
+
+
 def are_results(items: Sequence[Any]) -> bool:
     """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
     names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
@@ -165,9 +199,14 @@ def are_results(items: Sequence[Any]) -> bool:
 
 def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the first column with a list of objects of which a field looks like a program by its name; empty if there is none."""
-    names = ("code", "solution", *(name for name in NAMES["code"] if name not in RESPONSES))
     lists = ((column, value[0]) for row in rows for column, value in row.items() if isinstance(value, list) and value)
-    return next((column for column, first in lists if isinstance(first, dict) and by_name(names, first)), "")
+    for column, first in lists:
+        names = (
+            [*map(bare, [*by_name("code", first), *({"solution", "Solution"} & {*first})])] if isinstance(first, dict) else []
+        )
+        if {*names} - {*RESPONSES}:
+            return column
+    return ""
 
 
 def explosions_in(rows: Sequence[Mapping[str, Any]], mapped: Iterable[str]) -> list[str]:
@@ -199,12 +238,16 @@ PAIRED = tuple(
 def tests_in_two(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> str:
     """Return how a map reads two columns as tests, if no column is; empty if no two look like it."""
     columns, used = columns_in(rows), {part for name in mapped.values() for part in (name, name.partition(".")[0])}
-    plain = {re.sub("[^a-z0-9]", "", name.lower()): name for name in columns if name not in used}
-    two = next(([plain[one], plain[other]] for one, other in PAIRED if {one, other} <= plain.keys()), None)
+    beside: dict[str, dict[str, str]] = {}
+    for name in columns:
+        if name not in used:
+            beside.setdefault(name.rpartition(".")[0], {})[bare(name)] = name
+    found = ((plain[one], plain[other]) for plain in beside.values() for one, other in PAIRED if {one, other} <= plain.keys())
+    two = next(found, None)
     tests = mapped.get("tests", "tests")
     if two is None or tests != "tests" or tests in columns:
         return ""
-    keys = ("public_tests", "private_tests") if plain.get("publictests") in two else ("inputs", "outputs")
+    keys = ("public_tests", "private_tests") if bare(two[0]) == "publictests" else ("inputs", "outputs")
     pairs = ", ".join(f"{key}: {name}" for key, name in zip(keys, two, strict=True))
     return f"{two[0]} and {two[1]} look like tests, and are stored in extra: --map FILE with `tests: {{{pairs}}}`"
 
@@ -304,6 +347,17 @@ def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mappin
             )
 
 
+def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
+    """Raise SourceError if programs have the characters ``\\n`` in place of line ends, as MySQL and PostgreSQL write text files."""
+    texts = [QUOTED.sub("", value) for value in values_of(rows, column) if isinstance(value, str)]
+    if any("\n" in text for text in texts) or 2 * sum("\\n" in text for text in texts) <= len(texts):
+        return
+    option = shlex.quote(f"{{{column}|escapes}}")
+    raise SourceError(
+        f"{path}: programs in {column} have \\n in place of line ends, as databases write text files: --code {option}"
+    )
+
+
 def vague_in(value: Any) -> Iterator[str]:
     """Yield the numbers and the words for true and false among an outcome, or the outcomes of single tests."""
     items: Any = value if isinstance(value, list | tuple) else re.split(r"[\[\],;|\s]+", str(value))
@@ -339,9 +393,11 @@ def refuse_codes(
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
     if passed_at is not None and not any(graded_in(value) is not None for value in values_of(rows, status)):
-        raise SourceError(
-            f"{path}: option passed_at: the column of `status`, {status}, has no scores; --status COLUMN names another"
-        )
+        free = [name for name in columns_in(rows) if name not in mapped.values() and are_scores(values_of(rows, name))]
+        name = shlex.quote(max(free, key=lambda one: bool(SCORE.search(bare(one))), default="COLUMN"))
+        lacks = f"{status} has no scores" if values_of(rows, status) else "no column is the outcome"
+        numbers = f"{name} has numbers: " if free else ""
+        raise SourceError(f"{path}: --passed-at {passed_at:g}, but {lacks}; {numbers}--status {name} --passed-at {passed_at:g}")
     percents = [PERCENT.fullmatch(str(value)) is not None for value in values_of(rows, status)]
     unsaid = passed_at is None and all(percents) and not any(map(PERCENT.fullmatch, words))
     if any(percents) and (unsaid or (passed_at or 0) > 1):
@@ -390,6 +446,11 @@ def are_points(value: Any, full: float) -> bool:
     except ValueError:
         return False
     return True
+
+
+def are_scores(values: Sequence[Any]) -> bool:
+    """Return whether all values are numbers, and there are any."""
+    return bool(values) and all(graded_in(value) is not None for value in values)
 
 
 def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:

@@ -157,6 +157,7 @@ class Shape:
             yield from sides_of(row, self.plan.sides) or [row]
             return
         items, outer = self.items(row)
+        outer |= {"row_key": outer["key"]} if "key" in outer and items and "key" in items[0] else {}
         rest = {name: value for name, value in outer.items() if name not in self.used and is_given(value)}
         shared = {name: value for name, value in outer.items() if name not in rest} | ({OF_TASK: rest} if rest else {})
         if not items:

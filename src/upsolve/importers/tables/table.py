@@ -39,6 +39,7 @@ from upsolve.importers.tables.columns import (
     likely_fields,
     options_for,
     refuse_codes,
+    refuse_escapes,
     refuse_opposite,
     says_opposite,
     score_columns,
@@ -129,6 +130,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
         check_columns(path, first, named, mapped, shape, needed)
     scores = score_columns(path, first, score, may_lack=may_lack)
     refuse_opposite(path, first, named, plan.statuses)
+    refuse_escapes(path, first, mapped.get("code", ""))
     if word := unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")

@@ -55,6 +55,13 @@ def seconds(value: Any) -> Any:
     return number or None
 
 
+def with_lines(value: Any) -> Any:
+    """Return a list of lines, as notebooks have them, as text; other values as they are."""
+    if not isinstance(value, list):
+        return value
+    return ("" if any(str(line).endswith("\n") for line in value) else "\n").join(map(str, value))
+
+
 def with_unix_lines(value: Any) -> Any:
     """Return a value with the line ends of Unix in its texts."""
     if isinstance(value, dict):
@@ -64,6 +71,8 @@ def with_unix_lines(value: Any) -> Any:
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
+ESCAPE, SIGNS = re.compile(r"\\(.)", re.DOTALL), {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+"""What databases write in text files in place of some characters, and these."""
 FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "strip": lambda value: text_of(value).strip(),
     "load": loaded,
@@ -71,6 +80,8 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "mib": lambda value: int(value * 2**20) or None,
     "unix": with_unix_lines,
     "language": lambda value: language_in(str(value)),
+    "escapes": lambda value: ESCAPE.sub(lambda found: SIGNS.get(found[1], found[1]), text_of(value)),
+    "lines": with_lines,
     "0000": lambda value: text_of(value).zfill(4),
 }
 """Name -> what a filter makes of a value."""
