@@ -75,6 +75,15 @@ def recipe_of(archive, **stages):
     return Recipe(**given)
 
 
+def test_pairs_need_two_attempts_whatever_the_size_of_groups(archive):
+    def mixed(kind):
+        four = recipe_of(archive, objective={"kind": kind}, data=DataConfig(archive=str(archive.path), split="ranked"))
+        return plan_archive(four, with_model=False, judged=0).groups
+
+    groups, pairs = mixed("reinforce"), mixed("dpo")
+    assert (groups.mixed, pairs.mixed) == (0, groups.others["fewer than 4 attempts"]) and pairs.mixed > 5
+
+
 def test_a_share_has_an_interval():
     """8 of 10 and 1.5 of 3, t(12) = 2.17881: m' = 9.5 / 13, S' = 9.5 - 13 m'^2 = 2.557692, m' - t sqrt(S' / 13 / 12)."""
     found = share(8, 10)
@@ -300,6 +309,12 @@ def test_the_cost_of_a_run_is_counted_in_tokens(monkeypatch):
     online = Recipe(source={"rounds": 3, "groups": 5, "oversample": 2.0}, data={"group_size": 8})
     cost = cost_of(NOTHING, split, online, usable=0, scores=scores, samples=samples)
     assert cost.training_tokens == 3 * 5 * (100 + 8 * 20)
+    assert cost.rollout_seconds == pytest.approx(3 * 5 * 8 * 2.0 * 20 / 50)
+    pairs = {"objective": {"kind": "dpo"}, "data": {"group_size": 8, "groups_per_task": 3}}
+    cost = cost_of(NOTHING, split, Recipe(**pairs), usable=10, scores=scores, samples=samples)
+    assert cost.training_tokens == 10 * 3 * (100 + 2 * 50)
+    cost = cost_of(NOTHING, split, Recipe(**pairs, source=online.source), usable=0, scores=scores, samples=samples)
+    assert cost.training_tokens == 3 * 5 * 3 * (100 + 2 * 20)
     assert cost.rollout_seconds == pytest.approx(3 * 5 * 8 * 2.0 * 20 / 50)
 
 

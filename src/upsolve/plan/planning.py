@@ -37,14 +37,15 @@ def plan_archive(
     progress: OnProgress = no_progress,
 ) -> Plan:
     """Estimate whether training will help and what it costs; ``judged`` attempts are judged again, ``tasks`` are sampled."""
-    split = quiet_split(open_filled(recipe.data.archive), recipe.data)
+    split, paired = quiet_split(open_filled(recipe.data.archive), recipe.data), recipe.objective.record.unit == "pair"
+    data = recipe.data.model_copy(update={"group_size": 2}) if paired else recipe.data
     plan = Plan(
         archive=recipe.data.archive,
         model="",
         online=recipe.source.rounds > 0,
         imitates=imitates(recipe.advantage, recipe.objective),
         needs=recipe.advantage.record.needs if recipe.objective.record.unit == "attempt" else "contrast",
-        groups=groups_of(split, recipe.data, recipe.reward),
+        groups=groups_of(split, data, recipe.reward),
         tests=tests_of(split),
         noise=noise_of(split, recipe.verify, max_attempts=judged, seed=recipe.seed),
         leaks=leaks_of(split, benchmarks or {}),

@@ -233,12 +233,15 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
 
     Offline, each of the ``usable`` groups is trained on once an epoch: T = epochs x usable x (P + G R), with P and R averaged over the
     training tasks and their attempts, at most ``optim.max_steps`` steps of ``optim.tokens_per_step`` or of ``optim.attempts_per_step``. Online,
-    each of ``source.rounds`` rounds samples ``source.groups`` groups of G = ``data.group_size`` attempts and trains on them.
+    each of ``source.rounds`` rounds samples ``source.groups`` groups of G = ``data.group_size`` attempts and trains on them. An objective on
+    pairs trains on ``data.groups_per_task`` pairs of each task, G = 2.
     """
     prompt, attempt = mean_lengths(loaded.codec, split)
     online = recipe.source.rounds > 0
-    size, length = recipe.data.group_size, samples.mean_tokens if online else attempt
-    groups = recipe.source.rounds * recipe.source.groups if online else usable * recipe.data.groups_per_task
+    pairs, length = recipe.objective.record.unit == "pair", samples.mean_tokens if online else attempt
+    tasks = recipe.source.rounds * recipe.source.groups if online else usable
+    groups = tasks if online and not pairs else tasks * recipe.data.groups_per_task
+    size = 2 if pairs else recipe.data.group_size
     optim, group_tokens = recipe.optim, prompt + size * length
     tokens = whole(optim.epochs * groups * group_tokens)
     by_attempts = whole(max(1, optim.attempts_per_step // size) * group_tokens)
@@ -249,7 +252,7 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
     measured = evaluation_samples(
         recipe.evaluate, split, each=recipe.sample.samples, others=sum(len(one.tasks) for one in others)
     )
-    rolled = groups * size * recipe.source.oversample if online else 0
+    rolled = tasks * recipe.data.group_size * recipe.source.oversample if online else 0
     seconds_each = samples.mean_tokens / samples.tokens_per_second
     return Cost(
         peak_bytes=memory_of(recipe, split.groups["train"][:SEEN]).peak_bytes,
