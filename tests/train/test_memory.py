@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from upsolve.config import ModelConfig, OptimConfig, SampleConfig
+from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.policy.attention import bundled
 from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import pack
+from upsolve.train.run import memory
 from upsolve.train.run.memory import (
     GroupShape,
     ModelShape,
@@ -31,6 +33,7 @@ from upsolve.train.run.memory import (
 from upsolve.train.update import logprobs
 from upsolve.train.update.head_scores import block_elements
 from upsolve.train.update.logprobs import token_scores
+from upsolve.types import Attempt, Group, Task
 
 SIZES = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 SMALL = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32, linear=600)
@@ -259,3 +262,24 @@ def test_blocks_of_the_head_are_aligned_on_gpus():
         width = block_elements(tokens, 151_936, gpu=True) // tokens
         assert width == 151_936 or (width % 128 == 0 and width >= 256)
         assert tokens * width <= max(2**25, 256 * tokens)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "attempts", "reference"),
+    [
+        ({"objective": {"kind": "dpo"}, "data": {"group_size": 8}}, 2, False),
+        ({"objective": {"kind": "dpo"}, "data": {"tasks_at_once": 2}}, 2, True),  # a second round is scored under the start
+        ({"objective": {"kind": "ppo_clip"}, "data": {"tasks_at_once": 2}}, 4, True),
+        ({"objective": {"kind": "reinforce"}, "data": {"tasks_at_once": 2}}, 4, False),
+        ({"objective": {"kind": "topr"}, "source": {"rounds": 2}, "data": {"group_size": 8}}, 8, True),
+    ],
+)
+def test_groups_and_reference_of_a_recipe(monkeypatch, recipe, attempts, reference):
+    monkeypatch.setattr(memory, "plan_memory", lambda _shape, **settings: settings)
+    monkeypatch.setattr(memory, "sizes_of", lambda _config, _model: SMALL)
+    monkeypatch.setattr(memory, "config_of", lambda _name: None)
+    made = [Attempt(name, "abc") for name in "xyz"]
+    groups = [Group(Task(one.task_id, "p"), (one,), (None,)) for one in made]
+    codec = SimpleNamespace(prompt=lambda _task, _turns: SimpleNamespace(ids_P=(1, 2)), ids_of=lambda one: tuple(one.code))
+    planned = memory.memory_of(Recipe.model_validate(recipe), groups, codec=codec)
+    assert (planned["group"].attempts, planned["reference"]) == (attempts, reference)

@@ -22,6 +22,7 @@ from upsolve.policy.locate import locate
 from upsolve.policy.machine import available_bytes, in_bfloat16
 from upsolve.policy.model import codec_of
 from upsolve.policy.tokens import Codec
+from upsolve.train.data.sources import parts_of_epoch
 from upsolve.train.update.head_scores import block_elements
 from upsolve.types import Group
 
@@ -355,12 +356,14 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, co
     prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_prompts(groups, TOKENISED)), default=0)
     stored = max((len(codec.ids_of(attempt)) for attempt in longest_attempts(groups, TOKENISED)), default=0)
     longest = max(longest, min(stored, max(0, data.max_tokens - prompt)))
+    objective, parted = recipe.objective, rollout is None and parts_of_epoch(groups, data) > 1
+    of_start = objective.needs_reference or (parted and (objective.needs_old or recipe.select.reads_start))
     return plan_memory(
         sizes_of(config_of(model.name), model),
         model=model,
         optim=recipe.optim,
-        group=GroupShape(prompt, data.group_size, longest),
-        reference=recipe.objective.needs_reference and rollout is not None,
+        group=GroupShape(prompt, 2 if objective.record.unit == "pair" else data.group_size, longest),
+        reference=of_start and (parted or rollout is not None),
         rollout=rollout,
         processes=processes,
         available=available_bytes(),
