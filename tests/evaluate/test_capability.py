@@ -59,12 +59,16 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     unlucky = replace(BASE, best=BASE.hot)
     same = capability(unlucky, sweep("trained", greedy=HALF, hot=COLD))
     assert (same.best.outcome, same.strongest.outcome, same.conclusion) == ("gain", "undecided", "no change")
-    assert "(greedy, 50.0 %), beside which +0.0 [-8.2, +8.2]" in same.sentence
+    own = "; base alone reaches 50.0 % at another temperature (greedy), and beside that the change is +0.0 [-8.2, +8.2]"
+    assert own in same.sentence
     sharper = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
-    assert sharper.conclusion == "sharper only" and "beside which +0.0" in sharper.sentence
+    assert sharper.conclusion == "sharper only" and "beside that the change is +0.0" in sharper.sentence
+    warm = sweep("trained", greedy=HALF, hot=WARM)
+    once = capability(unlucky, replace(warm, best=warm.hot))
+    assert once.conclusion == "sharper only" and once.sentence.count("25.0") == 1, "equal comparisons are named once"
     better = capability(unlucky, sweep("trained", greedy=MORE, hot=COLD))
     assert better.conclusion == "more capable" and better.strongest.temperatures == (0.0, 0.0)
-    assert "beside which" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
+    assert "beside that" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
 
 
 def test_the_temperature_for_pass_at_k_is_a_candidate_for_the_strongest():

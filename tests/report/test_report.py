@@ -130,8 +130,8 @@ def test_tasks_that_got_worse_are_shown_first():
     table = change_table(before, after)
     assert table.title == "Tasks that changed: 2 worse, 1 better"
     assert table.rows == (
-        ("t0", "easy", "8 of 8", "1 of 8", "-88"),
-        ("t3", "easy", "4 of 8", "3 of 8", "-12"),
+        ("t0", "easy", "8 of 8", "1 of 8", "-87.5"),
+        ("t3", "easy", "4 of 8", "3 of 8", "-12.5"),
         ("t1", "easy", "2 of 8", "8 of 8", "+75"),
     )
 
@@ -305,6 +305,17 @@ def test_the_words_that_differ_are_marked():
     )
     assert re.sub("<[^>]*>", "", new) == "def f(x):\n    return x - 1\n\n# end\n"
     assert "empty" in html_of(program_pair("", "x")[0])
+
+
+def test_programs_have_the_colours_of_their_language():
+    """Keywords are kind 0, strings kind 1; a token that is partly new is coloured and marked; no letter is lost."""
+    texts = ("def f():\r\n    return 'ab cd'\n\n", "def f():\n    return 'ab ef'\n")
+    old, new = map(html_of, program_pair(*texts, "python"))
+    assert '<span><span class="syntax0">def</span> <span class="syntax4">f</span>():\n</span>' in old
+    string = '<span class="syntax1">&#x27;ab </span><{0}><span class="syntax1">{1}</span></{0}>'
+    assert string.format("del", "cd") in old and string.format("ins", "ef") in new
+    assert re.sub("<[^>]*>", "", old) == "def f():\n    return &#x27;ab cd&#x27;\n\n"
+    assert "syntax" not in html_of(program_pair(*texts, "no such language")[0])
 
 
 def test_the_reason_of_a_failure_is_test_got_and_expected():

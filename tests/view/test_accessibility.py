@@ -50,7 +50,8 @@ def test_a_report(chromium, axe, tmp_path, scheme, width):
         scores = tuple(TaskScore(f"t{i}", "easy", 8, passed, {"passed": passed, "failed": 8 - passed}) for i in range(20))
         runs.append(single(Evaluation(name, "m", "x:test", 1.0, 1.0, 0, 8, scores)))
     rows = tuple({"step": float(n), "loss": 1 / n, "entropy": 0.1} for n in range(1, 9))
-    example = Example("t0", "Double x.", "def f(x):\n    return x", "failed", "def f(x):\n    return 2 * x", "passed")
+    programs = "def f(x):  # twice\n    return abs(x) + '1'", "def f(x):\n    return 2 * x if x else print('0')"
+    example = Example("t0", "Double x.", programs[0], "failed", programs[1], "passed", language="python")
     content = ReportContent(
         "Before and after",
         tuple(runs),
@@ -60,6 +61,7 @@ def test_a_report(chromium, axe, tmp_path, scheme, width):
         recipe_yaml="name: x\n" * 50,
         facts={"model": "a" * 200},
         examples=(example,),
+        next_steps={"how much of the gain is due to the verdicts": f"upsolve run {'a' * 200}"},
     )
     write_report(tmp_path / "report.html", content)
     assert checked(tmp_path / "report.html", chromium, axe, scheme=scheme, width=width) == (1, {})
@@ -92,7 +94,9 @@ def test_a_comparison_of_runs(chromium, axe, tmp_path, scheme, width):
     write_runs([*runs, result("placebo-0", "shuffled", [2 + n % 3 for n in range(40)], 0)], file)
     assert checked(file, chromium, axe, scheme=scheme, width=width) == (1, {})
     text = file.read_text(encoding="utf-8")
-    assert "rloo-0, 2 seeds" in text and "placebo-0 (control)" in text and text.index("rloo-1: ") < text.index("placebo-0: ")
+    assert (
+        "rloo-0, 2 seeds" in text and "placebo-0 (control)" in text and text.index("<b>rloo-1: ") < text.index("<b>placebo-0: ")
+    )
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)

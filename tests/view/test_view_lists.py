@@ -8,9 +8,10 @@ from browser import open_page
 from test_view_server import Viewer
 
 from upsolve.archive.store import Archive
+from upsolve.report.programs import KINDS, syntax_spans
 from upsolve.types import Attempt, Status, Task
 from upsolve.view.answers import Answers
-from upsolve.view.browse import KINDS, Filters, list_attempts, syntax_spans
+from upsolve.view.browse import Filters, list_attempts
 from upsolve.view.index import Index
 from upsolve.view.static import write_page
 

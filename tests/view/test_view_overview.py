@@ -1,6 +1,7 @@
 """The overview of a run, and several runs together, in a real Chromium: served, in one file, and as the head of the report."""
 
 import re
+import shlex
 import shutil
 
 import pytest
@@ -9,6 +10,8 @@ from browser import open_page
 from test_view_server import Viewer
 
 from upsolve.cli.comparing import report_content, write_content
+from upsolve.config import load_recipe
+from upsolve.report.run import read_overview
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 
@@ -60,6 +63,18 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
+            heads = page.locator(".overview h2").all_inner_texts()
+            assert heads == [
+                "Capability and temperature, %",
+                "Tasks that changed most",
+                "Data, recipe, cost",
+                "What to do next",
+            ]
+            places = [
+                page.locator(part).first.bounding_box()["y"] for part in (".verdict", ".numbers", ".overview table", ".pair")
+            ]
+            assert places == sorted(places)
+            assert page.locator(".pair .syntax0").first.inner_text() == "def"
             first = page.locator(".overview details").first
             assert "test 1\nf(2)\ngot\n5\nexpected\n4" in first.inner_text() and first.locator("pre").count() == 2
             assert [first.locator(name).all_inner_texts() for name in ("del", "ins")] == [["3", "+"], ["2", "*"]]
@@ -91,6 +106,20 @@ def test_a_run_without_an_end_says_how_far_it_is(runs):
     (runs / "rloo" / "training" / "summary.json").unlink()
     block = str(open_path(str(runs / "rloo")).measured.overview())
     assert "Not finished: 3 steps of training so far" in block and "12.5 %" in block and "polyline" in block
+
+
+def test_a_run_without_a_control_has_the_commands_that_make_one(runs):
+    """They name the run, its recipe and a folder beside it; the control that they make is found by the report."""
+    run, control = runs / "rloo", runs / "rloo-control"
+    assert [*read_overview(run, lambda _: {}).next_steps.values()] == [f"upsolve view {run}"]
+    (runs / "placebo").rename(control)
+    assert [*read_overview(control, lambda _: {}).next_steps.values()] == [f"upsolve view {control}"]
+    shutil.move(control, runs.parent)
+    view, train, compare = (shlex.split(line) for line in read_overview(run, lambda _: {}).next_steps.values())
+    assert view == ["upsolve", "view", str(run)] and compare == ["upsolve", "compare", str(run), str(control)]
+    assert train[:5] == ["upsolve", "run", str(run / "recipe.yaml"), "--out", str(control)] and train[5] == "--set"
+    changed = load_recipe(train[2], train[6:]).model_copy(update={"name": "control"})
+    assert changed.reward.verdicts == "shuffled"
 
 
 def test_a_run_in_a_list_has_the_name_of_its_recipe(runs):

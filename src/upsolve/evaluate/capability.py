@@ -84,9 +84,10 @@ class Capability:
         smallest = self.best.detectable
         difference = f"show a difference of {100 * (smallest or 0):.1f} points in 80 % of cases"
         could_show = "no task differs" if smallest is None else f"{tasks_of(self.best)} {difference}"
+        hot = "" if self.hot.temperatures == self.best.temperatures else f"{clause_of(self.hot)}, but "
         return {
             "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}{self.beside}.",
-            "sharper only": f"Sharper only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}{self.beside}.",
+            "sharper only": f"Sharper only, not more capable: {hot}{clause_of(self.best, own=True)}{self.beside}.",
             "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {could_show}.",
             "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
@@ -107,7 +108,8 @@ class Capability:
         if self.best.outcome != "gain" or where == self.best.temperatures[0]:
             return ""
         mean = 100 * self.strongest.means[0]
-        return f"; the first model passes more at another temperature ({temperature_name(where)}, {mean:.1f} %), beside which {self.strongest.change}"
+        own = f"{self.before.name} alone reaches {mean:.1f} % at another temperature ({temperature_name(where)})"
+        return f"; {own}, and beside that the change is {self.strongest.change}"
 
     @property
     def choices(self) -> tuple[str, ...]:

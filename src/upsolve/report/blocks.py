@@ -35,7 +35,7 @@ def html_of(node: Node) -> str:
     return f"<{name}{given}/>" if name in VOID else f"<{name}{given}>{''.join(map(html_of, children))}</{name}>"
 
 
-def listing(facts: Mapping[str, str]) -> Node:
+def listing(facts: Mapping[str, Node]) -> Node:
     """Return names with their values."""
     return el("dl", *(part for name, value in facts.items() for part in (el("dt", name), el("dd", value))), class_="facts")
 

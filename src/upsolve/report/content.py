@@ -71,6 +71,8 @@ class Example:
     """Share of the trained model's samples that passed, minus that of the base model's, [-1, 1]."""
     reasons: tuple[Reason, Reason] = (Reason(""), Reason(""))
     """Why the program of the base model and that of the trained model did not pass."""
+    language: str = ""
+    """Language of the programs; empty: unknown."""
 
 
 def pick_examples(
@@ -116,7 +118,8 @@ def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Ex
     passed = [sum(one.status == "passed" for one in samples) for samples in (before, after)]
     counts = (f"{passed[0]} of {len(before)}", f"{passed[1]} of {len(after)}")
     reasons = reason_of("", first.error, task), reason_of("", second.error, task)
-    return Example(task.task_id, task.prompt, first.code, first.status, second.code, second.status, counts, change, reasons)
+    programs = (first.code, first.status, second.code, second.status)
+    return Example(task.task_id, task.prompt, *programs, counts, change, reasons, task.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,8 @@ class ReportContent:
     """Model, seeds, sampling, machine and versions, by label."""
     summary: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model, data, recipe, date, time, cost and command, by label."""
+    next_steps: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Commands that a reader may want next, by purpose."""
     controls: tuple[Gain, ...] = ()
     """The gains of control runs beside this one."""
     warnings: tuple[str, ...] = ()
@@ -214,10 +219,12 @@ def markdown_of(content: ReportContent) -> str:
     return markdown_text(content, changes_of(content), tables_of(content), unfolded=1)
 
 
-def markdown_text(content: ReportContent, changes: Sequence[Change], tables: Sequence[Table], *, unfolded: int) -> str:
-    """Return sentences, tables, the first ones of them not folded, and the facts and examples of a report as Markdown."""
+def markdown_text(
+    content: ReportContent, changes: Sequence[Change], tables: Sequence[Table], *, unfolded: int, lead: Sequence[str] = ()
+) -> str:
+    """Return sentences (``lead`` first), tables, the first ones of them not folded, and the facts and examples of a report as Markdown."""
     texts = [*map(table_text, tables)]
-    parts = [f"## {plain(content.title)}", *(paragraph(change) for change in changes)]
+    parts = [f"## {plain(content.title)}", *(f"**{plain(line)}**" for line in lead), *(paragraph(change) for change in changes)]
     if content.collapsed:
         parts.append(f"**Training was stopped:** {plain(content.collapsed)}")
     parts += texts[:unfolded]

@@ -9,15 +9,11 @@ from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
 from upsolve.report.blocks import Node, html_of, listing
 from upsolve.report.content import ReportContent, tables_of
-from upsolve.report.overview import CURVES, curves_of, example_block, most_changed, overview_block
+from upsolve.report.overview import CURVES, curves_of, example_block, most_changed, overview_block, table_block
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, reliability
 from upsolve.report.tables import Table
 
 __all__ = ["write_page", "write_report"]
-
-
-UNFOLDED = 1
-"""Tables of a report that are not folded: the measures of both models side by side."""
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
@@ -39,7 +35,9 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
 
 def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
-    write_page(path, content, overview_block(content), tables=tables_of(content), pictures=pictures_of(content))
+    compared = max(0, len(content.sweeps) - 1)  # tables that the overview has
+    tables, unfolded = tables_of(content)[compared:], 0 if compared else 1
+    write_page(path, content, overview_block(content), tables=tables, pictures=pictures_of(content), unfolded=unfolded)
 
 
 def write_page(
@@ -49,7 +47,7 @@ def write_page(
     *,
     tables: Sequence[Table],
     pictures: Mapping[str, str],
-    unfolded: int = UNFOLDED,
+    unfolded: int,
 ) -> None:
     """Write a page with this head, the first tables, and folded: plots (SVG text by title), the other parts of a report; atomically."""
     loader = PackageLoader("upsolve.report", ".")
@@ -68,6 +66,7 @@ def write_page(
         "example_block": example_block,
         "html_of": html_of,
         "listing": listing,
+        "table_block": table_block,
         "CURVES": [*CURVES],
     }
     text = page.get_template("report.html.j2").render(parts | functions)

@@ -10,9 +10,19 @@ from upsolve.evaluate.sweep import Sweep, temperature_name
 from upsolve.report.blocks import Node, Points, curve, el, listing
 from upsolve.report.content import Change, Example, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text
-from upsolve.report.tables import percent
+from upsolve.report.tables import Table, capability_table, percent
 
-__all__ = ["CURVES", "curves_of", "example_block", "interval", "most_changed", "overview_block", "stopped_at", "verdict_block"]
+__all__ = [
+    "CURVES",
+    "curves_of",
+    "example_block",
+    "interval",
+    "most_changed",
+    "overview_block",
+    "stopped_at",
+    "table_block",
+    "verdict_block",
+]
 
 MOST_CHANGED = 5
 """Tasks of the overview: those whose pass rate changed most."""
@@ -36,6 +46,7 @@ def overview_block(content: ReportContent) -> Node:
     changes = changes_of(content) if len(content.sweeps) > 1 else []
     most = most_changed(content.examples)
     curves = curves_of(content, [*CURVES][:3])
+    commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
     parts = [
         *map(verdict_block, changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
@@ -46,9 +57,11 @@ def overview_block(content: ReportContent) -> Node:
         ),
         *([warnings_block(content.warnings)] if content.warnings else []),
         numbers_block(content, changes[0] if changes else None),
-        *([listing(content.summary)] if content.summary else []),
-        *([el("div", *curves, class_="curves")] if curves else []),
+        *(part for change in changes if not change.label for part in titled(capability_table(change.capability))),
         *([el("h2", "Tasks that changed most"), *map(example_block, most)] if most else []),
+        *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
+        *([el("div", *curves, class_="curves")] if curves else []),
+        *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
     return el("div", *parts, class_="overview")
 
@@ -73,7 +86,25 @@ def verdict_block(change: Change) -> Node:
     about = change.capability
     soft = [line for line in (about.best.details, *about.choices) if line]
     lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
-    return el("div", el("b", change.label + about.sentence), *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+    title, _, numbers = about.sentence.partition(": ")
+    head = (el("b", change.label + title), el("p", numbers or None))
+    return el("div", *head, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+
+
+def titled(table: Table) -> tuple[Node, Node]:
+    """Return a table under its title."""
+    return el("h2", table.title), table_block(table)
+
+
+def table_block(table: Table) -> Node:
+    """Return a table, which scrolls where the page is too narrow for its columns."""
+    kinds = ["number" if right else None for right in table.numeric]
+    heads = [
+        el("th", name, scope="col", class_=kind) if name else el("td") for name, kind in zip(table.header, kinds, strict=True)
+    ]
+    rows = [el("tr", *(el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in table.rows]
+    inside = el("table", el("thead", el("tr", *heads)), el("tbody", *rows))
+    return el("div", inside, class_="wide", tabindex="0", role="region", aria_label=table.title)
 
 
 def warnings_block(warnings: Sequence[str]) -> Node:
@@ -92,7 +123,7 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
         cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:
-        cards.append(card("control", "–", "", "no control run of this recipe beside this run (reward.verdicts=shuffled)"))
+        cards.append(card("gain beyond the control", "–", "", "no control run yet: the last lines of this page start one"))
     return el("div", *cards, class_="numbers")
 
 
@@ -100,7 +131,8 @@ def model_card(sweep: Sweep) -> Node:
     """Return the pass@1 of a model at its best temperature."""
     values = [*task_pass_at_k(sweep.best.scores, 1).values()]
     known = mean_interval(values) if values else None
-    note = f"pass@1, {temperature_name(sweep.best.temperature)}, {len(values)} task{'s' if len(values) != 1 else ''}"
+    name = temperature_name(sweep.best.temperature).replace("T ", "temperature ")
+    note = f"pass@1, {name}, {len(values)} task{'s' if len(values) != 1 else ''}"
     return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", note)
 
 
@@ -145,7 +177,7 @@ def stopped_at(collapsed: str) -> int | None:
 
 def example_block(example: Example) -> Node:
     """Return a task with a program of each model, and why one of them failed."""
-    programs = program_pair(example.before, example.after)
+    programs = program_pair(example.before, example.after, example.language)
     sides = zip(
         ("base", "trained"),
         programs,
@@ -163,7 +195,7 @@ def example_block(example: Example) -> Node:
         )
         for name, program, status, count, reason in sides
     ]
-    moved = f" {100 * example.change:+.0f} points" if example.change else ""
+    moved = f" {100 * example.change:+.3g} points" if example.change else ""
     head = el("summary", el("b", example.task_id), el("span", moved, class_="passed" if example.change > 0 else "failed"))
     return el("details", head, el("p", example.prompt, class_="prompt"), el("div", *columns, class_="pair"), open="")
 

@@ -1,14 +1,18 @@
-"""Two programs side by side with their differences by word, and why a program failed: the test, what it gave, what was expected."""
+"""Two programs side by side in colours with their differences by word, and why a program failed: the test, what it gave, what was expected."""
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from upsolve.report.blocks import Node, el
 from upsolve.types import Task
 
-__all__ = ["Reason", "diff_lines", "program_pair", "reason_of", "reason_text"]
+__all__ = ["KINDS", "Reason", "diff_lines", "program_pair", "reason_of", "reason_text", "syntax_spans"]
 
 WORD = re.compile(r"\w+|\n|[^\S\n]+|.")
 MESSAGE = re.compile(r"(?:hidden )?test (\d+): (.*)", re.DOTALL)
@@ -76,40 +80,102 @@ def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
     return lines
 
 
-def program_pair(before: str, after: str) -> tuple[Node, Node]:
-    """Return two programs, in which the words that differ are marked ``del`` and ``ins``; lines that differ have a class."""
+Piece = tuple[str, str]
+"""A part of a line, and ``del`` or ``ins`` if the other program lacks it, else an empty text."""
+
+
+def program_pair(before: str, after: str, language: str = "") -> tuple[Node, Node]:
+    """Return two programs, in which the words that differ are marked ``del`` and ``ins``; lines that differ have a class.
+
+    Tokens are coloured as in the viewer (``syntax_spans``) if the ``language`` is known.
+    """
     old, new = before.splitlines(), after.splitlines()
-    left, right = list[Node](), list[Node]()
+    left, right = list[tuple[str, list[Piece]]](), list[tuple[str, list[Piece]]]()
     for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
-            left += [line_of([text]) for text in old[low:high]]
-            right += [line_of([text]) for text in new[start:stop]]
+            left += [("", [(text, "")]) for text in old[low:high]]
+            right += [("", [(text, "")]) for text in new[start:stop]]
             continue
         ours, theirs = marked("\n".join(old[low:high]), "\n".join(new[start:stop]))
-        left += [line_of(parts, "removed") for parts in ours] if high > low else []
-        right += [line_of(parts, "added") for parts in theirs] if stop > start else []
-    sides = (("program before", before, left), ("program after", after, right))
+        left += [("removed", pieces) for pieces in ours] if high > low else []
+        right += [("added", pieces) for pieces in theirs] if stop > start else []
     first, second = (
-        el("pre", *(lines if text.strip() else [el("i", "empty")]), tabindex="0", role="group", aria_label=name)
-        for name, text, lines in sides
+        el("pre", *(lines_of(lines, language) or [el("i", "empty")]), tabindex="0", role="group", aria_label=name)
+        for name, lines in (("program before", left), ("program after", right))
     )
     return first, second
 
 
-def line_of(parts: Sequence[Node], kind: str | None = None) -> Node:
-    """Return a line of a program."""
-    return el("span", *parts, "\n", class_=kind)
+def lines_of(lines: Sequence[tuple[str, Sequence[Piece]]], language: str) -> list[Node]:
+    """Return the lines of a program, each with the class beside it; [] for a program of blanks alone."""
+    code = "".join("".join(text for text, _ in pieces) + "\n" for _, pieces in lines)
+    kinds = iter(token_kinds(code, language))
+    shown = [el("span", *coloured([*pieces, ("\n", "")], kinds), class_=name or None) for name, pieces in lines]
+    return shown if code.strip() else []
 
 
-def marked(before: str, after: str) -> tuple[list[list[Node]], list[list[Node]]]:
+def coloured(pieces: Sequence[Piece], kinds: Iterator[int | None]) -> Iterator[Node]:
+    """Yield the parts of a line with their marks, and in them the tokens with the classes of their kinds, which are taken by character."""
+    for text, mark in pieces:
+        runs = groupby(zip(text, kinds, strict=False), key=itemgetter(1))  # the text is read first, so no kind is lost
+        parts = [(kind, "".join(letter for letter, _ in run)) for kind, run in runs]
+        nodes = [part if kind is None else el("span", part, class_=f"syntax{kind}") for kind, part in parts]
+        yield from [el(mark, *nodes)] if mark and nodes else nodes
+
+
+def token_kinds(code: str, language: str) -> list[int | None]:
+    """Return for each character the kind of its token, a place in ``KINDS``; None without a colour."""
+    kinds, end, flat = list[int | None]([None] * len(code)), 0, syntax_spans(code, language)
+    for skip, length, kind in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        kinds[end + skip : end + skip + length] = [kind] * length
+        end += skip + length
+    return kinds
+
+
+def marked(before: str, after: str) -> tuple[list[list[Piece]], list[list[Piece]]]:
     """Return the lines of two texts, in which the words of the one that the other lacks are marked."""
     old, new = WORD.findall(before), WORD.findall(after)
-    left, right = [list[Node]()], [list[Node]()]
+    left, right = [list[Piece]()], [list[Piece]()]
     for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         for lines, words, mark in ((left, old[low:high], "del"), (right, new[start:stop], "ins")):
             for number, piece in enumerate("".join(words).split("\n")):
                 if number:
                     lines.append([])
                 if piece:
-                    lines[-1].append(piece if kind == "equal" else el(mark, piece))
+                    lines[-1].append((piece, "" if kind == "equal" else mark))
     return left, right
+
+
+MOST_CODE = 100_000
+"""Characters of a program that is coloured."""
+KINDS = ("Keyword", "String", "Comment", "Number", "Name.Function", "Name.Class", "Name.Builtin", "Operator.Word")
+"""Kinds of tokens of Pygments that have a colour; a span names its kind by the place in this list."""
+NAMES = {"pypy": "python", "duckdb": "sql", "text": "text"}
+"""Languages that Pygments knows by another name."""
+
+
+def syntax_spans(code: str, language: str) -> list[int]:
+    """Return ``start, length, kind, ...`` of the coloured tokens of a program, in characters, each start after the end before it."""
+    lexer = lexer_of(language) if len(code) <= MOST_CODE else None
+    if lexer is None:
+        return []
+    spans, end = list[int](), 0
+    for at, token, text in lexer.get_tokens_unprocessed(code):
+        name = str(token).removeprefix("Token.").replace("Literal.", "")
+        kind = next((number for number, known in enumerate(KINDS) if name == known or name.startswith(f"{known}.")), None)
+        if kind is not None and text.strip():
+            spans += [at - end, len(text), kind]
+            end = at + len(text)
+    return spans
+
+
+@lru_cache(maxsize=32)
+def lexer_of(language: str) -> Any:
+    """Return Pygments' lexer of a language; None if it has none."""
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(NAMES.get(language, language), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None

@@ -136,6 +136,7 @@ def run_content(
         find = find or finder(split.tasks[recipe.evaluate.split])
     metrics, start = (trained.metrics, trained.start) if trained else ([], {})
     seeds = seeds_of(recipe.model_dump(mode="json"))
+    controls = controls_of(folder) if len(sweeps) > 1 else ()
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         sweeps=sweeps,
@@ -157,10 +158,25 @@ def run_content(
             **when_and_cost(folder, sweeps, metrics),
             "command": facts.get("command") or f"upsolve run {folder / 'recipe.yaml'}",
         },
-        controls=controls_of(folder) if len(sweeps) > 1 else (),
+        next_steps=next_steps(folder, recipe.reward.verdicts, controls) if len(sweeps) > 1 else {},
+        controls=controls,
         warnings=warnings_of(sweeps, trained, recipe.data, evaluate=recipe.evaluate, optim=recipe.optim),
         examples=pick_examples(folder, (sweeps[0], sweeps[1]), find) if find and len(sweeps) > 1 else (),
     )
+
+
+def next_steps(folder: Path, verdicts: str, controls: Sequence[Gain]) -> dict[str, str]:
+    """Return the commands that come after a finished run: a look at its attempts and, if it neither is nor has a control, one."""
+    view = {"why an attempt failed": shlex.join(["upsolve", "view", str(folder)])}
+    if controls or verdicts != "as_judged":
+        return view
+    control = str(folder.parent / f"{folder.resolve().name}-control")
+    run = ["upsolve", "run", str(folder / "recipe.yaml"), "--out", control, "--set", "reward.verdicts=shuffled"]
+    return {
+        **view,
+        "how much of the gain is due to the verdicts": shlex.join(run),
+        "then": shlex.join(["upsolve", "compare", str(folder), control]),
+    }
 
 
 def without_verdicts(folder: Path) -> str:
@@ -302,7 +318,7 @@ def command_line() -> str:
 
 STYLE = Path(__file__).with_name("block.css")
 """The style of the overview."""
-COLOURS = ":root { --card: #8881; --soft: #777; --line: #8885; --good: #00795a; --bad: #b34700; --plus: 0, 122, 90; --minus: 196, 72, 0; --s0: #0072b2 }"
+COLOURS = ":root { --card: #8881; --soft: #777; --line: #8885; --good: #00795a; --bad: #b34700; --plus: 0, 122, 90; --minus: 196, 72, 0; --s0: #0072b2; --s1: #b34700; --s2: #00795a; --s3: #8a4a9c }"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,17 @@ from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
-__all__ = ["Table", "calibration_tables", "cell", "cost_table", "difficulties", "percent", "result_tables", "reward_tables"]
+__all__ = [
+    "Table",
+    "calibration_tables",
+    "capability_table",
+    "cell",
+    "cost_table",
+    "difficulties",
+    "percent",
+    "result_tables",
+    "reward_tables",
+]
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
@@ -235,7 +245,7 @@ def change_table(before: Evaluation, after: Evaluation) -> Table:
             one.task_id,
             one.difficulty or "–",
             *(f"{passed} of {samples}" for passed, samples in (one.before, one.after)),
-            f"{100 * one.change:+.0f}",
+            f"{100 * one.change:+.3g}",
         )
         for one in (*worse[:CHANGED], *better[:CHANGED])
     )

@@ -11,13 +11,13 @@ from upsolve.languages.names import language_in
 from upsolve.plugins import find
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Sampler
+from upsolve.report.programs import syntax_spans
 from upsolve.solve.asked import asked_task
 from upsolve.solve.choose import Evidence
 from upsolve.solve.solving import Answer, SolveSettings, solve
 from upsolve.types import Task, Verdict
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify
-from upsolve.view.browse import syntax_spans
 
 __all__ = ["MOST_SAMPLES", "Model", "shown_answer"]
 
