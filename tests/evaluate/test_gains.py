@@ -7,7 +7,16 @@ from upsolve.config import load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
-from upsolve.report.several import RunResult, gains, runs_table, seeds_table, without_seeds, worth_of_verdicts, worth_table
+from upsolve.report.several import (
+    RunResult,
+    gains,
+    runs_table,
+    seeds_table,
+    sentences_of_runs,
+    without_seeds,
+    worth_of_verdicts,
+    worth_table,
+)
 from upsolve.report.tables import capability_table
 
 
@@ -35,6 +44,18 @@ def test_imitation_is_the_control_of_a_run_that_learns_from_failed_attempts():
     imitation = RunResult("sft", "as_judged", BASE, sweep([3] * 40), imitates=True)
     found = {(one.method, one.control): one.paired.difference.mean for one in worth_of_verdicts([METHOD, imitation, PLACEBO])}
     assert found == pytest.approx({("rloo", "placebo"): 0.25, ("sft", "placebo"): -0.125, ("rloo", "sft"): 0.375})
+
+
+def test_sentences_say_what_a_gain_is_due_to():
+    imitation = RunResult("sft", "as_judged", BASE, sweep([3] * 40), imitates=True)
+    (shuffled, worse, failed) = sentences_of_runs([METHOD, imitation, PLACEBO])
+    more = "points of pass@1 more than its control"
+    assert shuffled == f"rloo: gains +25.0 [+14.8, +31.7] {more} placebo: this part of its gain is due to the verdicts."
+    assert worse.startswith("sft: gains less than its control placebo (-12.5 [") and worse.endswith("the verdicts did harm.")
+    assert failed.startswith("rloo: gains +37.5 [") and failed.endswith("due to the failed attempts.")
+    (alike,) = sentences_of_runs([METHOD, RunResult("placebo", "shuffled", BASE, sweep([6] * 40))])
+    assert "is not shown to differ from its control placebo (+0.0 [" in alike
+    assert "--set reward.verdicts=shuffled" in sentences_of_runs([METHOD])[0]
 
 
 def test_runs_that_differ_in_seeds_alone_count_as_one():
@@ -68,20 +89,20 @@ def test_the_identity_of_a_recipe_leaves_out_its_seeds_but_not_that_of_the_split
 
 def test_tables_of_runs():
     table = runs_table([METHOD, PLACEBO])
-    assert table.title == "pass@1 on 40 tasks, %"
+    assert table.title == "pass@1 on 40 tasks, %, with 95 % intervals over tasks"
     assert table.rows == (
         ("base", "25.0 (T 1)", "–", "25.0", "", ""),
         ("rloo", "75.0 (T 1)", "–", "75.0", "+50.0 [+37.4, +55.6]", "one temperature"),
         ("placebo", "50.0 (T 1)", "–", "50.0", "+25.0 [+14.8, +31.7]", "one temperature"),
     )
-    assert worth_table([METHOD]).rows == (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),)
+    assert worth_table([METHOD]) is None
     assert worth_table([METHOD, PLACEBO]).rows == (("rloo", "placebo", "+25.0 [+14.8, +31.7]", "0.0001"),)
 
 
 def test_runs_that_are_measured_greedily_alone_have_one_column_of_it():
     cold = RunResult("rloo", "as_judged", sweep([2] * 40, temperature=0.0), sweep([6] * 40, temperature=0.0))
     table = runs_table([cold])
-    assert table.header == ("run", "best temperature", "greedy", "to its base, each at its best", "")
+    assert table.header == ("run", "best temperature", "greedy", "change to its base, points", "conclusion")
     assert table.rows[1] == ("rloo", "75.0 (greedy)", "75.0", "+50.0 [+37.4, +55.6]", "one temperature")
     rows = [row[0] for row in capability_table(capability(cold.before, cold.after)).rows]
     assert rows.count("pass@1, greedy") == 1

@@ -108,20 +108,22 @@ def compare(
 
 
 def show_runs(results: Sequence["RunResult"]) -> None:
-    """Print the tables of several runs."""
-    from upsolve.report.several import parts_of_runs
+    """Print what the gains beyond controls say, and the tables of several runs."""
+    from upsolve.report.several import parts_of_runs, sentences_of_runs
 
-    for table in parts_of_runs(results)[2]:
+    tables = parts_of_runs(results)[2]
+    typer.echo("\n".join(sentences_of_runs(results)))
+    for table in tables:
         show(table.title, table.header, table.rows)
 
 
 def markdown_of_runs(results: Sequence["RunResult"]) -> str:
     """Return the comparison of several runs as Markdown."""
     from upsolve.report.content import markdown_text
-    from upsolve.report.several import parts_of_runs
+    from upsolve.report.several import parts_of_runs, sentences_of_runs
 
     content, changes, tables = parts_of_runs(results)
-    return markdown_text(content, changes, tables, unfolded=len(tables))
+    return markdown_text(content, changes, tables, unfolded=len(tables), lead=sentences_of_runs(results))
 
 
 def write_runs(results: Sequence["RunResult"], file: Path) -> None:
@@ -129,10 +131,11 @@ def write_runs(results: Sequence["RunResult"], file: Path) -> None:
     from upsolve.report.blocks import el
     from upsolve.report.html import write_page
     from upsolve.report.overview import verdict_block
-    from upsolve.report.several import parts_of_runs, pictures_of_runs
+    from upsolve.report.several import parts_of_runs, pictures_of_runs, sentences_of_runs
 
     content, changes, tables = parts_of_runs(results)
-    head = el("div", *map(verdict_block, changes))
+    lead = el("div", *(el("p", el("b", line)) for line in sentences_of_runs(results)), class_="verdict")
+    head = el("div", lead, *map(verdict_block, changes))
     write_page(file, content, head, tables=tables, pictures=pictures_of_runs(results), unfolded=len(tables))
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "compare",
     "drops",
     "interval_text",
+    "outcome_of",
     "pairings_of",
     "points",
     "task_changes",
@@ -66,12 +67,7 @@ class Comparison:
     @property
     def outcome(self) -> Outcome:
         """``gain`` or ``loss`` if the 95 % interval excludes zero and the permutation test gives p < 0.05, else ``undecided``."""
-        if self.paired is None or self.paired.difference.tasks < DECIDABLE:
-            return "too few tasks"
-        change = self.paired.difference
-        if self.paired.p_value >= 0.05 or change.low <= 0 <= change.high:
-            return "undecided"
-        return "gain" if change.mean > 0 else "loss"
+        return outcome_of(self.paired)
 
     @property
     def headline(self) -> str:
@@ -142,6 +138,16 @@ class Comparison:
     def text(self) -> str:
         """Return headline, details and warnings, one line each."""
         return "\n".join(line for line in (self.headline, self.details, *self.warnings) if line)
+
+
+def outcome_of(paired: Paired | None) -> Outcome:
+    """Return what a paired difference shows, as ``Comparison.outcome``."""
+    if paired is None or paired.difference.tasks < DECIDABLE:
+        return "too few tasks"
+    change = paired.difference
+    if paired.p_value >= 0.05 or change.low <= 0 <= change.high:
+        return "undecided"
+    return "gain" if change.mean > 0 else "loss"
 
 
 def interval_text(change: Estimate) -> str:

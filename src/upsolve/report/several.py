@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.comparison import interval_text, points
+from upsolve.evaluate.comparison import interval_text, outcome_of, points
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
 from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.scores import task_pass_at_k
@@ -28,6 +28,7 @@ __all__ = [
     "pictures_of_runs",
     "run_result",
     "seeds_of",
+    "sentences_of_runs",
     "without_seeds",
     "worth_of_verdicts",
 ]
@@ -89,6 +90,20 @@ class Worth:
     """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
     paired: Paired
     """gain(method) - gain(control) in pass@1, paired by task."""
+    imitates: bool = False
+    """Whether the control is imitation, so that the difference is due to failed attempts, else to the verdicts."""
+
+    @property
+    def sentence(self) -> str:
+        """What the difference says, with its interval."""
+        cause = "the failed attempts" if self.imitates else "the verdicts"
+        change = f"{interval_text(self.paired.difference)} points of pass@1"
+        said = {
+            "gain": f"gains {change} more than its control {self.control}: this part of its gain is due to {cause}.",
+            "loss": f"gains less than its control {self.control} ({change}): {cause} did harm.",
+        }
+        alike = f"is not shown to differ from its control {self.control} ({change}): its gain may not be due to {cause}."
+        return f"{self.method}: {said.get(outcome_of(self.paired), alike)}"
 
 
 def run_result(folder: Path) -> RunResult:
@@ -135,8 +150,15 @@ def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
         paired = paired_difference(
             {name: control.gains[name] for name in shared}, {name: method.gains[name] for name in shared}
         )
-        results.append(Worth(method.name, control.name, paired))
+        results.append(Worth(method.name, control.name, paired, control.runs[0].verdicts == "as_judged"))
     return tuple(results)
+
+
+def sentences_of_runs(runs: Sequence[RunResult]) -> list[str]:
+    """Return what each gain beyond a control says; without a control, how to get one."""
+    found = [worth.sentence for worth in worth_of_verdicts(runs)]
+    command = "upsolve run RECIPE --out RUN-control --set reward.verdicts=shuffled"
+    return found or [f"No control among these runs, so whether a gain is due to the verdicts is unknown: {command}"]
 
 
 def parts_of_runs(runs: Sequence[RunResult]) -> tuple[ReportContent, list[Change], list[Table]]:
@@ -172,11 +194,15 @@ def runs_table(runs: Sequence[RunResult]) -> Table:
         for run, label, change in zip(runs, labels, changes, strict=True)
     ]
     hot = temperature_name(runs[0].before.hot.temperature) if len(hottest) == 1 else "highest temperature"
-    header = ("run", "best temperature", "greedy", hot, "to its base, each at its best", "")
+    header = ("run", "best temperature", "greedy", hot, "change to its base, points", "conclusion")
     if hottest == {0.0}:  # greedy decoding again
         header, rows = (*header[:3], *header[4:]), [(*row[:3], *row[4:]) for row in rows]
     shared = len(set.intersection(*tasks))
-    title = f"pass@1 on {shared} tasks, %" if alike else f"pass@1, %, on different tasks, of which all runs share {shared}"
+    title = (
+        f"pass@1 on {shared} tasks, %, with 95 % intervals over tasks"
+        if alike
+        else f"pass@1, %, on different tasks, of which all runs share {shared}"
+    )
     return Table(title, header, tuple(rows))
 
 
@@ -205,15 +231,15 @@ def seeds_table(runs: Sequence[RunResult]) -> Table | None:
     return Table(title, ("runs", "gain, points", "smallest", "largest", "p"), tuple(rows))
 
 
-def worth_table(runs: Sequence[RunResult]) -> Table:
-    """Return gain(method) - gain(control) in percentage points for every run and every control; without a control, what to run."""
+def worth_table(runs: Sequence[RunResult]) -> Table | None:
+    """Return gain(method) - gain(control) in percentage points for every run and every control; None without a control."""
     rows = [
         (worth.method, worth.control, interval_text(worth.paired.difference), f"{worth.paired.p_value:.4f}")
         for worth in worth_of_verdicts(runs)
     ]
     header = ("run", "control", "gain beyond the control, points", "p")
     title = "Gain beyond controls: pass@1, each model at its best temperature"
-    return Table(title, header, tuple(rows) or (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),))
+    return Table(title, header, tuple(rows)) if rows else None
 
 
 def without_seeds(settings: Mapping[str, Any]) -> str:
