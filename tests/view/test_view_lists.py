@@ -10,8 +10,9 @@ from test_view_server import Viewer
 from upsolve.archive.store import Archive
 from upsolve.report.programs import KINDS, syntax_spans
 from upsolve.types import Attempt, Status, Task
+from upsolve.view import browse
 from upsolve.view.answers import Answers
-from upsolve.view.browse import Filters, list_attempts
+from upsolve.view.browse import Filters, count_attempts, list_attempts
 from upsolve.view.index import Index
 from upsolve.view.static import write_page
 
@@ -117,6 +118,20 @@ def test_the_order_of_a_list_has_every_attempt_once(tmp_path, monkeypatch):
     assert [row["status"] for row in found] == sorted((row["status"] for row in found), reverse=True)
     with pytest.raises(ValueError, match="sort: 'code' is not one of task, outcome"):
         list_attempts(index, Filters(), sort="code")
+
+
+def test_a_text_in_the_code_is_searched_once(tmp_path, monkeypatch):
+    """In any case and literally; once it is counted, neither another order nor another page reads the code again."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    index = Index(plain_archive(tmp_path / "a"))
+    for text, count in (("NUMBER 24", 5 + 6), ("(X)", 250), ("number .", 0)):
+        rows = list_attempts(index, Filters(text=text))["rows"]
+        assert count_attempts(index, Filters(text=text)) == count and len(rows) == min(count, 100)
+        with monkeypatch.context() as patch:
+            patch.setattr(browse, "matches", None)
+            assert list_attempts(index, Filters(text=text))["rows"] == rows
+            assert len(list_attempts(index, Filters(text=text), sort="-task")["rows"]) == len(rows)
+    assert list_attempts(index, Filters(text="number 24", status="failed"))["rows"][0]["place"] == 24
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def list_attempts(index: Index, filters: Filters, *, after: int = -1, sort: str 
         return {"rows": [{name: row[name] for name in COLUMNS.split(", ")} for row in index.preview[:PAGE_ROWS]], "next": None}
     if sort:
         return sorted_attempts(index, filters, sort, after=max(after, 0))
-    if filters.text:
+    if filters.text and filters.text != index.found[0]:
         return search(index, filters, after)
-    condition, values = filters.condition()
+    condition, values = selected(index, filters)
     sql = f"select {COLUMNS} from entries where place > ? and {condition} order by place limit {PAGE_ROWS + 1}"  # noqa: S608
     rows = index.query(sql, [after, *values])
     return page_of(rows)
@@ -149,7 +149,10 @@ def selected(index: Index, filters: Filters) -> tuple[str, list[Any]]:
     condition, values = filters.condition()
     if not filters.text:
         return condition, values
-    places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
+    text, places = index.found
+    if text != filters.text:
+        places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
+        index.found = filters.text, places
     return f"{condition} and place in (select unnest(?::bigint[]))", [*values, places]
 
 
@@ -193,7 +196,7 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
 def matches(index: Index, number: int, text: str) -> list[int]:
     """Return the places of the attempts of one part whose code contains a text, in any case."""
     with connect({"attempts": [index.parts["attempts"][number]]}, places=True, shared=True) as connection:
-        found = connection.execute("select place from attempts where contains(lower(code), lower(?))", [text]).fetchall()
+        found = connection.execute("select place from attempts where regexp_matches(code, ?, 'li')", [text]).fetchall()
     return [(number << 32) + place for (place,) in found]
 
 

@@ -135,6 +135,7 @@ class Index:
         self.opened: duckdb.DuckDBPyConnection | None = None
         self.error = ""
         self.remembered: dict[Hashable, Any] = {}
+        self.found: tuple[str, list[int]] = ("", [])  # the last text that was searched in all code, and where it is
         self.preview: list[dict[str, Any]] = []
         size = sum(file.stat().st_size for files in self.parts.values() for file in files)
         if self.file.exists() or size <= SMALL_BYTES:
