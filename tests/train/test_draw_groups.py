@@ -51,6 +51,13 @@ def test_distinct_attempts_are_not_repeated_where_they_fill_a_group():
     assert [len({attempt.code for attempt in group.group.attempts}) for group in groups] == [4]
 
 
+@pytest.mark.parametrize("failed", [0, 1, 5])
+def test_groups_of_one_take_passed_attempts_however_many_failed(failed):
+    data = DataConfig(group_size=1, groups_per_task=3)
+    groups = drawn_from(*[(True, 1)] * 4, *[(False, 1)] * failed, data=data).groups
+    assert [one.passed.tolist() for one in groups] == [[True]] * 3 and len({one.group.attempts for one in groups}) == 3
+
+
 def test_a_task_with_too_few_occurrences_is_left_out_and_counted():
     found = drawn_from((True, 1), (False, 2))
     assert not found.groups and found.left_out == {"tasks: fewer than 4 attempts": 1}

@@ -101,15 +101,15 @@ class OutlineSampler:
 def draw_mixed(
     sampler: ListSampler | OutlineSampler, size: int, max_groups: int, random: np.random.Generator
 ) -> list[list[int]]:
-    """Draw up to ``max_groups`` index lists, each with an attempt that passed and one that did not; fewer when either runs out."""
+    """Draw up to ``max_groups`` index lists, each with an attempt that passed and, unless ``size`` is 1, one that did not; fewer when either runs out."""
     drawn: list[list[int]] = []
     while (
         len(drawn) < max_groups
         and sampler.remaining() >= size
         and sampler.remaining(passed=True)
-        and sampler.remaining(passed=False)
+        and (size == 1 or sampler.remaining(passed=False))
     ):
-        indices = [sampler.draw(passed=True), sampler.draw(passed=False)]
+        indices = [sampler.draw(passed=good) for good in (True, False)[:size]]
         indices += [sampler.draw() for _ in range(size - 2)]
         drawn.append([indices[i] for i in random.permutation(size)])
     return drawn
@@ -286,8 +286,8 @@ def draw_groups(
     in_order: bool = False,
     most: int | None = None,
 ) -> Formed:
-    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every
-    epoch.
+    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not (of one attempt: a passed one);
+    different ones in every epoch.
 
     Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a
     task has fewer distinct attempts than a group takes, one that occurs several times can be drawn as often. An estimator that
