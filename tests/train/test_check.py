@@ -39,6 +39,7 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
             "no verdict of embedded has executed lines; record them by `upsolve verify --lines`",
         ),
         ({"reward": {"weights": {"lint": 1.0}}}, "no passed attempt of the archive has a reward.*lint"),
+        ({"objective": {"correction": {"kind": "tis"}}}, "no attempt of embedded has the log-probabilities of its tokens"),
         ({"objective": {"kl": {"place": "reward"}}}, "objective.kl.place: reward needs"),
         (
             {"advantage": {"kind": "pkpo", "options": {"k": 3}, "options_end": {"k": 1}}},
@@ -84,7 +85,11 @@ def test_what_is_there_is_enough():
     annealed = {"advantage": {"kind": "pkpo", "options": {"k": 3}, "options_end": {"k": 1}}}
     check_run(Recipe.model_validate({**annealed, "optim": {"epochs": 2}}), [group(MIXED)])
     check_run(Recipe.model_validate({**annealed, "data": {"tasks_at_once": 1}}), [group(MIXED), group(MIXED)])
+    sampled = group(MIXED)
+    sampled = replace(sampled, attempts=tuple(replace(one, token_ids=(1,), token_logps=(-1.0,)) for one in sampled.attempts))
+    check_run(Recipe.model_validate({"objective": {"correction": {"kind": "tis"}}}), [sampled])
     online = {"source": {"rounds": 2}, "data": {"group_size": 8}, "reward": {"mask_unexecuted": True}}
+    online |= {"objective": {"correction": {"kind": "tis"}}}
     check_run(Recipe.model_validate(online), [group([])])
 
 

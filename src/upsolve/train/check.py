@@ -177,6 +177,17 @@ RULES: tuple[Rule, ...] = (
         ),
         "reward.mask_unexecuted: no verdict of {0.recipe.data.archive} has executed lines; record them by `upsolve verify --lines`",
     ),
+    Rule(
+        lambda s: (
+            s.recipe.source.rounds
+            or s.recipe.objective.correction.kind == "none"
+            or any(attempt.token_logps for group in s.selected for attempt in group.attempts)
+        ),
+        (
+            "objective.correction.kind: no attempt of {0.recipe.data.archive} has the log-probabilities of its tokens, which `upsolve sample` "
+            "stores, so every weight is 1; set it to none"
+        ),
+    ),
 )
 """Rules about the data of a run; the first that does not hold is raised, since the next ones assume it."""
 WARNINGS: tuple[Rule, ...] = (
