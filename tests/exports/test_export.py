@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -160,6 +161,15 @@ def test_an_epoch_has_the_groups_of_training(settings, archive, loaded):
         trained = [with_advantages(item, recipe.advantage, seed=recipe.data.seed) for item in formed.groups]
         assert [item.advantages_G.tolist() for item in trained] == rows["advantages"]
         assert [[one.attempt_id for one in item.group.attempts] for item in formed.groups] == rows["attempt_id"]
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_an_epoch_has_the_options_of_the_estimator_at_that_time(loaded, epoch):
+    """PKPO with k = 1, in the last of two epochs, is leave-one-out of the passes."""
+    recipe = recipe_of("pkpo", "data.group_size=3", "advantage.options.k=2", "optim.epochs=2")
+    rows = loaded("groups", recipe=recipe, epoch=epoch)["train"]
+    alone = [leave_one_out(np.array(statuses) == "passed").tolist() for statuses in rows["status"]]
+    assert (rows["advantages"] == alone) == (epoch == 1) and len(alone) > 1
 
 
 def test_groups_are_written_one_by_one_and_as_when_selected(archive, tmp_path, monkeypatch):

@@ -220,7 +220,8 @@ class Work:
             formed = draw_groups(chosen.rewarded, data, needs=needs, epoch=epoch, in_order=ordered)
         left_out.update(formed.left_out + chosen.left_out)
         flagged.update(formed.flagged)
-        return [with_advantages(item, recipe.advantage, seed=data.seed, pair=unit == "pair") for item in formed.groups]
+        advantage = recipe.advantage.at(epoch or 0, recipe.optim.epochs)
+        return [with_advantages(item, advantage, seed=data.seed, pair=unit == "pair") for item in formed.groups]
 
     def one_by_one(self, rewarded: Iterable[Rewarded], left_out: Counter[str], flagged: Counter[str]) -> Iterator[TrainGroup]:
         """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
