@@ -125,6 +125,25 @@ def test_a_written_map_reads_the_same(tmp_path, run):
     assert stored(open_archive(tmp_path / "one")) == stored(open_archive(tmp_path / "two")) != []
 
 
+def test_a_map_replaces_no_other_file(tmp_path, run, capsys):
+    log, edited = tmp_path / "log.csv", tmp_path / "my.yaml"
+    csv(log, ROWS)
+    run(log, "--write-map", edited)
+    run(log, "--write-map", edited)  # the same map
+    edited.write_text(edited.read_text() + "# my own line\n")
+    for file in (log, edited):
+        before = file.read_bytes()
+        run(log, "--write-map", file)
+        assert f"--write-map {file}: exists" in capsys.readouterr().err
+        assert file.read_bytes() == before
+
+
+def test_a_source_without_an_archive_is_no_missing_file(tmp_path, run, capsys):
+    csv(tmp_path / "log.csv", ROWS)
+    run("table", tmp_path / "log.csv")
+    assert f"upsolve ingest table {tmp_path / 'log.csv'} ARCHIVE" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_options_replace_what_is_inferred(tmp_path):
     rows = [{**row, "other": row["user"].upper()} for row in ROWS]
     (tmp_path / "log.jsonl").write_text(lines_of(rows))

@@ -1,5 +1,6 @@
 """Commands around an archive: ingest, capture, archive info and query, and derive, which makes tasks from its attempts."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,6 +28,7 @@ from upsolve.cli.app import (
 )
 from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, OutFolder, sanity_of
+from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from upsolve.archive.info import Agreement
@@ -166,11 +168,17 @@ def stored(source: str, path: str, archive: str, options: dict[str, Any], *, che
 
 def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: bool) -> tuple[str, str, str, dict[str, str]]:
     """Return source, empty if none is named, path, archive and options of ``ingest``."""
+    from upsolve.plugins import names
+
     places, given = words_of(words, option)
     if len(places) > 3:
         raise typer.BadParameter(f"unexpected argument {places[3]}")
     if len(places) == 2 and not needs_archive and not Path(places[0]).exists() and Path(places[1]).exists():
         places = [*places, ""]  # a source and a path, of which nothing is stored
+    if len(places) == 2 and not Path(places[0]).exists() and places[0] in names("source"):
+        raise typer.BadParameter(
+            f"{places[0]} is a source, and the archive is missing: upsolve ingest {shlex.join(places)} ARCHIVE"
+        )
     source, path, archive = places if len(places) == 3 else ["", *places, "", ""][:3]
     if not path or (needs_archive and not archive):
         raise typer.BadParameter("ingest needs PATH ARCHIVE, or SOURCE PATH ARCHIVE")
@@ -192,7 +200,10 @@ def look(
     else:
         reading = reading_of(local, given)
     if write_map:
-        Path(write_map).write_text(reading.as_map(), encoding="utf-8")
+        file, text = Path(write_map), reading.as_map()
+        if file.is_file() and file.read_bytes() not in (b"", text.encode()):
+            raise ConfigError(f"--write-map {file}: exists and holds something else; name a new file, or remove it")
+        file.write_text(text, encoding="utf-8")
     name = str(map_file(reading)) if reading.tree else reading.source
     _, record, options = find_source(name, reading.options)
     facts: dict[str, Any] = {"source": name, "why": reading.why, "options": dict(reading.options)}
