@@ -281,6 +281,18 @@ PROGRAMS = judged(
 )
 
 
+def test_recorded_verdicts_hide_no_outcome_of_a_test(tmp_path):
+    """An archive from a table of outcomes, judged again: the recorded outcomes are preferred, and say nothing of the tests."""
+    archive = Archive.create(tmp_path / "archive")
+    recorded = [Verdict(one.attempt_id, one.status, judge="recorded:table") for one in ALL.verdicts]
+    contradicted = replace(recorded[2], status=PASSED)
+    verdicts = [*recorded[:2], contradicted, recorded[3], *ALL.verdicts]
+    archive.append(tasks=[TOTAL], attempts=ALL.attempts, verdicts=verdicts)
+    assert derive(archive, tmp_path / "tests", DeriveSettings("test"), settings=FAST)[0]["derived"] == 1
+    (task,) = open_archive(tmp_path / "tests").tasks()
+    assert "WRONG = [" + repr(FIRST) + "]" in task.checker  # SET passed by the record, which is preferred
+
+
 def test_programs_are_run_on_standard_input():
     (task,), groups, _ = derived("test", PROGRAMS, held=1, fails=1)
     assert groups[0][0] == ("Input:\n0 9\nOutput:\n9", PASSED)

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from upsolve.archive.preference import is_recorded
 from upsolve.archive.store import Archive
 from upsolve.derive.answers import INPUT, OUTPUT, TEST, VERDICT
 from upsolve.derive.derivation import Derivation, Origin
@@ -75,7 +76,7 @@ def derive(
         JudgeError: the sandbox broke, or a layer is missing.
     """
     how = checked(how)
-    groups = archive.groups()
+    groups, own = archive.groups(), by_own_judge(archive)
     facts = {"command": "derive", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)}
     new = NewArchive(out, {**facts, "kind": how.kind, "options": dict(how.options), "limit": how.limit, "seed": how.seed})
     places = [*range(len(groups))]
@@ -85,12 +86,29 @@ def derive(
     for start in range(len(new.rows), len(places), PORTION):
         if how.limit and made >= how.limit:
             break
-        chosen = [groups[place] for place in places[start : start + PORTION]]
+        chosen = [detailed(groups[place], own[place] if own else None) for place in places[start : start + PORTION]]
         portion = derive_groups(chosen, how, settings or JudgeSettings(), left=how.limit - made if how.limit else None)
         new.write(portion)
         made += len(portion.tasks)
         progress("derive", *((made, how.limit) if how.limit else (len(new.rows), len(places))))
     return new.rows
+
+
+def by_own_judge(archive: Archive) -> Sequence[Group] | None:
+    """Return the groups of an archive with the verdicts of upsolve's judges; None unless there are recorded verdicts as well."""
+    recorded = {is_recorded(judge) for judge in archive.column("verdicts", "judge")}
+    return archive.groups(judge="upsolve") if len(recorded) > 1 else None
+
+
+def detailed(group: Group, own: Group | None) -> Group:
+    """Return a group with upsolve's verdicts in place of recorded ones that agree and lack the outcome of each test, or times."""
+
+    def chosen(verdict: Verdict | None, mine: Verdict | None) -> Verdict | None:
+        if not verdict or not mine or verdict.outcomes or Status.UNSCORED in (verdict.status, mine.status):
+            return verdict
+        return mine if (verdict.status is Status.PASSED) == (mine.status is Status.PASSED) else verdict
+
+    return replace(group, verdicts=tuple(map(chosen, group.verdicts, own.verdicts))) if own else group
 
 
 def checked(how: DeriveSettings) -> DeriveSettings:
