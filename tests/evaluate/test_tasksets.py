@@ -2,21 +2,25 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import DataConfig, EvalConfig, load_recipe
+from upsolve.config import DataConfig, EvalConfig, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, SourceError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, sweep_model
 from upsolve.evaluate.comparison import compare
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.sweep import by_task_set
-from upsolve.evaluate.tasksets import BENCHMARKS, TaskSet, task_sets
+from upsolve.evaluate.tasksets import BENCHMARKS, TaskSet, report_trained, task_sets
 from upsolve.policy.prompt import VERSION, plain_prompt, prompts_id
 from upsolve.report.html import ReportContent, write_report
-from upsolve.types import Task, TestCase, TestKind
+from upsolve.train.data.drawn import DrawnGroups
+from upsolve.train.data.groups import TrainGroup
+from upsolve.types import Attempt, Group, Task, TestCase, TestKind
 
 MBPP = [
     {
@@ -228,6 +232,24 @@ def test_every_task_set_is_measured_at_the_temperatures_chosen_on_dev_tasks(stag
     write_report(tmp_path / "report.html", ReportContent("r", tuple(both), (1,)))
     page = (tmp_path / "report.html").read_text()
     assert "<b>mbpp:test: Too few tasks" in page and page.count('where temperatures are chosen"><table') == 1
+
+
+@pytest.mark.parametrize("model", ["runs/a/model", "runs/a/snapshots/000020", "runs/b/model"])
+def test_tasks_that_the_model_was_trained_on_are_named(tmp_path, monkeypatch, model):
+    """Run a was trained on the tasks 1 and 2 of the archive, and run b continues with its model on others."""
+    monkeypatch.chdir(tmp_path)
+    tasks = [Task(str(number), f"Task {number}.") for number in range(4)]
+    for name, base, trained in (("a", "base", tasks[1:3]), ("b", "runs/a/model", ())):
+        recipe = load_recipe("rloo", [f"model.name={base}", "data.archive=tasks"])
+        dump_recipe(recipe, Path("runs", name, "recipe.yaml"))
+        groups = [Group(task, (Attempt(task.task_id, "x"),), (None,)) for task in trained]
+        drawn = [TrainGroup(group, np.ones(1), np.ones(1, bool), np.ones(1)) for group in groups]
+        DrawnGroups(Path("runs", name, "groups"), by_token=False).record(0, drawn)
+    with pytest.warns(UserWarning, match=r"trained on 1 of the 3 tasks .*: upsolve eval runs/a/recipe.yaml --model runs/"):
+        report_trained([tasks[0], *tasks[2:]], str(tmp_path / "tasks"), model)
+    report_trained(tasks[3:], "tasks", model)  # no warning, which would be an error
+    report_trained(tasks, "others", model)
+    report_trained(tasks, "tasks", "HuggingFaceTB/SmolLM2-135M")
 
 
 def test_evaluations_with_other_prompts_are_not_compared(stages):

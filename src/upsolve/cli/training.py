@@ -149,7 +149,14 @@ def train(
         )
     if Processes().is_main:  # another node may not see the folder
         write_card(trained.folder, loaded.name)
-    measure = ("eval", "--archive", loaded.data.archive, "--model", str(trained.folder), "--out", str(out))
+    measure = (
+        "eval",
+        str(out / "recipe.yaml"),
+        "--model",
+        str(trained.folder),
+        "--out",
+        str(out),
+    )  # the run's split and prompts
     text = f"{trained.text()}\nmodel: {trained.folder}\n{next_step('measure the model', *measure)}"
     answer(trained.facts(), text, as_json=as_json)
     if trained.collapsed:

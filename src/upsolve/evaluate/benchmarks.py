@@ -18,7 +18,7 @@ from upsolve.evaluate.choice import Drawn, choices_from
 from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
 from upsolve.evaluate.scores import Choices, Evaluation, score_tasks
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
-from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
+from upsolve.evaluate.tasksets import TaskSet, report_trained, task_sets, tested
 from upsolve.files import write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
@@ -212,10 +212,10 @@ def sweep_model(
 ) -> Sweep:
     """Evaluate a model at several temperatures; the model is loaded once, and temperatures are sampled together.
 
-    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at three
-    temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples`` times, if it is set), and
-    the highest; and once at temperature 0, if that is among the temperatures; so are other task sets, at the same temperatures. One of
-    these samples a task is chosen by ``evaluate.choose``. An interrupted call resumes like ``evaluate_model``.
+    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks, and other task sets, are sampled at three
+    temperatures, ``sample.samples`` times: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples``
+    times, if it is set), and the highest; and once at temperature 0, if it is among them. ``evaluate.choose`` chooses one of these samples
+    a task. Test tasks that the model was trained on are a warning. An interrupted call resumes like ``evaluate_model``.
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
@@ -224,29 +224,29 @@ def sweep_model(
         evaluate: temperatures, samples on dev tasks, and evidence.
         progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
     """
+    report_trained(tasks.test, tasks.archive, model.name)
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
     archive, temperatures = tasks.archive, usable_temperatures(evaluate, tasks.dev)
 
     def measured(part: TaskSet, samples: Mapping[float, int], *, dev: bool = False) -> dict[float, Judged]:
         label = f"{name}: {part.name.removeprefix(f'{archive}:')}, {', '.join(map(temperature_name, samples))}"
-        given = sample.model_copy(update={"seed": sample.seed + dev})  # other samples on dev
-        return measurement.at_each(part, given, samples, labelled(progress or no_progress, label))
+        report, seed = labelled(progress or no_progress, label), sample.seed + dev  # other samples on dev
+        return measurement.at_each(part, sample.model_copy(update={"seed": seed}), samples, report)
 
-    dev_tasks, on_dev = TaskSet(f"{archive}:dev", tasks.dev), dict.fromkeys(temperatures, evaluate.dev_samples)
-    dev = tuple(one for one, _ in measured(dev_tasks, on_dev, dev=True).values()) if len(temperatures) > 1 else ()
-    best = best_temperature(dev) if dev else temperatures[0]
+    on_dev = dict.fromkeys(temperatures if len(temperatures) > 1 else (), evaluate.dev_samples)
+    dev = tuple(one for one, _ in measured(TaskSet(f"{archive}:dev", tasks.dev), on_dev, dev=True).values()) if on_dev else ()
     drawn = [one for one in dev if one.temperature or not evaluate.many_samples]  # greedy decoding has one sample
-    many = best_temperature(drawn, evaluate.dev_samples) if dev else temperatures[0]
+    best, many = (best_temperature(dev), best_temperature(drawn, evaluate.dev_samples)) if dev else [temperatures[0]] * 2
     each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
         judged = measured(task_set, {t: evaluate.many_samples or each if t == many else each for t in chosen})
         at = {temperature: evaluation for temperature, (evaluation, _) in judged.items()}
-        told = labelled(progress or no_progress, f"{name}: {task_set.name.removeprefix(f'{archive}:')}")
-        choices = measurement.chosen(task_set, judged, many, evaluate.choose, told)
+        told = f"{name}: {task_set.name.removeprefix(f'{archive}:')}"
+        choices = measurement.chosen(task_set, judged, many, evaluate.choose, labelled(progress or no_progress, told))
         sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0), choices=choices))
-    stored = tasks.stored if sample.engine == "transformers" else ()
-    logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=evaluate.likelihood_tasks)
+    stored, most = tasks.stored if sample.engine == "transformers" else (), evaluate.likelihood_tasks
+    logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=most)
     measurement.finish()
     return replace(sweeps[0], heldout_logp=logp, heldout_tasks=scored, others=tuple(sweeps[1:]))
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from upsolve.archive.places import SHIPPED
 from upsolve.archive.split import find_leaks, recorded_name, tasks_of
 from upsolve.archive.store import read_tasks
-from upsolve.config import DataConfig, EvalConfig
+from upsolve.config import DataConfig, EvalConfig, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.languages.names import asking_for
+from upsolve.train.data.drawn import FOLDER, recorded_keys
 from upsolve.types import Task
 
-__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "task_sets", "tested"]
+__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "report_trained", "task_sets", "tested"]
 
 SPLITS = ("train", "dev", "test")
 VARIABLE = "UPSOLVE_BENCHMARKS"
@@ -133,3 +134,25 @@ def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *
             raise ConfigError(f"{message}; leave them out of training, or set evaluate.leaks: report")
         warnings.warn(message, stacklevel=3)
     return tuple(dict.fromkeys(leak.right for leak in leaks))
+
+
+def report_trained(tasks: Sequence[Task], archive: str, model: str) -> None:
+    """Warn of measured tasks of an archive that a model was trained on, by its run or by that of its base model, and name the fix."""
+    names, folders = {task.task_id for task in tasks}, [Path(model).absolute()]
+    while folders[-1] not in folders[:-1]:
+        run = next(
+            (folder for folder in folders[-1].parents[:2] if (folder / FOLDER).is_dir()), folders[-1]
+        )  # also of a snapshot
+        try:
+            recipe = load_recipe(run / "recipe.yaml")
+        except ConfigError:  # no folder of a run
+            return
+        trained = names & recorded_keys(run / FOLDER).keys()
+        if trained and Path(recipe.data.archive).absolute() == Path(archive).absolute():
+            warnings.warn(
+                f"{model} was trained on {len(trained)} of the {len(names)} tasks that it is measured on; the split of its run leaves them "
+                f"out: upsolve eval {os.path.relpath(run / 'recipe.yaml')} --model {model}",
+                stacklevel=3,
+            )
+            return
+        folders.append(Path(recipe.model.name).absolute())
