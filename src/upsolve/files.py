@@ -1,10 +1,11 @@
 """Atomic writes of files and folders, and the cache folder. Uses the standard library only."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
-__all__ = ["cache_folder", "commit_file", "commit_folder", "is_remote", "write_text"]
+__all__ = ["cache_folder", "commit_file", "commit_folder", "is_remote", "refuse_device", "write_text"]
 
 
 def cache_folder() -> Path:
@@ -18,11 +19,20 @@ def is_remote(path: object) -> bool:
     return not isinstance(path, str | Path)
 
 
+def refuse_device(path: Path) -> None:
+    """Raise FileExistsError for a device or pipe such as /dev/stdout, which a file that is renamed would replace."""
+    if path.absolute().parent in (Path("/dev"), Path("/dev/fd")) or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    ):
+        raise FileExistsError(errno.EEXIST, "a device or pipe, not a file", str(path))
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small file atomically, with the folders above it; if several processes write it, the last one wins."""
     if is_remote(path):  # an object is visible when it is complete
         path.write_text(text, encoding="utf-8")
         return
+    refuse_device(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

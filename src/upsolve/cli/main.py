@@ -78,7 +78,7 @@ def main() -> None:
         if error.errno not in USER_ERRORS:
             raise
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-        fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}; {USER_ERRORS[error.errno]}")
+        fail(f"{names or 'cannot write'}: {error.strerror or os.strerror(error.errno)}; {USER_ERRORS[error.errno]}")
 
 
 def warning_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:

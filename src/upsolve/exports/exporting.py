@@ -22,7 +22,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
-from upsolve.files import commit_file, write_text
+from upsolve.files import commit_file, refuse_device, write_text
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, name_of
 from upsolve.reward.formula import Rewarded
@@ -189,8 +189,9 @@ class Work:
             raise ConfigError(problem)
 
     def check_path(self) -> None:
-        """Raise ArchiveError if the folder is not empty, or the file is a folder."""
+        """Raise ArchiveError if the folder is not empty, or the file is a folder, FileExistsError if it is a device."""
         path, is_file = self.path, self.record.output == "file"
+        refuse_device(path)
         if is_file and path.is_dir():
             raise ArchiveError(f"{path}: is a folder; the format {self.name} is one file, such as {path / 'out.jsonl'}")
         if not is_file and path.exists() and not (path.is_dir() and not any(path.iterdir())):

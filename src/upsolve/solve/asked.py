@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
-from upsolve.files import write_text
+from upsolve.files import refuse_device, write_text
 from upsolve.languages.names import comparison_of, is_query_language
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
@@ -116,6 +116,7 @@ class AnswerFile:
         Raises:
             ConfigError: the file has answers of other settings, or is no file of answers; it is left as it is.
         """
+        refuse_device(path)
         self.path, self.key = path, content_id(settings)
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         rows = [row for row in map(row_or_none, lines) if row is not None]
