@@ -205,10 +205,13 @@ def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):
     words = ["solve", str(tmp_path / "tasks.jsonl"), "--model", tiny_model, "--samples", "3", "--set", "sample.max_tokens=8"]
     words += ["--out", str(tmp_path / "answers.jsonl"), "--json"]
     printed = []
-    for _ in range(2):
-        app(words, standalone_mode=False)
+    for same in ([], ["--set", "verify.workers=1"]):
+        app([*words, *same], standalone_mode=False)
         printed.append(json.loads(capsys.readouterr().out))
     assert printed[0] == printed[1] and [row["candidates"] for row in printed[0]["answers"]] == [3, 3]
+    for other in ("model.prompt.system=Be brief.", "verify.wall_seconds=1"):
+        with pytest.raises(ConfigError, match="other tasks or settings"):
+            app([*words, "--set", other], standalone_mode=False)
 
 
 @pytest.mark.usefixtures("importers")
@@ -234,6 +237,13 @@ def test_the_command_chooses_by_the_score_of_a_program(tmp_path, monkeypatch, ca
     for wrong_words in (words, [*words[:4], "--score", "cat"]):
         with pytest.raises(ConfigError, match="need each other"):
             app(wrong_words, standalone_mode=False)
+
+
+def test_progress_counts_candidates_while_they_are_sampled():
+    seen = []
+    sampler = Fixed(double=[("def f(x): return x", -1.0), ("def f(x): return 4", -1.0), ("", -1.0)])
+    [*solve([DOUBLE], sampler, SampleConfig(samples=8), settings=FAST, progress=lambda *at: seen.append(at))]
+    assert seen == [("candidates", 1, 8), ("candidates", 2, 8), ("candidates", 3, 8), ("solve", 1, 1)]
 
 
 def test_a_prompt_for_a_query_is_compared_by_rows():

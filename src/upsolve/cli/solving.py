@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["solve"]
 
 BUDGETS = ("tokens", "seconds")
+UNJUDGED = {"workers", "executor", "cache", "isolation"}
+"""Keys of ``verify`` that decide no answer."""
 
 
 def budget_of(text: str) -> dict[str, float]:
@@ -77,7 +79,7 @@ def solve(
     how = SolveSettings(kinds, int(limits.get("tokens", 0)) or None, limits.get("seconds"), stop_early, rounds, ways[0], scorer)
     wanted = tasks_of(tasks, language, schema, tests)[: limit or None]
     inputs = database_inputs(wanted, database) if database else None
-    key = f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}{score and f' {score}'}"
+    key = f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}{score and f' {score}'}{changed(loaded)}"
     file = AnswerFile(out, key) if out else None
     rows: list[dict[str, Any]] = [*file.answered.values()] if file else []
     for row in answers(loaded, file.unanswered(wanted) if file else wanted, how, inputs):
@@ -85,6 +87,13 @@ def solve(
         if file:
             file.add(row)
     show(rows, tasks, out, as_json=as_json)
+
+
+def changed(recipe: "Recipe") -> str:
+    """Return the settings of model and judge that decide answers and are not the defaults, as text; "" without one."""
+    found = recipe.model.model_dump(exclude={"name"}, exclude_defaults=True)
+    found |= recipe.verify.model_dump(exclude=UNJUDGED, exclude_defaults=True)
+    return f" {found}" if found else ""
 
 
 def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None) -> "Sequence[Task]":

@@ -5,8 +5,11 @@ sample corrections of candidates (``upsolve.solve.search``).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
 
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.errors import ConfigError
@@ -97,6 +100,9 @@ class Open:
         return Candidates(self.task, tuple(self.attempts), verdicts, outputs, parents, tuple(self.scores))
 
 
+T = TypeVar("T")
+Report = Callable[[Iterable[Any]], Iterable[Any]]
+"""Passes on what a sampler yields, and reports progress."""
 New = tuple[Open, Attempt, int | None]
 """A task, a new candidate of it, and the index of the candidate that it corrects."""
 
@@ -130,7 +136,7 @@ def solve(
         how: kinds of evidence, limits of sampling, rounds.
         settings: limits and isolation of the sandbox.
         inputs: task id -> inputs that candidates are run on, instead of ``inputs_of``.
-        progress: called with the tasks answered and all tasks.
+        progress: called with the tasks answered and all tasks, and with the candidates so far and the most there can be.
 
     Raises:
         ConfigError: a kind of evidence is unknown or lacks its scorer, a schema cannot be read, or the sampler cannot be asked for corrections.
@@ -140,13 +146,15 @@ def solve(
     settings, how, config = settings or JudgeSettings(), how or SolveSettings(), config or SampleConfig()
     draw = sampler(config, ModelConfig(name=model)) if isinstance(model, str) else model
     given, steps, started, done = inputs or {}, stages(config, how.rounds), time.monotonic(), 0
+    report = partial(counted, drawn=count(1), most=len(tasks) * config.samples * how.rounds, progress=progress)
     if how.rounds > 1 and how.parents != "none":
         request_sampler(draw, f"parents {how.parents}")
     for start in range(0, len(tasks), PORTION):
         left = [Open(task, tuple(given.get(task.task_id) or inputs_of(task))) for task in tasks[start : start + PORTION]]
         for number, stage in enumerate(steps):
             is_later = number >= len(steps) - (how.rounds - 1)
-            extend(corrected(left, draw, stage, how) if is_later else sampled(left, draw, stage), settings, how.scorer)
+            new = corrected(left, draw, stage, how, report) if is_later else sampled(left, draw, stage, report)
+            extend(new, settings, how.scorer)
             for one in [*left]:
                 choice = choose(one.candidates, how.kinds)
                 spent = time.monotonic() - started
@@ -169,15 +177,21 @@ def stages(config: SampleConfig, rounds: int = 1) -> list[SampleConfig]:
     return [greedy, *later]
 
 
-def sampled(left: Sequence[Open], draw: Sampler, stage: SampleConfig) -> list[New]:
+def counted(found: Iterable[T], *, drawn: "count[int]", most: int, progress: OnProgress) -> Iterator[T]:
+    """Yield candidates as they end, and report how many of at most ``most`` there are."""
+    for one in found:
+        progress("candidates", next(drawn), most)
+        yield one
+
+
+def sampled(left: Sequence[Open], draw: Sampler, stage: SampleConfig, report: Report) -> list[New]:
     """Sample the candidates of a stage for each open task."""
     by_id = {one.task.task_id: one for one in left}
-    return (
-        [(by_id[attempt.task_id], attempt, None) for attempt in draw([one.task for one in left], config=stage)] if left else []
-    )
+    found = report(draw([one.task for one in left], config=stage)) if left else ()
+    return [(by_id[attempt.task_id], attempt, None) for attempt in found]
 
 
-def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: SolveSettings) -> list[New]:
+def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: SolveSettings, report: Report) -> list[New]:
     """Sample the corrections of a round for each open task; of tasks without anything to correct, new samples."""
     asked: list[tuple[Open, Request, int | None]] = []
     for one in left:
@@ -185,8 +199,9 @@ def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: Sol
         new = corrections(tree, how.parents, [*requests([shown(one.task)], stage)])
         asked += [(one, replace(request, part=len(asked) + number), parent) for number, (request, parent) in enumerate(new)]
     if all(parent is None for *_, parent in asked):
-        return sampled(left, draw, stage)
-    found = dict(request_sampler(draw, f"parents {how.parents}").sample_requests([one for _, one, _ in asked], config=stage))
+        return sampled(left, draw, stage, report)
+    requesting = request_sampler(draw, f"parents {how.parents}")
+    found = dict(report(requesting.sample_requests([one for _, one, _ in asked], config=stage)))
     return [(owner, found[number], parent) for number, (owner, _, parent) in enumerate(asked)]
 
 
