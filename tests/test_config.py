@@ -281,6 +281,7 @@ def test_gspo_has_a_narrow_clip_of_its_own():
         clip = load_recipe("rloo", overrides).objective.clip
         assert (clip.low, clip.high) == (3e-4, 4e-4)
     assert load_recipe("rloo", ["objective.kind=gspo", "objective.clip.low=0.1"]).objective.clip.low == 0.1
+    assert load_recipe("rloo", "optim.max_steps=7").optim.max_steps == 7
 
 
 def test_options_change_linearly_to_those_of_the_last_round():

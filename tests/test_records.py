@@ -61,6 +61,19 @@ def test_a_wrong_row_is_a_clear_error(kind, row, reason):
         from_row(kind, row)
 
 
+def test_kinds_and_outcomes_by_name_and_tests_in_a_list_are_what_the_judge_reads():
+    call = TestCase(TestKind.CALL, "f(1)", "2")
+    assert TestCase("call", "f(1)", "2").kind is TestKind.CALL and Verdict("a", "passed").status is Status.PASSED
+    assert Task("a", "p", [call]).tests == (call,)
+    for make, words in (
+        (lambda: TestCase("cal", "f(1)"), "cal"),
+        (lambda: Verdict("a", "passd"), "passd"),
+        (lambda: Task("a", "p", ["assert f(1) == 2"]), r"TestCase\('code', 'assert f\(1\) == 2'\)"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            make()
+
+
 def test_the_judge_loads_neither_torch_nor_pyarrow():
     code = "import sys, upsolve.verify.pool.pool, upsolve.verify.service.client; print({'torch', 'pyarrow', 'duckdb'} & {*sys.modules})"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

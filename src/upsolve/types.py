@@ -144,6 +144,10 @@ class TestCase(Record):
     hidden: bool = False
     """True for a test that a prompt may not show."""
 
+    def __post_init__(self) -> None:
+        if type(self.kind) is not TestKind:
+            object.__setattr__(self, "kind", TestKind(self.kind))  # "call" is TestKind.CALL
+
 
 @dataclass(frozen=True, slots=True)
 class Task(Record):
@@ -188,6 +192,10 @@ class Task(Record):
         return f"Task({self.task_id!r}, {start_of(self.prompt)}, {len(self.tests)} tests)"
 
     def __post_init__(self) -> None:
+        if type(self.tests) is not tuple:
+            object.__setattr__(self, "tests", tuple(self.tests))
+        if wrong := next((test for test in self.tests if type(test) is not TestCase), None):
+            raise TypeError(f"task {self.task_id}: tests are TestCase records, such as TestCase('code', {str(wrong)!r})")
         for name in ("limit_seconds", "limit_bytes"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise ValueError(f"task {self.task_id}: {name} must be positive, got {value}")
@@ -324,6 +332,10 @@ class Verdict(Record):
     """Analyses that were run, with tool and version: ``lint: ruff 0.17.5``."""
     judge_version: int = 0
     """Version of upsolve's judge (``verify.changes``), >= 0; 0: recorded, or made before versions were stored."""
+
+    def __post_init__(self) -> None:
+        if type(self.status) is not Status:
+            object.__setattr__(self, "status", Status(self.status))  # "passed" is Status.PASSED
 
     def __repr__(self) -> str:
         error = f", {start_of(': '.join(filter(None, (self.error_type, self.error_message))))}" if self.error_message else ""

@@ -188,14 +188,14 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     Args:
         path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults. Its key ``base``
             names a recipe whose values it keeps where it does not say its own.
-        overrides: applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
+        overrides: one or several, applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
 
     Raises:
         ConfigError: no such recipe, bad YAML, an unknown key, a value out of range, or keys that contradict each other or have no effect;
             names the file and the key.
     """
     data, given = (read_recipe(path), own_keys(path)) if path else ({}, set[str]())
-    for override in overrides:
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         given |= {*leaves(*reversed(set_key(data, override)))}
     try:
         recipe = Recipe.model_validate(data)
