@@ -114,6 +114,10 @@ def test_every_program_of_a_tree_is_read_or_named(tmp_path, case, packed):
 
 TWO = {
     "one level of names that say nothing": ({"ann.py": ADD, "bob.py": ADD}, ("'{task}.py'", "'{author}.py'")),
+    "numbers below outcomes that say nothing": (
+        {"add/correct/1.py": ADD, "add/wrong/2.py": ADD + "#"},
+        ("add/{verdict}/{task}.py", "add/{verdict}/{author}.py"),
+    ),
     "two exercises in a path": ({"hw1/p1.py": ADD, "hw1/p2.py": ADD, "hw2/p1.py": ADD}, ("'{task}/{author}.py'", "'{author}/{task}.py'")),
     "two depths with nothing in common": (
         {"a/x.py": ADD, "b/x.py": ADD, "c/x.py": ADD, "d/k/main.py": ADD, "d/l/main.py": ADD},
@@ -182,3 +186,24 @@ def test_a_task_whose_statement_is_missing_keeps_its_tests(tmp_path):
         "c": ("", 1),
     }
     assert len(archive.attempts()) == 6
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+def test_a_table_that_names_the_programs_of_a_tree_is_read(tmp_path, packed):
+    index = "file,problem,verdict\ncode/1.py,sum,OK\n./code/2.py,sum,WRONG_ANSWER\n"
+    tree = put(tmp_path / "in", {"subs/index.csv": index, "subs/code/1.py": ADD, "subs/code/2.py": CPP})
+    if packed:
+        with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+            for file in tree.rglob("*.*"):
+                archive.write(file, file.relative_to(tree))
+        tree = tmp_path / "in.zip"
+    reading = reading_of(tree, {})
+    assert reading.options["code_file"] == "file"
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, reading.source, tree, **reading.options)
+    outcomes = {verdict.attempt_id: verdict.status.value for verdict in archive.verdicts()}
+    assert {one.code: outcomes[one.attempt_id] for one in archive.attempts()} == {ADD: "passed", CPP: "failed"}
+    if not packed:
+        (tree / "subs/index.csv").unlink()
+        with pytest.raises(SourceError, match="2 ways"):
+            reading_of(tree, {})

@@ -117,11 +117,30 @@ def map_file(reading: Reading) -> Path:
 def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
     """Return the ways to read the trees and tables of a path; SourceError if nothing is recognised."""
     if found := tree_readings(path):
-        return found
+        if not (column := given.get("code_file", "") or column_of_files(path, given)):
+            return found
+        given = {**given, "code_file": column}
     rows, where = rows_in(path, given)
     named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
     return known or table_readings(path, rows, {**where, **given})
+
+
+def column_of_files(path: Path, given: Mapping[str, str]) -> str:
+    """Return the column of the first table of a tree that names its programs beside a column of outcomes; empty if there is none."""
+    try:
+        rows, _ = rows_in(path, given)
+    except SourceError:
+        return ""
+    known = likely_columns(rows, columns_of(Map()))
+    if {*OUTCOMES}.isdisjoint({*known, *columns_in(rows)}):
+        return ""
+    parts = [PurePosixPath(member.name).parts for member in islice(members(path), FILES)]
+    tails = {"/".join(one[at:]) for one in parts for at in range(len(one))}
+    named = {
+        name: [str(value).replace("\\", "/").removeprefix("./") for value in values_of(rows, name)] for name in columns_in(rows)
+    }
+    return next((name for name, files in named.items() if files and "." in files[0] and tails.issuperset(files)), "")
 
 
 def has_test_files(path: Path) -> bool:

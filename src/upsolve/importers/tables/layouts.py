@@ -227,7 +227,8 @@ def orders_of(layout: Layout, parts: Parts, found: Sequence[PurePosixPath]) -> l
     is_task = are(EXERCISE, first) or are(PERSON, second) or told[0]
     is_author = are(PERSON, first) or are(EXERCISE, second) or any(told[1:])
     if not second:
-        is_task |= layout.outcome is not None or any(map(PERSON.match, others))
+        repeats = sum(map(len, layout.read.values())) > len(first)
+        is_task |= (layout.outcome is not None and repeats) or any(map(PERSON.match, others))
         is_author |= any(map(EXERCISE.match, others))
     ways = [dict(zip(layout.levels, names, strict=False)) for names in (("task", "author"), ("author", "task"))]
     return ways if is_task == is_author else ways[:1] if is_task else ways[1:]
