@@ -1,12 +1,13 @@
 """Maps of tables, trees and logs (``docs/maps.md``)."""
 
 import json
+import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from imports import imported
+from imports import imported, write_lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -483,16 +484,24 @@ def test_escaped_line_ends_of_databases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("codes", "is_refused"),
+    ("codes", "change"),
     [
-        ([r"print(1)\nprint(2)", r"int a;\nint b;"], True),
-        ([r"print(1)\nprint(2)", "x"], False),
-        ([r'print("a\nb")', r"print('a\nb')"], False),
-        ([r"print(1)\nprint(2)", "x\ny"], False),
+        ([r"print(1)\nprint(2)", r"int a;\nint b;"], "escapes"),
+        ([r"print(1)\nprint(2)", "x"], ""),
+        ([r'print("a\nb")', r"print('a\nb')"], ""),
+        ([r"print(1)\nprint(2)", "x\ny"], ""),
+        (["if a &lt; b:\n  x", "y"], "html"),
+        (["print(&quot;x&quot;)", "y < 1"], "html"),
+        (["if a < b:\n  print('&lt;')", "y"], ""),
+        ([["if x:", "  y"], ["y", " z"]], "lines"),
+        ([["x", "y"], ["y", "z"]], ""),
     ],
 )
-def test_programs_with_escaped_line_ends_are_refused(tmp_path, codes, is_refused):
+def test_programs_with_escapes_are_refused_and_read_by_a_filter(tmp_path, codes, change):
     rows = [{"prompt": ADD, "code": code, "status": "AC"} for code in codes]
-    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    with pytest.raises(SourceError, match="line ends, .*--code '{code|escapes}'") if is_refused else nullcontext():
-        imported(tmp_path, "table", tmp_path / "log.jsonl", language="python")
+    file = write_lines(tmp_path / "log.jsonl", rows)
+    with pytest.raises(SourceError, match=f"--code '{{code\\|{change}}}'") if change else nullcontext():
+        imported(tmp_path, "table", file, language="python")
+    if change:
+        archive, report = imported(tmp_path, "table", file, language="python", code=f"{{code|{change}}}")
+        assert report.bad == 0 and not any(re.search(r"&lt;|&quot;|\\n|\[", one.code) for one in archive.attempts())

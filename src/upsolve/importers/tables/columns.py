@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ NEGATION = re.compile(
 NEUTRAL = frozenset("is has had was n num nr number of count counts total flag value any rate sum".split())  # noqa: SIM905
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 """A text in a program."""
+HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 SCORE = re.compile("score|grade|mark|point|reward|percent|share")
 """What names of columns with scores have."""
 VAGUE = ("true", "false", "yes", "no")
@@ -348,14 +350,30 @@ def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mappin
 
 
 def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
-    """Raise SourceError if programs have the characters ``\\n`` in place of line ends, as MySQL and PostgreSQL write text files."""
-    texts = [QUOTED.sub("", value) for value in values_of(rows, column) if isinstance(value, str)]
-    if any("\n" in text for text in texts) or 2 * sum("\\n" in text for text in texts) <= len(texts):
-        return
-    option = shlex.quote(f"{{{column}|escapes}}")
-    raise SourceError(
-        f"{path}: programs in {column} have \\n in place of line ends, as databases write text files: --code {option}"
-    )
+    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines."""
+    values = values_of(rows, column)
+    texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
+    written, change = "", ""
+    if 2 * sum("\\n" in text for text in texts) > len(texts) and not any("\n" in text for text in texts):
+        written, change = "\\n in place of line ends, as databases write text files", "escapes"
+    elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(values, name)), ""):
+        written, change = f"{found}, as HTML writes {unescape(found)}", "html"
+    elif values and all(isinstance(value, list) and is_lines(value) for value in values):
+        written, change = "lists of lines", "lines"
+    if change:
+        option = shlex.quote(f"{{{column}|{change}}}")
+        raise SourceError(f"{path}: programs in {column} have {written}: --code {option}")
+
+
+def holds(values: Iterable[Any], text: str) -> bool:
+    """Return whether a value is a text that holds another."""
+    return any(text in value for value in values if isinstance(value, str))
+
+
+def is_lines(items: Sequence[Any]) -> bool:
+    """Return whether a list has at least two texts, each of one line, of which one is indented."""
+    texts = [item for item in items if isinstance(item, str) and "\n" not in item[:-1]]
+    return 1 < len(texts) == len(items) and any(text[:1] in " \t" for text in texts)
 
 
 def vague_in(value: Any) -> Iterator[str]:

@@ -81,6 +81,7 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "unix": with_unix_lines,
     "language": lambda value: language_in(str(value)),
     "escapes": lambda value: ESCAPE.sub(lambda found: SIGNS.get(found[1], found[1]), text_of(value)),
+    "html": lambda value: unescape(text_of(value)),
     "lines": with_lines,
     "0000": lambda value: text_of(value).zfill(4),
 }
