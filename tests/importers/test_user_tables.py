@@ -575,8 +575,8 @@ def test_a_first_line_of_excel_names_the_delimiter(tmp_path):
 
 
 @pytest.mark.parametrize("named", [{"id": "submission"}, {}])
-def test_rows_of_single_tests_are_no_attempts(tmp_path, recwarn, named):
-    rows = [{"prompt": "add", "code": "x", "submission": 7, "test": test, "status": word} for test, word in enumerate(WORDS)]
+def test_rows_with_different_outcomes_of_a_program_are_named(tmp_path, recwarn, named):
+    rows = [{"prompt": "add", "code": "x", "submission": 7, "run": run, "status": word} for run, word in enumerate(WORDS)]
     _, report = imported_rows(tmp_path, rows, **named)
     assert "1 programs of the first rows have rows with different outcomes, of which the last counts" in str(recwarn[0].message)
     reasons = ["the attempt 7 is passed here, and failed in an earlier row: a row is one attempt"] if named else []
@@ -946,3 +946,13 @@ def test_scores_in_percent_are_shares(tmp_path):
         "columns: {task_id: task_id, code: code, status: score}\nstatuses: {67%: failed, 100%: passed}\n"
     )
     assert ingest(Archive.create(tmp_path / "b"), "table", path, map=str(tmp_path / "map.yaml")).added["verdicts"] == 2
+
+
+def test_rows_of_single_tests_are_refused(tmp_path):
+    rows = [
+        {"prompt": "Add", "code": code, "case": case, "result": "WA" if case == code else "AC"}
+        for code in "ab"
+        for case in "abc"
+    ]
+    with pytest.raises(SourceError, match="rows are outcomes of single tests, which case names"):
+        imported_rows(tmp_path, rows, status="result")

@@ -15,6 +15,7 @@ from upsolve.importers.rows import columns_in
 from upsolve.importers.source import Option
 from upsolve.importers.tables import OF_TASK, SPANS, hash_of
 from upsolve.importers.tables.columns import says_opposite, values_of
+from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.reader import Reader
 from upsolve.languages.names import is_language, language_in, no_language
 from upsolve.policy.answers import is_only_code, names_of, program_in
@@ -31,8 +32,8 @@ __all__ = [
     "names_of_rewards",
     "number_of",
     "read_known",
-    "reward_columns",
     "rollout",
+    "rollouts_in",
     "rollouts_of",
     "text_of",
 ]
@@ -231,6 +232,17 @@ def rollouts_of(
 def rollout(extra: Mapping[str, Any], about: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """Return a row of ``rollouts_of`` a source: fields by name, other values of the attempt (``extra``) and of the task (``about``)."""
     return {**extra, OF_TASK: {**about}, **{f"@{name}": value for name, value in fields.items()}}
+
+
+def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Reader | None:
+    """Return what makes records of rollouts; None for other rows. SourceError if no column, or none of that name, is the score."""
+    if plan.rollouts is None:
+        return None
+    options: dict[str, Any] = {"passed_at": plan.passed_at, **plan.rollouts}
+    rewards = names_of_rewards(options.pop("reward", ""))
+    if rewards or "status" not in mapped:
+        rewards = reward_columns(path, rows, rewards, mapped.values())
+    return rollouts_of(plan.name or path.name.partition(".")[0], mapped, **options, reward=rewards)
 
 
 def names_of_rewards(text: str) -> list[str]:

@@ -49,7 +49,7 @@ from upsolve.importers.tables.columns import (
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
-from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, names_of_rewards, reward_columns, rollouts_of
+from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, rollouts_in
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
 from upsolve.importers.tables.templates import names_in
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, rows_in, unread
@@ -63,6 +63,8 @@ SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at
 """Options that are keys of a map, too."""
 PER_FILE, FULL = 1 << 10, 4
 """Bytes that a file of a tree counts more, and sizes of a unit from which on a folder is divided."""
+CASE = re.compile(r"(?i)(?:^|[^a-z])(?:test|case|subtask|check)|Test|Case")
+"""Names of columns that may name single tests."""
 JSON = (Kind.JSON, Kind.JSONL)
 """Formats in which a row may lack columns."""
 
@@ -145,7 +147,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     reader.files = files if plan.files or names else None
     reader.has_prompts = "prompt" not in plan.unset
     if plan.attempts is None and plan.rollouts is None and not (plan.is_ours and "tests" in plan.columns):
-        advise(reader, first)
+        advise(path, reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
     rows = parents_first(chain(emptied(head), numbered), reader.columns)
     records = build_each(path, rows, reader.records)
@@ -171,17 +173,6 @@ def reader_in(
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
     refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
     return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
-
-
-def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Reader | None:
-    """Return what makes records of rollouts; None for other rows. SourceError if no column, or none of that name, is the score."""
-    if plan.rollouts is None:
-        return None
-    options: dict[str, Any] = {"passed_at": plan.passed_at, **plan.rollouts}
-    rewards = names_of_rewards(options.pop("reward", ""))
-    if rewards or "status" not in mapped:
-        rewards = reward_columns(path, rows, rewards, mapped.values())
-    return rollouts_of(plan.name or path.name.partition(".")[0], mapped, **options, reward=rewards)
 
 
 def once(records: Iterable[Row]) -> Iterator[Row]:
@@ -237,7 +228,7 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
         warn(f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?")
 
 
-def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+def advise(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
     name, mapped = reader.name, reader.columns
     tell_languages(reader, rows)
@@ -254,7 +245,7 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
         warn(f"{name}: {hint}")
     if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
         warn(f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf")
-    tell_several(reader, rows)
+    tell_several(path, reader, rows)
 
 
 def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
@@ -289,16 +280,26 @@ def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Warn if many programs have rows with different outcomes, such as those of single tests, and of programs in lists."""
+def tell_several(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn if many programs have rows with different outcomes, and of programs in lists; SourceError if a column names the tests of such rows."""
     found: dict[str, set[str]] = {}
+    cases: dict[str, dict[str, set[str]]] = {}
+    named = [name for name in columns_in(rows) if CASE.search(name) and name not in reader.columns.values()]
     for row in rows:
         cells = {name: reader.value(row, column) for name, column in reader.columns.items()}
         outcome = [cells.get(name) for name in ("status", "passed", "outcomes")]
         if any(cells.get(name) for name in PROGRAMS) and any(map(is_given, outcome)):
-            same = [cells.get(name) for name in (*NAMES, *PROGRAMS, "language", "author", "created", "judge")]
-            found.setdefault(repr(same), set()).add(repr(outcome))
+            same = repr([cells.get(name) for name in (*NAMES, *PROGRAMS, "language", "author", "created", "judge")])
+            found.setdefault(same, set()).add(repr(outcome))
+            for name in named:
+                cases.setdefault(same, {}).setdefault(name, set()).add(repr(nested_value(row, name.split("."))))
     several = sum(len(outcomes) > 1 for outcomes in found.values())
+    mixed = [cases[same] for same, outcomes in found.items() if len(outcomes) > 1 and same in cases]
+    if column := next((name for name in named if mixed and all(len(one[name]) > 1 for one in mixed)), ""):
+        raise SourceError(
+            f"{path}: rows are outcomes of single tests, which {column} names: put those of an attempt into one row, as a list in the column "
+            "of `outcomes`, such as with duckdb's `list(status order by test)`"
+        )
     if several > len(found) / 10:
         warn(
             f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
