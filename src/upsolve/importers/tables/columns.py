@@ -37,11 +37,11 @@ WORDS_OF = {
     "code": " ".join(
         ("sourcecode source program submission code src studentsolution usersolution submittedsolution", *RESPONSES)
     ),
-    "language": "lang programminglanguage languagename proglang compiler language",
+    "language": "lang programminglanguage languagename proglang compiler",
     "author": "user username userid handle student studentid participant model modelname",
     "created": "createdat submittedat submitted submissiontime submissiondate creationtimeseconds "
     "createtime epochsecond timestamp date indate time",
-    "status": "verdict result outcome judgement judgment state correct accepted success solved resolved status passed pass passes",
+    "status": "verdict result outcome judgement judgment state correct accepted success solved resolved passed pass passes",
     "passed": "testspassed passedtests passedtestcount passedcount numpassed npassed",
     "total": "teststotal totaltests totaltestcount testcount numtests ntests",
     "exit_code": "exitcode returncode",
@@ -125,6 +125,8 @@ def likely_fields(
         columns = [name for name in by_name(field, free) if fits(field, name, values_of(rows, name))]
         if field == "tests":
             columns += [name for name in free if NAMED_TEST.search(bare(name)) and are_tests(values_of(rows, name))]
+        if field == "status" and has_totals(rows):  # 1 may be one of several tests
+            columns = [name for name in columns if are_statuses(values_of(rows, name))]
         if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
             held = {name: values_of(rows, name) for name in free}
             sure = [name for name, values in held.items() if {str(value).lower() for value in values} - {*VAGUE}]
@@ -176,6 +178,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return "" in numbers or all(float(number) >= SECONDS for number in numbers)
     if field in ("code", "answer") and ("" not in numbers or column.lower().endswith("id")):
         return False
+    if field == "code" and bare(column) == "code" and not any(re.search(r"\W", str(value)) for value in values):
+        return False  # of an error, a country, ...
     if field == "answer":
         return any("```" in str(value) for value in values)
     if field not in ("status", *COUNTS):
@@ -184,6 +188,13 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
     return good or any(are_statuses([value]) for value in values)
+
+
+def has_totals(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a column of rows is a number of tests, of which a row has several, by its name."""
+    columns = columns_in(rows)
+    totals = {*by_name("total", columns), *(name for name in columns if bare(name) == "total")}
+    return any((graded_in(value) or 0) > 1 for name in totals for value in values_of(rows, name))
 
 
 def are_tests(values: Sequence[Any]) -> bool:
