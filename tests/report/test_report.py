@@ -142,13 +142,32 @@ def test_examples_show_what_changed(tmp_path):
         file.write_text("\n".join(json.dumps({"task_id": t, "code": c, "status": s}) for t, c, s in rows))
         return file
 
-    before = write("a", [("t0", "bad", "failed"), ("t0", "good", "passed"), ("t1", "no", "failed"), ("t2", "same", "passed")])
-    after = write("b", [("t0", "worse", "failed"), ("t1", "yes", "passed"), ("t2", "same", "passed")])
+    before = write(
+        "a",
+        [
+            ("t0", "bad", "failed"),
+            ("t0", "good", "passed"),
+            ("t1", "no", "failed"),
+            ("t2", "same", "passed"),
+            ("t3", "fine", "passed"),
+        ],
+    )
+    after = write(
+        "b",
+        [
+            ("t0", "worse", "failed"),
+            ("t1", "lost", "unscored"),
+            ("t1", "yes", "passed"),
+            ("t2", "same", "passed"),
+            ("t3", "lost", "unscored"),
+        ],
+    )
     before.rename(tmp_path / "base.samples.jsonl")
     after.rename(tmp_path / "trained.samples.jsonl")
     sweeps = (single(BASE), single(BETTER))
     found = pick_examples(tmp_path, sweeps, finder([Task(f"t{i}", "") for i in range(4)]))
     assert [(one.task_id, one.before, one.after) for one in found] == [("t0", "good", "worse"), ("t1", "no", "yes")]
+    assert found[1].counts == ("0 of 1", "1 of 1"), "an unscored sample has not failed"
     assert pick_examples(tmp_path / "none", sweeps, finder([Task("t0", "")])) == ()
     rows = [
         {"task_id": "t0", "code": f"{t}", "status": status, "task_set": "x:test", "temperature": t}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -94,20 +94,20 @@ def pick_examples(
 
 
 def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, list[Sample]]:
-    """Return the samples of a task set at a temperature by task; files of earlier versions do not name them."""
+    """Return the scored samples of a task set at a temperature by task; files of earlier versions do not name sets and temperatures."""
     by_task: dict[str, list[Sample]] = {}
     source = (tasks, temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         row = json.loads(line)
-        if "task_set" not in row or (row["task_set"], row["temperature"]) == source:
+        is_chosen = "task_set" not in row or (row["task_set"], row["temperature"]) == source
+        if is_chosen and row["status"] != "unscored":
             by_task.setdefault(row["task_id"], []).append(Sample(row["code"], row["status"], row.get("error", "")))
     return by_task
 
 
-def rate(samples: Iterable[Sample]) -> float:
-    """Return the share of scored samples that passed; 0 without scored samples."""
-    scored = [sample.status for sample in samples if sample.status != "unscored"]
-    return scored.count("passed") / len(scored) if scored else 0.0
+def rate(samples: Sequence[Sample]) -> float:
+    """Return the share of samples that passed."""
+    return sum(sample.status == "passed" for sample in samples) / len(samples)
 
 
 def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Example:

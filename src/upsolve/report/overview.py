@@ -32,7 +32,7 @@ CURVES = {
     "heldout_margin": "held-out passed minus failed, nats per token",
     "entropy": "entropy, nats",
     "logp_up": "log-likelihood, A > 0, nats per token",
-    "logp_down": "log-likelihood, A < 0, nats per token",
+    "logp_down": "log-likelihood, A <= 0, nats per token",
     "heldout_logit_variance": "held-out variance of logits",
     "grad_norm": "gradient norm",
     "ess": "effective sample size",

@@ -44,9 +44,9 @@ class Progress:
     step: int = 0
     """Optimizer steps done."""
     best: float = -float("inf")
-    """Largest held-out margin so far, nats per token."""
+    """Highest log-probability of held-out passed attempts so far, nats per token."""
     best_step: int = 0
-    """Step of the largest held-out margin."""
+    """Its step."""
     start: dict[str, float] | None = None
     """Held-out metrics before the first step."""
     round: int = 0

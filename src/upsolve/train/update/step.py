@@ -94,7 +94,8 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
     """Return the metrics of a step as one flat mapping.
 
     ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their
-    log-probabilities are known; they are missing where neither is.
+    log-probabilities are known; they are missing where neither is. The second moment is of the mean log-ratio of each attempt, weighed by its
+    tokens.
     """
     mass = tally.mass_up + tally.mass_down
     row = {
