@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,6 +66,9 @@ def test_efficiency_pairs_are_the_clearly_faster_among_passed():
     assert pairs_by(MIXED, "efficiency") == [(2, 0)]  # 0.2 s is at most half of 0.5 s
     assert pairs_by(group(("x", PASSED, 0.3), ("y", PASSED, 0.5), ("z", PASSED, None)), "efficiency") == []
     assert pairs_by(group(("x", PASSED, 0.0), ("y", PASSED, 0.0)), "efficiency") == []
+    made = group(("x", PASSED, 0.001), ("y", PASSED, 0.003), ("z", PASSED, 0.05))  # the last with the start of its process
+    costs = [replace(verdict, isolation="cost") for verdict in made.verdicts[:2]]
+    assert pairs_by(replace(made, verdicts=(*costs, made.verdicts[2])), "efficiency") == [(0, 1)]
 
 
 def test_edit_pairs_prefer_the_smallest_edit():

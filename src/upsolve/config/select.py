@@ -71,7 +71,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 """Name -> SQL type and meaning."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 RANDOM = {"random", "randomblob", "load_extension"}
-CREATE = f"CREATE TABLE attempts ({', '.join(f'{name} {kind}' for name, (kind, _) in COLUMNS.items())}, place INTEGER)"
+CREATE = f"CREATE TABLE attempts ({', '.join(f'{name} {kind}' for name, (kind, _) in COLUMNS.items())}, place INTEGER, has_cost INTEGER)"
 QUERIES = {
     "groups": "SELECT group_id FROM attempts GROUP BY group_id HAVING {}",
     "attempts": "SELECT group_id, place FROM (SELECT group_id, place, ({}) AS keep FROM attempts) WHERE keep",
@@ -83,12 +83,12 @@ PASSED_AND_FAILED = "chosen.passed AND NOT rejected.passed AND chosen.code <> re
 PAIRS: Mapping[str, str] = {
     "edit": f"{PASSED_AND_FAILED} ORDER BY edit_distance(chosen.code, rejected.code)",
     "efficiency": "chosen.passed AND rejected.passed AND chosen.cpu_seconds < rejected.cpu_seconds"
-    " AND chosen.cpu_seconds <= 0.5 * rejected.cpu_seconds",
+    " AND chosen.cpu_seconds <= 0.5 * rejected.cpu_seconds AND chosen.has_cost = rejected.has_cost",
     "outcome": PASSED_AND_FAILED,
     "reward": "chosen.reward > rejected.reward AND chosen.code <> rejected.code ORDER BY chosen.reward - rejected.reward DESC",
 }
 """Name -> condition on a pair of attempts at a task, with the order of preference. A small edit isolates the mistake; times are noisy, so the
-faster one takes at most half of the time."""
+faster one takes at most half of the time; costs (``verify.cost``) are without the start of a process, and compared with costs alone."""
 PAIR_QUERY = """
 SELECT chosen.place, rejected.place, {} FROM attempts AS chosen JOIN attempts AS rejected ON chosen.place <> rejected.place WHERE (
 {}

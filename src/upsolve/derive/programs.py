@@ -95,7 +95,9 @@ def speedups(origin: Origin, most: int = 1, ratio: float = 3.0) -> Iterator[Grou
 
     A pair is left out within the noise of a clock: below ``NOISE`` seconds, or if the slow one takes less than ``ratio`` times as long.
     """
-    timed = [(seconds, one) for one in origin.passed if (seconds := origin.judged[one].cpu_seconds)]
+    has_cost = any(origin.judged[one].has_cost for one in origin.passed)  # costs are compared with costs alone
+    verdicts = ((origin.judged[one], one) for one in origin.passed)
+    timed = [(verdict.cpu_seconds, one) for verdict, one in verdicts if verdict.cpu_seconds and verdict.has_cost == has_cost]
     fastest = min(timed, key=lambda each: each[0], default=None)
     slow = [
         each

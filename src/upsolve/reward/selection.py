@@ -189,6 +189,7 @@ ATTEMPT: Mapping[str, OfAttempt] = {
     "tests_passed": lambda rewarded, i: verdict_of(rewarded, i).passed,
     "tests": lambda rewarded, i: verdict_of(rewarded, i).total,
     "cpu_seconds": lambda rewarded, i: verdict_of(rewarded, i).cpu_seconds,
+    "has_cost": lambda rewarded, i: int(verdict_of(rewarded, i).has_cost),
     "memory_bytes": lambda rewarded, i: verdict_of(rewarded, i).memory_bytes,
     "findings": lambda rewarded, i: sum(one.kind not in ("score", "points") for one in verdict_of(rewarded, i).findings),
     "scores": lambda rewarded, i: json.dumps(scores) if (scores := verdict_of(rewarded, i).scores) else None,
