@@ -52,7 +52,7 @@ CHAPTERS: dict[str, dict[str, tuple[str, ...]]] = {
         "memory": ("upsolve memory sft --archive my-archive",),
         "run": ("upsolve run mine.yaml --out runs/mine", "upsolve run sft --archive my-archive --set optim.lr=1e-4"),
         "train": ("upsolve train rloo --archive my-archive --out runs/rloo",),
-        "eval": ("upsolve eval runs/mine/recipe.yaml --model runs/mine/training/model",),
+        "eval": ("upsolve eval --archive my-archive --model runs/mine/training/model",),
     },
     "Solve": {
         "solve": (
