@@ -167,6 +167,8 @@ def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_mode
             scores = model(torch.tensor([[*prompt, *ids]])).logits[0].log_softmax(-1)
         means.append(sum(float(scores[len(prompt) - 1 + i, token]) for i, token in enumerate(ids)) / len(ids))
     assert (found, tasks) == (pytest.approx(sum(means) / 2, abs=1e-4), 2)
+    foreign = replace(groups[0], attempts=tuple(replace(one, language="cpp") for one in groups[0].attempts))
+    assert heldout_likelihood([foreign], config, max_tasks=9) == (None, 0), "the prompt asks for Python"
     assert heldout_likelihood([failed], config, max_tasks=9) == (None, 0) == heldout_likelihood(groups, config, max_tasks=0)
 
 

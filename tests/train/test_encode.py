@@ -244,6 +244,18 @@ def test_unscored_attempts_are_no_failed_ones_of_the_monitors(status, batches):
     assert len(heldout_batches([one], Letters(), OptimConfig(), max_pairs=4, max_tokens=10)) == batches
 
 
+def test_monitors_read_attempts_in_the_language_that_the_task_asks_for():
+    """Training does not use others, since the prompt asks for another language."""
+    attempts = tuple(
+        Attempt("t", code, name) for code, name in (("a", "python"), ("b", "python3"), ("cc", "cpp"), ("dd", "cpp"))
+    )
+    statuses = (Status.PASSED, Status.FAILED, Status.PASSED, Status.FAILED)
+    verdicts = tuple(Verdict(one.attempt_id, status) for one, status in zip(attempts, statuses, strict=True))
+    one = Group(Task("t", "say", language=""), attempts, verdicts)
+    (batch,) = heldout_batches([one], Letters(), OptimConfig(), max_pairs=4, max_tokens=10)
+    assert sorted(zip(batch.target_T.tolist(), batch.advantages_T.tolist(), strict=True)) == [(ord("a"), 1.0), (ord("b"), -1.0)]
+
+
 def test_unknown_log_probabilities_are_nan():
     assert np.isnan(behavior_logps([Attempt("t", "a")])).all() and behavior_logps([]).shape == (0,)
 

@@ -22,7 +22,7 @@ from upsolve.evaluate.tasksets import TaskSet, report_trained, task_sets, tested
 from upsolve.files import write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
-from upsolve.train.data.groups import passed
+from upsolve.train.data.groups import passed, select
 from upsolve.train.update.reference_scorer import logps_of
 from upsolve.types import Attempt, Group, OnProgress, Task, Verdict, no_progress
 from upsolve.verify.limits import judge_settings
@@ -272,8 +272,9 @@ LONGEST = 2048
 
 
 def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_tasks: int) -> tuple[float | None, int]:
-    """Return the mean over tasks q of log pi(o | q) / |o|, nats, of one passed attempt o each, and the number of tasks."""
-    judged = ((group.task, zip(group.attempts, group.verdicts, strict=True)) for group in groups)
+    """Return the mean over tasks q of log pi(o | q) / |o|, nats, of one passed attempt o each, in the language of q, and the number of tasks."""
+    fitting = (select(group, DataConfig()) for group in groups)
+    judged = ((group.task, zip(group.attempts, group.verdicts, strict=True)) for group in fitting)
     firsts = ((task, next((attempt for attempt, verdict in pairs if passed(verdict)), None)) for task, pairs in judged)
     programs = [*islice(((task, attempt) for task, attempt in firsts if attempt), max_tasks)]
     if not programs:
@@ -283,6 +284,6 @@ def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_ta
         return None, 0
     codec = local.codec
     texts = [(codec.prompt(task, (), codec.prefix_of(one)).ids_P, codec.ids_of(one)) for task, one in programs]
-    fitting = [(prompt, ids) for prompt, ids in texts if ids and len(prompt) + len(ids) <= LONGEST]
-    means = [float(np.mean(logps)) for logps in logps_of(local.model.eval(), fitting, most=LONGEST)]
+    short = [(prompt, ids) for prompt, ids in texts if ids and len(prompt) + len(ids) <= LONGEST]
+    means = [float(np.mean(logps)) for logps in logps_of(local.model.eval(), short, most=LONGEST)]
     return (float(np.mean(means)) if means else None), len(means)

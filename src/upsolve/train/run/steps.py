@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from upsolve.config import MonitorConfig, OptimConfig, Recipe, SourceConfig
+from upsolve.config import DataConfig, MonitorConfig, OptimConfig, Recipe, SourceConfig
 from upsolve.config.rules import few_steps
 from upsolve.errors import TrainingError
 from upsolve.files import write_text
@@ -23,7 +23,7 @@ from upsolve.objective.losses import formula_id
 from upsolve.policy.tokens import Codec
 from upsolve.reward.judged import group_of
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup, prompts_of
-from upsolve.train.data.groups import failed, passed
+from upsolve.train.data.groups import failed, passed, select
 from upsolve.train.data.pack import PackedBatch, plan_scoring
 from upsolve.train.run.folder import (
     BEST,
@@ -108,11 +108,11 @@ def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimCo
 def heldout_batches(
     groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, max_pairs: int, max_tokens: int
 ) -> list[PackedBatch]:
-    """Pack up to ``max_pairs`` held-out pairs, a passed and a failed attempt of a task that fit ``max_tokens``, with advantages
-    1 and -1."""
+    """Pack up to ``max_pairs`` held-out pairs, a passed and a failed attempt in the language of a task that fit ``max_tokens``, with
+    advantages 1 and -1."""
     encoded: list[EncodedGroup] = []
     pairs = 0
-    for group in groups:
+    for group in (select(group, DataConfig()) for group in groups):
         good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
         bad = [i for i, verdict in enumerate(group.verdicts) if failed(verdict)]
         if pairs == max_pairs:
