@@ -591,13 +591,6 @@ def test_outcomes_by_several_judges_are_no_contradiction(tmp_path):
 WORDS = ("pending", "WA", "AC")
 
 
-def test_lists_of_submissions_are_named(tmp_path, recwarn):
-    rows = [{"prompt": "add", "submissions": [{"code": "x", "verdict": "AC"}]}]
-    imported_rows(tmp_path, rows)
-    assert "the column submissions has lists with programs" in str(recwarn[0].message)
-    assert "jq -c '.submissions[] + del(.submissions)'" in str(recwarn[0].message)
-
-
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path):
     folder = tmp_path / "logs"
     folder.mkdir()
@@ -867,6 +860,19 @@ def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values,
         (
             [{"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "add"}], "code": "x"}],
             "prompt has messages: --prompt prompt.1.content",
+        ),
+        (
+            [{"prompt": "add", "submissions": [{"code": "x", "verdict": "AC", "user": "ann"}]}],
+            "submissions has lists of programs, and a row is one attempt: --map FILE with `explode: [submissions]` and `columns: "
+            "{code: code, author: user, status: verdict, ...}`",
+        ),
+        (
+            [{"prompt": "add", "body": {"choices": [{"message": {"content": "```python\nx\n```"}}]}}],
+            "with `explode: [body.choices]` and `columns: {answer: message.content, ...}`",
+        ),
+        (
+            [{"prompt": "add", "talk": [{"from": "human", "value": "Add."}, {"from": "gpt", "value": "Here."}]}],
+            "talk has messages: --prompt talk.0.value --answer talk.1.value",
         ),
     ],
 )  # fmt: skip

@@ -27,11 +27,10 @@ from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
-from upsolve.importers.tables.columns import OUTCOMES, hints_for, likely_fields, values_of
+from upsolve.importers.tables.columns import OUTCOMES, are_programs, hints_for, likely_fields, values_of
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
-from upsolve.languages.names import language_looked_like
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
 
@@ -286,13 +285,7 @@ def other_programs(
     if not {*PROGRAMS} & chosen.keys() or "code_file" in chosen:
         return ""
     free = (name for name in columns if name not in chosen.values() and name.rpartition(".")[2].lower() not in but)
-    return next((name for name in free if are_programs(values_of(rows, name))), "")
-
-
-def are_programs(values: Sequence[Any]) -> bool:
-    """Return whether most of the first values are programs of several lines."""
-    texts = [value for value in values[:50] if isinstance(value, str) and len(value.strip().splitlines()) > 1]
-    return len(texts) > len(values[:50]) / 2 and sum(bool(language_looked_like(text)) for text in texts) > len(texts) / 2
+    return next((name for name in free if are_programs(values_of(rows, name), fenced=False)), "")
 
 
 def other_outcome(rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, str]) -> str:

@@ -2,8 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import unescape
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from upsolve.languages.names import language_looked_like
 
 __all__ = [
     "VAGUE",
-    "column_of_programs",
+    "are_programs",
     "has_decimal_commas",
     "hints_for",
     "likely_fields",
     "options_for",
     "refuse_codes",
-    "refuse_escapes",
     "refuse_opposite",
     "says_opposite",
     "score_columns",
@@ -85,9 +83,6 @@ NEGATION = re.compile(
     r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
 )
 NEUTRAL = frozenset("is has had was n num nr number of count counts total flag value any rate sum".split())  # noqa: SIM905
-QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-"""A text in a program."""
-HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 SCORE = re.compile("score|grade|mark|point|reward|percent|share")
 """What names of columns with scores have."""
 VAGUE = ("true", "false", "yes", "no")
@@ -101,6 +96,8 @@ TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
 NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
 """What every test in Python has, and names of columns, without signs, of tests and not of what became of them."""
+ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
+"""Fields that items of lists of attempts often have."""
 SHORT = 40
 """Most characters of a word for an outcome."""
 WORDS = 4
@@ -210,16 +207,30 @@ def are_results(items: Sequence[Any]) -> bool:
     return not given and bool(names & {"status", "result", "verdict", "outcome", "passed", "score"})
 
 
-def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first column with a list of objects of which a field looks like a program by its name; empty if there is none."""
-    lists = ((column, value[0]) for row in rows for column, value in row.items() if isinstance(value, list) and value)
-    for column, first in lists:
-        names = (
-            [*map(bare, [*by_name("code", first), *({"solution", "Solution"} & {*first})])] if isinstance(first, dict) else []
-        )
-        if {*names} - {*RESPONSES}:
-            return column
-    return ""
+def exploded_in(rows: Sequence[Mapping[str, Any]], taken: Collection[str]) -> tuple[str, dict[str, str]]:
+    """Return a column with lists of objects that hold programs, and field -> its column in these; empty if there is none."""
+    for name in columns_in(rows):
+        is_taken = any(column == name or column.startswith(f"{name}.") for column in taken)
+        lists = [value for value in values_of(rows[:50], name) if isinstance(value, list)] if not is_taken else []
+        items = [item for value in lists for item in value if isinstance(item, dict)]
+        if not items or any(map(roles_in, items)) or {"input", "stdin", "inputs"} & {*items[0]}:
+            continue
+        own = {field: field for field in ITEMS if field in items[0]}
+        found = {**own, **likely_fields(items, own, ITEMS)}
+        found = {
+            field: one for field, one in found.items() if bare(one) not in RESPONSES or are_programs(values_of(items, one))
+        }
+        if {"code", "answer"}.isdisjoint(found):
+            texts = [one for one in columns_in(items) if are_programs(values_of(items, one))]
+            found |= {"answer" if "```" in str(values_of(items, texts[0])) else "code": texts[0]} if texts else {}
+        if not {"code", "answer"}.isdisjoint(found):
+            return name, found
+    return "", {}
+
+
+def roles_in(item: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of role and text in a message; none for other objects."""
+    return next((pair for pair in (("role", "content"), ("from", "value")) if {*pair} <= item.keys()), ())
 
 
 def explosions_in(rows: Sequence[Mapping[str, Any]], mapped: Iterable[str]) -> list[str]:
@@ -229,15 +240,18 @@ def explosions_in(rows: Sequence[Mapping[str, Any]], mapped: Iterable[str]) -> l
     sizes = {name: [len(one) if isinstance(one, list) else 0 for one in values] for name, values in lists.items()}
     for name, values in lists.items():
         items = [item for value in values[:50] if isinstance(value, list) for item in value]
-        texts = [item for item in items if isinstance(item, str) and ("```" in item or is_program(item))]
-        if any(size > 1 for size in sizes[name]) and len(texts) >= len(items) / 2:
+        if any(size > 1 for size in sizes[name]) and are_programs(items):
             return [name, *(other for other, size in sizes.items() if other != name and size == sizes[name])]
     return []
 
 
-def is_program(text: str) -> bool:
-    """Return whether a text of several lines looks like a program."""
-    return len(text.strip().splitlines()) > 1 and bool(language_looked_like(text))
+def are_programs(values: Sequence[Any], *, fenced: bool = True) -> bool:
+    """Return whether at least half of the first values are programs of several lines or, ``fenced``, answers with one."""
+    texts = [value for value in values[:50] if isinstance(value, str)]
+    found = [
+        one for one in texts if (fenced and "```" in one) or (len(one.strip().splitlines()) > 1 and language_looked_like(one))
+    ]
+    return len(found) >= len(values[:50]) / 2 > 0
 
 
 PAIRED = tuple(
@@ -268,23 +282,27 @@ def tests_in_two(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -
 def hints_for(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
     """Return how a map or an option reads lists of programs, messages and tests that no field holds, or that one cannot."""
     found = [hint] if (hint := tests_in_two(rows, mapped)) else list[str]()
-    if several := explosions_in(rows, [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]):
-        field = "answer" if any("```" in str(row.get(several[0])) for row in rows) else "code"
-        status = f"; status: {several[1]}" if len(several) > 1 else ""
+    taken = [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]
+    several, fields, more = explosions_in(rows, taken), dict[str, str](), ""
+    if several:
+        fields = {"answer" if any("```" in str(row.get(several[0])) for row in rows) else "code": several[0]}
+        more = f"; status: {several[1]}" if len(several) > 1 else ""
+    else:
+        name, fields = exploded_in(rows, [*mapped.values()])
+        several = [name] if name else []
+    if several:
+        shown = ", ".join(f"{field}: {name}" for field, name in fields.items())
         found.append(f"{several[0]} has lists of programs, and a row is one attempt: --map FILE with `explode: [{', '.join(several)}]` and "
-                     f"`columns: {{{field}: {several[0]}, ...}}`{status}")  # fmt: skip
-    for row in rows[:1]:
-        for name, value in row.items():
-            is_used = any(column.startswith(f"{name}.") for column in mapped.values())
-            if (
-                not is_used
-                and isinstance(value, list)
-                and value
-                and isinstance(value[-1], dict)
-                and {"role", "content"} <= value[-1].keys()
-            ):
-                last = max((place for place, one in enumerate(value) if one.get("role") == "user"), default=len(value) - 1)
-                found.append(f"{name} has messages: --prompt {name}.{last}.content reads one of them")
+                     f"`columns: {{{shown}, ...}}`{more}")  # fmt: skip
+    for name in columns_in(rows[:1]):
+        value: list[Any] = next((one for one in values_of(rows[:1], name) if isinstance(one, list)), [])
+        keys = roles_in(value[-1]) if value and isinstance(value[-1], dict) else ()
+        if keys and not any(column.startswith(f"{name}.") for column in mapped.values()):
+            who = [one.get(keys[0]) if isinstance(one, dict) else "" for one in value]
+            last = max((at for at, one in enumerate(who) if one in ("user", "human")), default=len(value) - 1)
+            text = f"{name} has messages: --prompt {name}.{last}.{keys[1]}"
+            answers = [at for at, one in enumerate(who) if at > last and one in ("assistant", "gpt")]
+            found.append(f"{text} --answer {name}.{answers[-1]}.{keys[1]}" if answers else f"{text} reads one of them")
     return found
 
 
@@ -358,33 +376,6 @@ def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mappin
                 f"{path}: by its name, {column} has {left[-1]} where an attempt failed, and --{name} would read it the other way round: "
                 f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
             )
-
-
-def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
-    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines."""
-    values = values_of(rows, column)
-    texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
-    written, change = "", ""
-    if 2 * sum("\\n" in text for text in texts) > len(texts) and not any("\n" in text for text in texts):
-        written, change = "\\n in place of line ends, as databases write text files", "escapes"
-    elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(values, name)), ""):
-        written, change = f"{found}, as HTML writes {unescape(found)}", "html"
-    elif values and all(isinstance(value, list) and is_lines(value) for value in values):
-        written, change = "lists of lines", "lines"
-    if change:
-        option = shlex.quote(f"{{{column}|{change}}}")
-        raise SourceError(f"{path}: programs in {column} have {written}: --code {option}")
-
-
-def holds(values: Iterable[Any], text: str) -> bool:
-    """Return whether a value is a text that holds another."""
-    return any(text in value for value in values if isinstance(value, str))
-
-
-def is_lines(items: Sequence[Any]) -> bool:
-    """Return whether a list has at least two texts, each of one line, of which one is indented."""
-    texts = [item for item in items if isinstance(item, str) and "\n" not in item[:-1]]
-    return 1 < len(texts) == len(items) and any(text[:1] in " \t" for text in texts)
 
 
 def vague_in(value: Any) -> Iterator[str]:

@@ -33,13 +33,11 @@ from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
 from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables.columns import (
     VAGUE,
-    column_of_programs,
     has_decimal_commas,
     hints_for,
     likely_fields,
     options_for,
     refuse_codes,
-    refuse_escapes,
     refuse_opposite,
     says_opposite,
     score_columns,
@@ -51,7 +49,7 @@ from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, rollouts_in
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
-from upsolve.importers.tables.templates import names_in
+from upsolve.importers.tables.templates import names_in, refuse_escapes
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, rows_in, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
@@ -281,7 +279,7 @@ def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def tell_several(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Warn if many programs have rows with different outcomes, and of programs in lists; SourceError if a column names the tests of such rows."""
+    """Warn if many programs have rows with different outcomes; SourceError if a column names the tests of such rows."""
     found: dict[str, set[str]] = {}
     cases: dict[str, dict[str, set[str]]] = {}
     named = [name for name in columns_in(rows) if CASE.search(name) and name not in reader.columns.values()]
@@ -304,11 +302,6 @@ def tell_several(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) 
         warn(
             f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
             "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
-        )
-    if column := column_of_programs(rows):
-        warn(
-            f"{reader.name}: the column {column} has lists with programs, and a row is one attempt: none of them, or the one that is named, is "
-            f"read; write a row for each, such as with jq -c '.{column}[] + del(.{column})'"
         )
 
 

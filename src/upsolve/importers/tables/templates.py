@@ -3,14 +3,18 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import unescape
+from pathlib import Path
 from typing import Any
 
+from upsolve.errors import SourceError
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
 from upsolve.importers.rows import nested_value
+from upsolve.importers.tables.columns import values_of
 from upsolve.languages.names import language_in
 from upsolve.types import Status
 
@@ -29,6 +33,7 @@ __all__ = [
     "loaded",
     "maker_of",
     "names_in",
+    "refuse_escapes",
     "text_of",
     "value_at",
 ]
@@ -86,6 +91,38 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "0000": lambda value: text_of(value).zfill(4),
 }
 """Name -> what a filter makes of a value."""
+
+
+QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+"""A text in a program."""
+HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
+
+
+def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
+    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines."""
+    values = values_of(rows, column)
+    texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
+    written, change = "", ""
+    if 2 * sum("\\n" in text for text in texts) > len(texts) and not any("\n" in text for text in texts):
+        written, change = "\\n in place of line ends, as databases write text files", "escapes"
+    elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(values, name)), ""):
+        written, change = f"{found}, as HTML writes {unescape(found)}", "html"
+    elif values and all(isinstance(value, list) and is_lines(value) for value in values):
+        written, change = "lists of lines", "lines"
+    if change:
+        option = shlex.quote(f"{{{column}|{change}}}")
+        raise SourceError(f"{path}: programs in {column} have {written}: --code {option}")
+
+
+def holds(values: Iterable[Any], text: str) -> bool:
+    """Return whether a value is a text that holds another."""
+    return any(text in value for value in values if isinstance(value, str))
+
+
+def is_lines(items: Sequence[Any]) -> bool:
+    """Return whether a list has at least two texts, each of one line, of which one is indented."""
+    texts = [item for item in items if isinstance(item, str) and "\n" not in item[:-1]]
+    return 1 < len(texts) == len(items) and any(text[:1] in " \t" for text in texts)
 
 
 def value_at(row: Mapping[str, Any], name: str) -> Any:
