@@ -118,6 +118,16 @@ def objects_of(row):
     return {name.split(".")[0]: {name.split(".")[1]: value} for name, value in row.items() if "." in name}
 
 
+def test_objects_by_name_are_rows(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps({f"id{at}": row for at, row in enumerate(ROWS)}))
+    assert reading_of(tmp_path / "log.json", {}).options["rows"] == "*"
+    (tmp_path / "log.json").write_text(json.dumps({"about": {"url": "x"}, "data": {"items": ROWS}}))
+    assert reading_of(tmp_path / "log.json", {}).options["rows"] == "data.items"
+    (tmp_path / "log.json").write_text(json.dumps({at: {"name": at, "runs": ROWS} for at in "ab"}))
+    with pytest.raises(SourceError, match=r"--rows '\*' \(2 rows\) or --rows a.runs \(2 rows\)"):
+        reading_of(tmp_path / "log.json", {})
+
+
 def test_a_written_map_reads_the_same(tmp_path, run):
     csv(tmp_path / "log.csv", ROWS)
     run(tmp_path / "log.csv", tmp_path / "one", "--write-map", tmp_path / "my.yaml", "--no-check")
@@ -369,7 +379,7 @@ def test_a_table_without_a_sound_row_says_why(tmp_path):
 
 def test_lists_of_one_object_are_read_together(tmp_path):
     (tmp_path / "log.json").write_text(json.dumps({"results": {str(n): [{**ROWS[0], "n": n}] * 2 for n in range(3)}}))
-    with pytest.raises(SourceError, match=re.escape("--rows results.*.* (6 rows)")):
+    with pytest.raises(SourceError, match=re.escape("--rows 'results.*.*' (6 rows)")):
         reading_of(tmp_path / "log.json", {})
     reading = reading_of(tmp_path / "log.json", {"rows": "results.*.*"})
     assert preview(find("source", reading.source), tmp_path / "log.json", reading.options).counts["attempts"] == 6

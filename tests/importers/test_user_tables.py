@@ -251,6 +251,12 @@ def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
         ingest(Archive.create(tmp_path / "a"), "table", file)
 
 
+@pytest.mark.parametrize(("question", "advice"), [("Add two.", "--prompt question"), ("add-two", "--task_id question")])
+def test_a_question_of_two_words_is_a_statement(tmp_path, question, advice):
+    with pytest.raises(SourceError, match=f"which column holds the prompt.*perhaps {advice}$"):
+        imported_rows(tmp_path, [{"id": 1, "question": question, "code": "x"}])
+
+
 @pytest.mark.parametrize("tests", ["12", "12.0", "True", "'all'", "small", '["assert True", "3"]'])
 def test_what_is_no_test_is_not_taken_for_one(tmp_path, tests):
     file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": tests}])

@@ -165,7 +165,7 @@ def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]],
     file = member.where
     if kind_of(member) is Kind.JSON and "rows" not in given and (lists := lists_in(member)):
         if len(lists) > 1:
-            ways = " or ".join(f"--rows {name} ({count} rows)" for name, count in with_wholes(lists)[:5])
+            ways = " or ".join(f"--rows {shlex.quote(name)} ({count} rows)" for name, count in with_wholes(lists)[:5])
             raise SourceError(f"{file}: has several lists of rows; name one: {ways}")
         where = {"rows": lists[0][0]}
     options: dict[str, Any] = {

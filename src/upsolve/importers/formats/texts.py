@@ -4,6 +4,7 @@ import codecs
 import csv
 import json
 import re
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -233,6 +234,16 @@ class Values:
         else:
             self.value()
 
+    def alike(self) -> int:
+        """Return the number of values of an object, at least 2, that are objects of mostly the same names; 0 for other values."""
+        first, count = set[str](), 0
+        for _ in self.pairs() if self.peek() == "{" else ():
+            names = {name for name in self.pairs() if self.skip() is None} if self.peek() == "{" else set[str]()
+            if 2 * len(names & (first or names)) <= len(names | first):
+                return 0
+            first, count = names, count + 1
+        return count if count > 1 else 0
+
 
 def named(name: str, row: Any) -> Any:
     """Return a row with the name under which it stands, as ``key``."""
@@ -274,10 +285,15 @@ def found_in(values: Values, rows: str) -> Iterator[Any]:
 
 
 def lists_in(member: Member) -> list[tuple[str, int]]:
-    """Return name, with dots, and length of the lists of objects in a JSON object, the longest first; none for an array, or what cannot be read."""
+    """Return name, with dots, and length of the lists of objects in a JSON object, the longest first; none for an array, or what cannot be read.
+
+    ``*`` is the object itself if its values are objects that are alike.
+    """
     try:
         with opened(member) as text:
-            return sorted((one for one in Values(text).lists() if one[0]), key=lambda one: -one[1])
+            found = sorted((one for one in Values(text).lists() if one[0]), key=lambda one: -one[1])
+        with opened(member) as text:
+            return [("*", count), *found] if (count := Values(text).alike()) else found
     except (ValueError, RecursionError):
         return []
 
@@ -286,7 +302,7 @@ def advice_of(member: Member) -> str:
     """Return which lists of objects a JSON file has, for an error; empty if it has none, or cannot be read."""
     lists = lists_in(member)
     has = ", ".join(f"{name} ({length})" for name, length in lists[:5])
-    return f"; it has lists of objects: {has}: --rows {lists[0][0]}" if lists else ""
+    return f"; it has lists of objects: {has}: --rows {shlex.quote(lists[0][0])}" if lists else ""
 
 
 def damaged(member: Member, error: Exception) -> SourceError:

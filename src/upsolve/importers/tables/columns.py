@@ -100,8 +100,8 @@ ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
 """Fields that items of lists of attempts often have."""
 SHORT = 40
 """Most characters of a word for an outcome."""
-WORDS = 4
-"""A text of as many words is a statement, one of fewer the name of a task."""
+WORDS, STATEMENT = 4, re.compile("(?:statement|question|description|instruction|prompt|text)s?$")
+"""A text of as many words is a statement, one of fewer the name of a task; of two words in columns that end so."""
 
 
 def likely_fields(
@@ -169,7 +169,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
             texts = [text for text in texts if TESTING.search(text)]
         return bool(lists or texts) and not any(map(are_results, lists))
     if field in ("task_id", "prompt"):
-        return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
+        least = 2 if STATEMENT.search(bare(column)) else WORDS
+        return (max(len(str(value).split()) for value in values) >= least) == (field == "prompt")
     numbers = {number_in(str(value).strip()) for value in values}
     if field == "created":  # seconds since 1970, and not those of a run
         return "" in numbers or all(float(number) >= SECONDS for number in numbers)
