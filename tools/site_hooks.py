@@ -64,6 +64,11 @@ def on_page_content(html: str, **_: Any) -> str:
     return html.replace("<th></th>", "<td></td>")
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the dialog of the search, which the theme leaves without a name."""
+    return output.replace(' role="dialog">', ' role="dialog" aria-label="Search">')
+
+
 def from_outside(name: str, link: re.Match[str]) -> str:
     """Return a link of a file outside of docs/ as a link of its page."""
     mark, text, target = link.groups()

@@ -1,6 +1,7 @@
 """axe-core on the viewer, the report and the documentation, in a real Chromium: light and dark, on a desktop and on a phone."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -33,9 +34,10 @@ def axe():
 
 def checked(file, browser, axe, *, scheme, width):
     """Return the share of axe's rules that a page obeys, of those that apply, and the rules that it breaks; nothing scrolls sideways."""
-    with open_page(browser, color_scheme=scheme, viewport={"width": width, "height": 800}) as (page, _):
+    with open_page(browser, color_scheme=scheme, viewport={"width": width, "height": 800}) as (page, faults):
         page.goto(file.resolve().as_uri())
         page.wait_for_load_state()
+        assert not faults, faults
         page.evaluate(axe)
         found = page.evaluate("axe.run()")
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), (scheme, width)
@@ -112,6 +114,20 @@ def site(tmp_path_factory):
     command = [sys.executable, "-m", "mkdocs", "build", "-q", "--site-dir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
     return folder
+
+
+def test_no_page_of_the_documentation_loads_from_elsewhere(site):
+    """Scripts, styles, pictures and frames; links that a reader may click are no requests."""
+    other = r"""="?(?:https?:)?//"""
+    loads = re.compile(rf"<(?:script|img|iframe|source|video)\b[^>]*\bsrc{other}|<link\b(?=[^>]*stylesheet)[^>]*\bhref{other}")
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 50 and not [page.name for page in pages if loads.search(page.read_text(encoding="utf-8"))]
+    styles = [
+        file
+        for file in site.rglob("*.css")
+        if re.search(r"@import|url\([\"']?(?:https?:)?//", file.read_text(encoding="utf-8"))
+    ]
+    assert not styles
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
