@@ -1,6 +1,8 @@
 """Pages of a real Chromium (the fixture ``chromium``) for tests of the viewer."""
 
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 
 
 @contextmanager
@@ -18,6 +20,15 @@ def open_page(chromium, **options):
         yield page, faults
     finally:
         context.close()
+
+
+def broken_rules(page):
+    """Return the rules of axe-core that a page breaks, each with an element; also if it scrolls sideways."""
+    (folder,) = find_spec("axe_playwright_python").submodule_search_locations
+    page.evaluate(Path(folder, "axe.min.js").read_text(encoding="utf-8"))
+    broken = {rule["id"]: rule["nodes"][0]["html"][:200] for rule in page.evaluate("axe.run()")["violations"]}
+    wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    return broken | ({"scrolls sideways": page.url} if wide else {})
 
 
 def local(url):

@@ -1,5 +1,6 @@
 """Questions to a model on the page of the viewer: sampled in the background, judged, chosen, shown side by side."""
 
+import re
 import shutil
 import threading
 import time
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from archives import RIGHT, TEST, WRONG, eight_tasks, finished_run
-from browser import open_page
+from browser import broken_rules, open_page
 from test_view_server import Viewer
 
 from upsolve.cli.main import main
@@ -199,6 +200,12 @@ def test_a_tiny_model_is_asked_in_the_browser(chromium, tmp_path, tiny_model):
             "not judged" not in page.locator(".answer").inner_text()
             and "log-probability" in page.locator(".answer").inner_text()
         )
+        for scheme, width in (("dark", 390), ("light", 1400)):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 900})
+            assert broken_rules(page) == {}, (scheme, width)
+        assert re.search(r"Candidate \d(, greedy)? chosen", page.locator(".chosen").inner_text())
+        assert "runs: share of inputs on which the program runs to its end" in page.locator(".answer").inner_text()
         page.get_by_label("Task of the archive").select_option("")
         page.get_by_label("Question").fill("Double x.")
         page.get_by_role("button", name="Sample").click()
@@ -207,5 +214,7 @@ def test_a_tiny_model_is_asked_in_the_browser(chromium, tmp_path, tiny_model):
         page.get_by_label("Question").fill("")
         page.get_by_role("button", name="Sample").click()
         page.get_by_text("Write a question, or choose a task.").wait_for()
+        page.set_viewport_size({"width": 390, "height": 900})
+        assert broken_rules(page) == {}, "the form of a prompt of one's own, and an error"
         assert [one for one in faults if "400" not in one] == []
     assert viewer.stop() == 0

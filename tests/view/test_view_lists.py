@@ -71,6 +71,28 @@ def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
         assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
 
 
+def test_a_click_on_a_head_of_the_tasks_sorts_them(chromium, tmp_path, show):
+    """Five tasks with 1 to 5 attempts, of which one passes: up, down, and back to the order of the archive."""
+    archive, names = Archive.create(tmp_path / "a"), ["c", "a", "e", "b", "d"]
+    tasks = [Task(name, "Double.", (TEST,), "f", difficulty="hard" if name in "ab" else "easy") for name in names]
+    attempts = [Attempt(name, f"x = {n}\n") for number, name in enumerate(names) for n in range(number + 1)]
+    archive.append(
+        tasks=tasks,
+        attempts=attempts,
+        verdicts=[judged(one) if "= 0" in one.code else judged(one, Status.FAILED) for one in attempts],
+    )
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(archive)}#/tasks")
+        for head, rising in (("Task", "abcde"), ("Passed", "dbeac"), ("Attempts", "caebd"), ("Difficulty", "cedab")):
+            falling = "abced" if head == "Difficulty" else rising[::-1]
+            for order, wanted in (("ascending", rising), ("descending", falling), (None, "caebd")):
+                page.get_by_role("button", name=head, exact=True).click()
+                sorted_by = f'[aria-sort="{order}"]' if order else ":not([aria-sort])"
+                page.wait_for_selector(f'th{sorted_by} >> text="{head}"')
+                assert "".join(page.locator("main tbody td:first-child").all_inner_texts()) == wanted, (head, order)
+        assert not faults, faults
+
+
 def test_the_page_of_an_attempt_begins_with_the_reason_and_has_buttons(chromium, tmp_path, show):
     with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
         page.goto(f"{show(by_length(tmp_path / 'a'))}#/attempt/0")

@@ -12,6 +12,7 @@ from upsolve import __version__
 from upsolve.archive.preference import preferred
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
+from upsolve.report.overview import CURVES
 from upsolve.report.programs import reason_of
 from upsolve.types import Status, with_tests
 from upsolve.view.browse import (
@@ -173,6 +174,7 @@ class Answers:
             "samples": self.open_samples is not None,
             "model": self.model is not None,
             "filters": CHOICES,
+            "curves": CURVES,
             **(facets(index) if index.ready else {}),
         }
 

@@ -135,23 +135,22 @@ def shown_answer(draw: Sampler, task: Task, config: SampleConfig, settings: Judg
     if hidden:
         verdicts = verify([(task, attempt) for attempt in candidates.attempts], settings)
     has_inputs = any(outputs.texts for outputs in candidates.outputs)
+    kinds = [kind for kind in answer.choice.scores if kind_is_known(kind, task, has_inputs=has_inputs)]
     return {
         "task": task.task_id,
         "prompt": task.prompt,
         "language": task.language,
         "note": "" if task.tests else NOT_JUDGED,
         "why": why_chosen(answer, has_inputs=has_inputs),
-        "candidates": [
-            candidate(answer, index, verdicts[index], has_inputs=has_inputs) for index in range(len(candidates.attempts))
-        ],
+        "kinds": {kind: find("evidence", kind).help for kind in kinds},
+        "candidates": [candidate(answer, index, verdicts[index], kinds) for index in range(len(candidates.attempts))],
     }
 
 
-def candidate(answer: Answer, index: int, verdict: Verdict | None, *, has_inputs: bool) -> dict[str, Any]:
+def candidate(answer: Answer, index: int, verdict: Verdict | None, kinds: Sequence[str]) -> dict[str, Any]:
     """Return a candidate as plain data: program, likelihood, outcome, evidence."""
     attempt = answer.candidates.attempts[index]
     logp, count = attempt.behavior_logp, attempt.tokens or 0
-    kinds = [kind for kind in answer.choice.scores if kind_is_known(kind, answer.task, has_inputs=has_inputs)]
     return {
         "code": attempt.code,
         "answer": attempt.answer,

@@ -14,6 +14,7 @@ from typing import Any
 from upsolve import __version__
 from upsolve.errors import ArchiveError, UpsolveError
 from upsolve.files import write_text
+from upsolve.report.overview import CURVES
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts, describe, read_tasks, records_of
 from upsolve.view.scores import TaskScores
@@ -173,6 +174,7 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
             "changes": answers.measured is not None and bool(answers.measured.pairings()),
             "samples": answers.open_samples is not None,
             "filters": CHOICES,
+            "curves": CURVES,
         },
         "rows": [{name: entry[name] for name in [*COLUMNS.split(", "), "attempt_id", "parent_id"]} for entry in entries],
         "tasks": [asdict(task) for task in tasks.values()],

@@ -98,6 +98,7 @@ function answerView(found) {
   const title = found.task.startsWith("asked/") ? "Answer to a prompt" : link(`task/${encodeURIComponent(found.task)}`, found.task);
   return [el("h2", {}, title), el("details", {}, el("summary", {}, "Prompt"), el("pre", { class: "prompt" }, found.prompt)),
     found.note ? el("p", { class: "note" }, found.note) : null, el("p", { class: "why" }, found.why),
+    el("p", { class: "soft" }, Object.entries(found.kinds).map(([kind, help]) => `${kind}: ${help}`).join("; ")),
     el("div", { class: "group" }, found.candidates.map(candidateView))];
 }
 
@@ -106,7 +107,7 @@ function candidateView(one, index) {
   const evidence = Object.entries(one.evidence).filter(([kind]) => kind !== "likelihood").map(([kind, value]) => [kind, decimal(value)]);
   const outputs = one.outputs.length ? el("details", {}, el("summary", {}, "Outputs"), el("pre", {}, one.outputs.map((text) => text ?? "no output").join("\n"))) : null;
   return el("section", { class: one.chosen ? "candidate chosen" : "candidate", "aria-label": `Candidate ${index + 1}` },
-    el("h3", {}, `Candidate ${index + 1}${one.greedy ? ", greedy" : ""}`, one.chosen ? el("span", { class: "tag" }, "chosen") : null),
+    el("h3", {}, `Candidate ${index + 1}${one.greedy ? ", greedy" : ""}`, one.chosen ? [" ", el("span", { class: "tag" }, "chosen")] : null),
     el("p", { class: "outcome" }, one.status === null ? el("span", { class: "soft" }, "not judged") : [outcome(one.status), " ", el("span", { class: "soft" }, tests)]),
     one.error ? el("p", { class: "soft" }, one.error) : null,
     facts([["log-probability", decimal(one.logp)], ["per token", decimal(one.logp_per_token)], ["tokens", decimal(one.tokens)], ...evidence]),

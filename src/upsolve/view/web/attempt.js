@@ -33,7 +33,7 @@ function verdictHead(verdict) {
   const scores = verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ");
   const points = verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("");
   const counted = verdict.total ? `, ${verdict.passed} of ${plural(verdict.total, "test")} passed` : "";
-  const judge = el("span", { class: "soft" }, ` ${verdict.judge}`);
+  const judge = el("span", { class: "soft" }, `, judged by ${verdict.judge}`);
   return el("div", {}, el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "", judge),
     verdict.reason ? build(verdict.reason) : null);
 }

@@ -16,7 +16,7 @@ export async function curvesView(main, info, alive) {
     const page = await get("metrics", { after: next });
     if (page.next < next) rows.length = 0;
     rows.push(...page.rows);
-    if (page.rows.length || !box.firstChild) draw(box, rows);
+    if (page.rows.length || !box.firstChild) draw(box, rows, info.curves);
     next = page.next;
     const going = info.fixed ? "the run was not finished when this page was written" : "looking for new steps every 2 seconds";
     said.textContent = rows.length ? `${plural(rows[rows.length - 1].step, "step")}; ${page.finished ? "the run is finished" : going}` : "No step has been logged yet.";
@@ -25,15 +25,14 @@ export async function curvesView(main, info, alive) {
   await poll();
 }
 
-function draw(box, rows) {
+function draw(box, rows, labels) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !["step", "round"].includes(name));
   const rank = (name) => (FIRST.indexOf(name) + FIRST.length + 1) % (FIRST.length + 1);
   names.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-  show(box, names.map((name) => curve(name, rows)).filter(Boolean));
+  show(box, names.map((name) => curve(labels[name] ?? name, rows.filter((row) => Number.isFinite(row[name])).map((row) => [row.step, row[name]]))).filter(Boolean));
 }
 
-function curve(name, rows) {
-  const points = rows.filter((row) => Number.isFinite(row[name])).map((row) => [row.step, row[name]]);
+function curve(name, points) {
   if (!points.length) return null;
   const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
   const low = ys.reduce((a, b) => Math.min(a, b)), high = ys.reduce((a, b) => Math.max(a, b));

@@ -60,7 +60,7 @@ async function preview(rows, shown) {
 
 function headCell(key, name, query, go, list) {
   const less = list === "attempts" && LESS.includes(name);
-  const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts"].includes(name) ? "number" : ""].join(" ").trim() || null;
+  const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts", "Passed"].includes(name) ? "number" : ""].join(" ").trim() || null;
   if (!key) return el("th", { scope: "col", class: "preview" }, name);
   const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
   const next = sorted === "ascending" ? `-${key}` : sorted === "descending" ? "" : key;
@@ -142,7 +142,7 @@ export async function taskList(main, query, info, go) {
 function taskRow(row) {
   const named = (row.evaluations ?? []).map((one) => el("div", {}, `${one.name}: ${one.passed} of ${one.scored}`));
   const rate = named.length ? named : row.scored ? `${row.passed} of ${row.scored}` : "";
-  return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", {}, rate),
+  return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", { class: "number" }, rate),
     el("td", { class: "number" }, decimal(row.attempts)), el("td", {}, row.difficulty), el("td", {}, row.language));
 }
 
