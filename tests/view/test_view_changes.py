@@ -1,5 +1,7 @@
 """Base and trained model task by task, a group side by side, and the histogram of rewards, in a real Chromium."""
 
+import re
+
 import pytest
 from archives import EVIL, eight_tasks, finished_run
 from browser import open_page
@@ -61,6 +63,20 @@ def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, sh
         page.locator(".pair a").nth(1).click()
         page.wait_for_selector(".code")
         assert page.evaluate("window.hacked === undefined && document.images.length === 0") and not faults, faults
+
+
+def test_a_change_is_as_exact_as_in_the_report(chromium, tmp_path, monkeypatch):
+    """4 of 8 and 1 of 8 samples are -37.5 points."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    folder = finished_run(tmp_path / "rloo", eight_tasks(tmp_path / "a"))
+    for name in ("base", "trained"):
+        file = folder / f"{name}.json"
+        file.write_text(re.sub(r'"samples": 4\b', '"samples": 8', file.read_text()))
+    write_page(open_path(str(folder)), tmp_path / "page.html")
+    with open_page(chromium) as (page, faults):
+        page.goto(f"{(tmp_path / 'page.html').as_uri()}#/changes")
+        page.wait_for_selector("main tbody tr")
+        assert rows_of(page)[0] == ["d/0", "hard", "4 of 8", "1 of 8", "-37.5"] and not faults, faults
 
 
 @pytest.mark.slow

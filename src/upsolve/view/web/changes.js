@@ -32,7 +32,7 @@ export async function changesView(main, query, go) {
 }
 
 function moved(change) {
-  return el("span", { class: change > 0 ? "passed" : change < 0 ? "failed" : "soft" }, `${change > 0 ? "+" : ""}${(100 * change).toFixed(0)}`);
+  return el("span", { class: change > 0 ? "passed" : change < 0 ? "failed" : "soft" }, `${change > 0 ? "+" : ""}${decimal(100 * change)}`);
 }
 
 export async function changeView(main, id, query) {
@@ -49,7 +49,8 @@ function sampleLinks(task, { name, author, sampled }) {
   const box = el("div", {}, el("b", {}, `${name}: `));
   get("attempts", { of: "samples", task, author, sampled }).then((page) => {
     box.append(...page.rows.flatMap((row, index) => [el("a", { href: `#/samples/attempt/${row.place}` }, `${index + 1}`), " ", outcome(row.status), "  "]));
-  }).catch(() => {});
+    if (!page.rows.length) box.append("none in the evaluation");
+  }).catch((error) => box.append(error.message));
   return box;
 }
 
