@@ -184,6 +184,9 @@ def test_a_named_column_without_a_value_warns(tmp_path):
         ({"prompt": "add", "code": "x", "correct": 1, "total": 3}, None),  # of three tests
         ({"prompt": "add", "code": "x", "correct": True, "total": 3}, "--status correct"),
         ({"prompt": "add", "code": "x", "lang": "C++", "time": "2026-01-01", "time_ms": 3}, "--language lang --created time"),
+        ({"prompt": "add", "code": "x", "results": ["AC", "WA"]}, "--outcomes results"),
+        ({"prompt": "add", "code": "x", "test_results": "1,0,1"}, "--outcomes test_results"),
+        ({"prompt": "add", "code": "x", "results": "see, below"}, None),
         ({"prompt": "add", "code": "x", "correct": 0}, "--status correct"),
         ({"prompt": "add", "code": "x", "result": 0}, None),
         (

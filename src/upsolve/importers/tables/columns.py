@@ -3,11 +3,22 @@
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.outcome import DECIMAL, PERCENT, are_statuses, graded_in, number_in, points_in, with_point
+from upsolve.importers.outcome import (
+    DECIMAL,
+    PERCENT,
+    are_statuses,
+    graded_in,
+    number_in,
+    points_in,
+    status_of,
+    with_point,
+    words_of,
+)
 from upsolve.importers.rows import SECONDS, columns_in, nested_value
 from upsolve.languages.names import language_looked_like
 
@@ -21,7 +32,6 @@ __all__ = [
     "refuse_codes",
     "refuse_opposite",
     "says_opposite",
-    "score_columns",
     "tell_no_outcome",
     "unfit_status",
 ]
@@ -40,6 +50,7 @@ WORDS_OF = {
     "created": "createdat submittedat submitted submissiontime submissiondate creationtimeseconds "
     "createtime epochsecond timestamp date indate time",
     "status": "verdict result outcome judgement judgment state correct accepted success solved resolved passed pass passes",
+    "outcomes": "results outcomes verdicts testresults testoutcomes",
     "passed": "testspassed passedtests passedtestcount passedcount numpassed npassed",
     "total": "teststotal totaltests totaltestcount testcount numtests ntests",
     "exit_code": "exitcode returncode",
@@ -60,6 +71,7 @@ STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "answer": ("code", "code_file"),
     "code": ("answer", "code_file"),
     "status": ("passed", "outcomes"),
+    "outcomes": ("status", "passed"),
     "passed": ("status", "outcomes"),
     "total": ("status", "outcomes"),
     "exit_code": ("status", "passed", "outcomes"),
@@ -117,7 +129,7 @@ def likely_fields(
     for field in fields:
         if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
             continue  # a named column may be in a list
-        if field in COUNTS and "status" in likely:
+        if field in (*COUNTS, "outcomes") and {"status", "outcomes"} & likely.keys():
             continue
         columns = [name for name in by_name(field, free) if fits(field, name, values_of(rows, name))]
         if field == "tests":
@@ -160,6 +172,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
 
     Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
     """
+    if field == "outcomes":
+        return any(map(are_outcomes, values)) and all(are_outcomes(value) or are_statuses([value]) for value in values)
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
     if field == "tests":
@@ -186,6 +200,13 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
     return good or any(are_statuses([value]) for value in values)
+
+
+def are_outcomes(value: Any) -> bool:
+    """Return whether a value has several words for outcomes: a list, or between commas."""
+    with suppress(ValueError):
+        return len([*map(status_of, words_of(value))]) > 1
+    return False
 
 
 def has_totals(rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -386,17 +407,6 @@ def vague_in(value: Any) -> Iterator[str]:
         word = str(item).strip().strip("'\"").lower()
         if number_in(word) or word in VAGUE:
             yield number_in(word) or word
-
-
-def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
-    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
-    pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
-    scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
-    found = columns_in(rows)
-    missing = [column for column in scores if column not in found]
-    if found and missing and not may_lack:
-        raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
-    return scores
 
 
 def refuse_codes(

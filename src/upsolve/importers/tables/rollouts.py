@@ -35,6 +35,7 @@ __all__ = [
     "rollout",
     "rollouts_in",
     "rollouts_of",
+    "score_columns",
     "text_of",
 ]
 
@@ -243,6 +244,17 @@ def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence
     if rewards or "status" not in mapped:
         rewards = reward_columns(path, rows, rewards, mapped.values())
     return rollouts_of(plan.name or path.name.partition(".")[0], mapped, **options, reward=rewards)
+
+
+def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
+    """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
+    pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
+    scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
+    found = columns_in(rows)
+    missing = [column for column in scores if column not in found]
+    if found and missing and not may_lack:
+        raise SourceError(f"{path}: no column {missing[0]} for --score; its columns are {', '.join(found)}")
+    return scores
 
 
 def names_of_rewards(text: str) -> list[str]:

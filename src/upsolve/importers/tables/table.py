@@ -40,14 +40,13 @@ from upsolve.importers.tables.columns import (
     refuse_codes,
     refuse_opposite,
     says_opposite,
-    score_columns,
     tell_no_outcome,
     unfit_status,
 )
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
-from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, rollouts_in
+from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, rollouts_in, score_columns
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
 from upsolve.importers.tables.templates import names_in, refuse_escapes
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, rows_in, unread
