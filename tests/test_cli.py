@@ -17,7 +17,7 @@ from upsolve import __version__
 from upsolve.archive.store import open_archive
 from upsolve.cli.app import line_reporter
 from upsolve.cli.judging import show_outcomes
-from upsolve.cli.main import main
+from upsolve.cli.main import main, stop_message
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe, recipe_names
 from upsolve.errors import ConfigError
@@ -483,6 +483,22 @@ def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
 
     monkeypatch.setattr("upsolve.train.run.memory.memory_of", stop)
     assert here("memory", "rloo", code=130) == "upsolve: stopped after step 3; run the same command to resume\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "resumes"),
+    [
+        ("plan a --no-model", False),
+        ("archive doctor a", False),
+        ("solve tasks.jsonl --model m", False),
+        ("solve tasks.jsonl --model m --out=a.jsonl", True),
+        ("archive score a --likelihood m", True),
+        ("ingest log.csv a", True),
+    ],
+)
+def test_only_commands_that_resume_say_so_when_they_are_stopped(monkeypatch, words, resumes):
+    monkeypatch.setattr("sys.argv", ["upsolve", *words.split()])
+    assert ("resumes it" in stop_message(KeyboardInterrupt())) == resumes
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():

@@ -13,6 +13,7 @@ import pytest
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
+from upsolve.cli.plan import cost_rows
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.config.rules import few_dev_tasks, few_steps, few_tasks
 from upsolve.evaluate.intervals import Estimate
@@ -284,6 +285,14 @@ def test_rules_come_in_the_order_of_what_must_be_mended_first():
     alone = replace(noisy, noise=GOOD.noise)
     assert advice_of(alone).startswith("Do not train on it yet")
     assert advice_of(replace(alone, online=True)).startswith("Train"), "online training makes its own attempts"
+
+
+def test_speeds_that_were_not_measured_are_left_out():
+    """Without a training group nothing is scored, and without a task nothing is sampled."""
+    unscored = replace(GOOD.cost, score_tokens_per_second=math.nan)
+    unknown = replace(unscored, sample_tokens_per_second=math.nan)
+    told = [dict(row[::2] for row in cost_rows(replace(GOOD, cost=cost)))["training"] for cost in (unscored, unknown)]
+    assert told == ["100,000 tokens in 0 steps; 300 tokens/s sampled", "100,000 tokens in 0 steps"]
 
 
 def test_the_cost_of_a_run_is_counted_in_tokens(monkeypatch):

@@ -29,7 +29,7 @@ from upsolve.cli.chapters import arrange
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
-__all__ = ["main", "version"]
+__all__ = ["main", "stop_message", "version"]
 
 COMMANDS = (archives, comparing, judging, plan, publishing, recipes, rewriting, solving, suites, training)
 """Modules that add their commands to the application when imported."""
@@ -41,6 +41,10 @@ PROGRAMS = "128"
 """Programs that oneDNN keeps; by default 1,024, which take 0.3 GB once shapes have varied that often."""
 AS_PYTHON = warnings.formatwarning
 STOPPED = "stopped; finished work is on disk, and the same command resumes it"
+ANEW = frozenset(
+    {"doctor", "explain", "export", "info", "init", "memory", "plan", "power", "query", "report", "compare", "view"}
+)
+"""Commands, also of ``archive``, that begin anew after an interrupt."""
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
@@ -103,10 +107,12 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def stop_message(error: BaseException | None) -> str:
-    """Return the message of the ``KeyboardInterrupt`` that caused an exception; ``STOPPED`` without a message."""
+    """Return the message of the ``KeyboardInterrupt`` that caused an exception; without one, whether the command resumes."""
+    words = [word for word in sys.argv[1:] if word != "archive"]
+    keeps = ANEW.isdisjoint(words[:1]) and (words[:1] != ["solve"] or any(word.startswith(("--out", "-o")) for word in words))
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
-    return str(error or "") or STOPPED
+    return str(error or "") or (STOPPED if keeps else "stopped")
 
 
 def fail(message: str) -> None:

@@ -165,12 +165,15 @@ def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     cost = plan.cost
     if cost is None:
         return []
-    speed = f"{cost.score_tokens_per_second:,.0f} tokens/s forward"
-    if math.isfinite(cost.sample_tokens_per_second):
-        speed += f", {cost.sample_tokens_per_second:,.0f} sampled"
+    speeds = {"forward": cost.score_tokens_per_second, "sampled": cost.sample_tokens_per_second}
+    speed = ", ".join(f"{value:,.0f} tokens/s {name}" for name, value in speeds.items() if math.isfinite(value))
     return [
         ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"{cost.available_bytes / 2**30:.1f} GiB are free"),
-        ("training", minutes(cost.training_seconds), f"{cost.training_tokens:,} tokens in {cost.steps:,} steps; {speed}"),
+        (
+            "training",
+            minutes(cost.training_seconds),
+            f"{cost.training_tokens:,} tokens in {cost.steps:,} steps; {speed}".rstrip("; "),
+        ),
         ("sampling in training", minutes(cost.rollout_seconds), ""),
         ("both evaluations", minutes(cost.evaluation_seconds), ""),
     ]
