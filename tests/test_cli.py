@@ -538,5 +538,7 @@ def test_unscored_attempts_of_a_faulty_task_have_the_remedy_of_the_task(capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "3 attempts are at tasks that cannot be judged" in printed and "2 attempts are at tasks without tests" in printed
     assert "upsolve doctor" not in printed
+    show_outcomes(Counter(unscored=1), Counter({"task r: unknown language 'awk'; known: c": 1}))
+    assert "folder of your own language in UPSOLVE_LANGUAGES and rerun" in capsys.readouterr().out.replace("\n", " ")
     show_outcomes(Counter(unscored=1), Counter({"the sandbox did not start": 1}))
     assert "run `upsolve doctor`" in capsys.readouterr().out

@@ -343,3 +343,12 @@ def test_programs_that_an_older_python_may_lack_something_for_are_judged_by_this
     finally:
         languages.languages.cache_clear()
     assert found.status is status
+
+
+def test_an_unknown_language_names_the_folders_that_were_searched(monkeypatch):
+    for folders in ("", "langages"):
+        monkeypatch.setenv("UPSOLVE_LANGUAGES", folders)
+        with pytest.raises(
+            ValueError, match=rf"unknown language 'awk'; known: ada, .*UPSOLVE_LANGUAGES \({folders or 'not set'}\)"
+        ):
+            languages.language("awk")

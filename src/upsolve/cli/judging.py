@@ -239,6 +239,8 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
         wrong = sum(count for reason, count in reasons.items() if reason.startswith("task ")) - untested
         if wrong > 0:
             remedy = "correct the field that the reason names, ingest the tasks into a new archive, and judge it"
+            if any("unknown language" in reason for reason in reasons):
+                remedy = f"name the folder of your own language in UPSOLVE_LANGUAGES and rerun this command, or {remedy}"
             typer.echo(f"{wrong:,} attempts are at tasks that cannot be judged: {remedy}")
         if untested + max(wrong, 0) < reasons.total():
             remedy = "once the cause is fixed, rerun this command to judge these attempts again"

@@ -248,7 +248,9 @@ def language(name: str) -> Language:
     """
     by_name = languages()
     if name not in by_name:
-        raise ValueError(f"unknown language {name!r}; known: {', '.join(sorted({'python', *by_name}))}")
+        known = ", ".join(sorted({"python", *(record.name for record in by_name.values())}))
+        own = os.environ.get("UPSOLVE_LANGUAGES") or "not set"
+        raise ValueError(f"unknown language {name!r}; known: {known}, and those in folders of $UPSOLVE_LANGUAGES ({own})")
     tool = by_name[name].missing()
     if tool and by_name[name].engine:
         raise ValueError(f"language {name}: no package {tool}: run `upsolve packages {tool}`")
