@@ -64,8 +64,10 @@ def unsolved_rows():
         author, solved, arm = kind.split("-", 2)
         row = {"author": author, "solved": int(solved), "arm": arm, "seeds": len(runs)}
         row["pass@1"] = percent(mean_interval([*scores([*runs.values()], "best").values()]))
-        for other in ("solved", "foreign-first"):
-            others = kinds.get(f"{author}-{solved}-{other}", {})
+        for other in ("solved", "foreign-first"):  # those without failures are the same whoever failed
+            others = kinds.get(
+                f"{author}-{solved}-{other}", kinds.get(f"mutations-{solved}-{other}", {}) if other == "solved" else {}
+            )
             if other != arm and others.keys() & runs.keys():
                 row[f"over {other}"] = beside(others, runs)
         rows.append(row)

@@ -9,6 +9,8 @@ condition, ...), or with ``--failures model`` the failed samples of another mode
     failures alone      its first stage
     foreign first       control: as `failures first`, but each failed attempt stands behind the prompt of another unsolved task
     all solved          imitates a passed attempt of as many tasks as there are of both kinds: what the failed attempts would be worth if they had passed
+    own samples         rival: imitates the passed attempts of the solved tasks for 40 steps, samples the unsolved tasks as often as these have failed attempts, and imitates what passed,
+                        beside the passed attempts of the solved tasks, for 60 steps
 
 A cell is one arm and seed: results/unsolved/*.json.gz, which are not repeated; failures_page.py writes their table. A cell takes 15 minutes on one core of an EPYC.
 """
@@ -47,12 +49,13 @@ ARMS = {
     "failures first": (("unsolved", (0,)), ("solved", (1,))),
     "foreign first": (("foreign", (0,)), ("solved", (1,))),
     "all solved": (("all", (0, 1)),),
+    "own samples": (("solved", (1,)), ("own", (0,))),
 }
 """Arm -> its trainings: the part of the archive that is imitated, and whose steps (--steps) it takes."""
 
 
-def part(base, path, kind, options, seed):
-    """Write the part of an archive that a stage imitates: its attempts are all that the stage reads."""
+def part(base, path, kind, options, seed, start):
+    """Write the part of an archive that a stage imitates, which are all of its attempts; ``start``: the model that draws those of `own`."""
     if (path / "made").exists():
         return
     split = split_archive(base, load_recipe("demo", []).data)
@@ -62,10 +65,13 @@ def part(base, path, kind, options, seed):
     solved, unsolved = groups[: options.solved], groups[options.solved :]
     chosen = {"solved": solved, "all": groups}.get(kind, unsolved)
     kept = []
-    for group in chosen:
+    if kind == "own":
+        chosen = [*solved, *drawn([group.task for group in unsolved], path.with_name("drawn"), options, seed, start)]
+    for index, group in enumerate(chosen):
         pairs = [(a, v) for a, v in zip(group.attempts, group.verdicts, strict=True) if v]
-        if kind in ("solved", "all"):
-            kept.append([(a, v) for a, v in pairs if v.status is Status.PASSED and a.author == "right:plain"])
+        if kind in ("solved", "all", "own"):
+            author = "right:plain" if kind != "own" or index < len(solved) else "own"
+            kept.append([(a, v) for a, v in pairs if v.status is Status.PASSED and a.author == author][:1])
         else:
             failed = [(a, v) for a, v in pairs if v.status is not Status.PASSED and wanted(a.author, options)]
             kept.append(failed[: options.each])
@@ -83,6 +89,18 @@ def part(base, path, kind, options, seed):
     pairs = [pair for of in kept for pair in of]
     Archive.create(path).append(tasks=tasks, attempts=[a for a, _ in pairs], verdicts=[v for _, v in pairs])
     (path / "made").touch()
+
+
+def drawn(tasks, path, options, seed, start):
+    """Return the groups of a model's own judged samples at some tasks; an interrupted call goes on."""
+    if not (path / "archive.json").exists():
+        Archive.create(path).append(tasks=tasks)
+    archive = Archive(path)
+    if not (path / "judged").exists():
+        options.models, options.seed, options.sampled = {}, seed, 0
+        near_misses.add_samples(archive, "own", start, options)
+        (path / "judged").touch()
+    return [*archive.groups()]
 
 
 def wanted(author, options):
@@ -120,10 +138,10 @@ def trained(arm, seed, options):
     start, path, done = "", options.work / "unsolved" / options.failures / f"{options.solved}" / str(seed), None
     for kind, of in ARMS[arm]:
         archive, steps = path / f"archive-{kind}", sum(options.steps[index] for index in of)
-        part(base, archive, kind, options, seed)
+        part(base, archive, kind, options, seed, start)
         path = path / f"{kind}-{steps}"
         settings = [f"data.archive={archive}", f"optim.max_steps={steps}", f"seed={seed}", *BUDGET, *options.given]
-        settings += ["select.attempts=''", f"data.group_size={1 if kind in ('solved', 'all') else options.each}"]
+        settings += ["select.attempts=''", f"data.group_size={options.each if kind in ('unsolved', 'foreign') else 1}"]
         settings += [f"model.name={start}"] if start else []
         recipe = load_recipe("demo", settings)
         split = split_archive(open_archive(archive), recipe.data)
