@@ -271,7 +271,11 @@ def test_programs_to_judge_are_read_once_each(tmp_path):
         assert len(programs) == len(known)
 
 
-SEQUENCES = {Task("a", "b"): "tests", Attempt("a", "b", behavior_logp=-1): "token_ids", Verdict("a", Status.PASSED): "findings"}
+SEQUENCES = {
+    Task("a", "b"): "requires",
+    Attempt("a", "b", behavior_logp=-1): "token_ids",
+    Verdict("a", Status.PASSED): "findings",
+}
 
 
 @pytest.mark.parametrize("record", SEQUENCES)
