@@ -493,6 +493,7 @@ def test_escaped_line_ends_of_databases(tmp_path):
         (["if a &lt; b:\n  x", "y"], "html"),
         (["print(&quot;x&quot;)", "y < 1"], "html"),
         (["if a < b:\n  print('&lt;')", "y"], ""),
+        (["print('&lt;')", "y"], ""),
         ([["if x:", "  y"], ["y", " z"]], "lines"),
         ([["x", "y"], ["y", "z"]], ""),
     ],
@@ -505,3 +506,5 @@ def test_programs_with_escapes_are_refused_and_read_by_a_filter(tmp_path, codes,
     if change:
         archive, report = imported(tmp_path, "table", file, language="python", code=f"{{code|{change}}}")
         assert report.bad == 0 and not any(re.search(r"&lt;|&quot;|\\n|\[", one.code) for one in archive.attempts())
+        archive, report = imported(tmp_path, "table", file, language="python", code="{code}")
+        assert report.bad == (2 if change == "lines" else 0), "as they are, if somebody says so"

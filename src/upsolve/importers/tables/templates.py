@@ -99,19 +99,22 @@ HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
 def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
-    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines."""
-    values = values_of(rows, column)
+    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines.
+
+    A template in place of a column says how programs are read, as they are by ``{column}``.
+    """
+    values = values_of(rows, column) if "{" not in column else []
     texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
     written, change = "", ""
     if 2 * sum("\\n" in text for text in texts) > len(texts) and not any("\n" in text for text in texts):
         written, change = "\\n in place of line ends, as databases write text files", "escapes"
-    elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(values, name)), ""):
+    elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(texts, name)), ""):
         written, change = f"{found}, as HTML writes {unescape(found)}", "html"
     elif values and all(isinstance(value, list) and is_lines(value) for value in values):
         written, change = "lists of lines", "lines"
     if change:
-        option = shlex.quote(f"{{{column}|{change}}}")
-        raise SourceError(f"{path}: programs in {column} have {written}: --code {option}")
+        read, plain = (shlex.quote(f"{{{column}{how}}}") for how in (f"|{change}", ""))
+        raise SourceError(f"{path}: programs in {column} have {written}: --code {read}; if they are meant: --code {plain}")
 
 
 def holds(values: Iterable[Any], text: str) -> bool:
