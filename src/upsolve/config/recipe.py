@@ -64,6 +64,11 @@ class Recipe(Strict):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of training; grouping and sampling have their own."""
 
+    @property
+    def group_attempts(self) -> int:
+        """Attempts of a group that is trained on: 2 if the objective is on pairs, else ``data.group_size``."""
+        return 2 if self.objective.record.unit == "pair" else self.data.group_size
+
 
 def check_recipe(recipe: Recipe) -> None:
     """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do. ConfigError has one line a problem,

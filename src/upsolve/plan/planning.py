@@ -37,8 +37,8 @@ def plan_archive(
     progress: OnProgress = no_progress,
 ) -> Plan:
     """Estimate whether training will help and what it costs; ``judged`` attempts are judged again, ``tasks`` are sampled."""
-    split, paired = quiet_split(open_filled(recipe.data.archive), recipe.data), recipe.objective.record.unit == "pair"
-    data = recipe.data.model_copy(update={"group_size": 2}) if paired else recipe.data
+    split = quiet_split(open_filled(recipe.data.archive), recipe.data)
+    data = recipe.data.model_copy(update={"group_size": recipe.group_attempts})
     plan = Plan(
         archive=recipe.data.archive,
         model="",

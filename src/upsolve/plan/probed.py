@@ -239,9 +239,9 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
     prompt, attempt = mean_lengths(loaded.codec, split)
     online = recipe.source.rounds > 0
     pairs, length = recipe.objective.record.unit == "pair", samples.mean_tokens if online else attempt
+    size = recipe.group_attempts
     tasks = recipe.source.rounds * recipe.source.groups if online else usable
     groups = tasks if online and not pairs else tasks * recipe.data.groups_per_task
-    size = 2 if pairs else recipe.data.group_size
     optim, group_tokens = recipe.optim, prompt + size * length
     tokens = whole(optim.epochs * groups * group_tokens)
     by_attempts = whole(max(1, optim.attempts_per_step // size) * group_tokens)

@@ -362,7 +362,7 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, co
         sizes_of(config_of(model.name), model),
         model=model,
         optim=recipe.optim,
-        group=GroupShape(prompt, 2 if objective.record.unit == "pair" else data.group_size, longest),
+        group=GroupShape(prompt, recipe.group_attempts, longest),
         reference=of_start and (parted or rollout is not None),
         rollout=rollout,
         processes=processes,
