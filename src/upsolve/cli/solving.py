@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["solve"]
 
 BUDGETS = ("tokens", "seconds")
-UNJUDGED = {"workers", "executor", "cache", "isolation"}
-"""Keys of ``verify`` that decide no answer."""
 
 
 def budget_of(text: str) -> dict[str, float]:
@@ -91,8 +89,10 @@ def solve(
 
 def changed(recipe: "Recipe") -> str:
     """Return the settings of model and judge that decide answers and are not the defaults, as text; "" without one."""
+    from upsolve.verify.limits import OF_MACHINE
+
     found = recipe.model.model_dump(exclude={"name"}, exclude_defaults=True)
-    found |= recipe.verify.model_dump(exclude=UNJUDGED, exclude_defaults=True)
+    found |= recipe.verify.model_dump(exclude={*OF_MACHINE}, exclude_defaults=True)
     return f" {found}" if found else ""
 
 
