@@ -80,12 +80,13 @@ class DequantizedLinear(torch.autograd.Function):
 
 def dequantized(layer: Any) -> Tensor:
     """Return the matrix of a linear layer of bitsandbytes, float16 or float32."""
-    from bitsandbytes.functional import dequantize_4bit
-    from transformers.integrations.bitsandbytes import dequantize_bnb_weight
-
     packed = getattr(layer.weight, "quant_state", None)
     if packed is None or packed.shape[-1] % packed.blocksize == 0:
+        from transformers.integrations.bitsandbytes import dequantize_bnb_weight
+
         return dequantize_bnb_weight(layer.weight, getattr(layer, "state", None))
+    from bitsandbytes.functional import dequantize_4bit
+
     # Blocks run on over the ends of rows, which bitsandbytes (0.50.2) overlooks on CPUs with AVX-512 unless there is one row
     row = copy(packed)
     row.shape = torch.Size([packed.shape.numel()])
