@@ -149,14 +149,8 @@ def train(
         )
     if Processes().is_main:  # another node may not see the folder
         write_card(trained.folder, loaded.name)
-    measure = (
-        "eval",
-        str(out / "recipe.yaml"),
-        "--model",
-        str(trained.folder),
-        "--out",
-        str(out),
-    )  # the run's split and prompts
+    own = str(out / "recipe.yaml")  # the run's split and prompts
+    measure = ("eval", own, "--model", str(trained.folder), "--out", str(out))
     text = f"{trained.text()}\nmodel: {trained.folder}\n{next_step('measure the model', *measure)}"
     answer(trained.facts(), text, as_json=as_json)
     if trained.collapsed:
