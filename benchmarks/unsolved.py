@@ -97,8 +97,7 @@ def drawn(tasks, path, options, seed, start):
         Archive.create(path).append(tasks=tasks)
     archive = Archive(path)
     if not (path / "judged").exists():
-        options.models, options.seed, options.sampled = {}, seed, 0
-        near_misses.add_samples(archive, "own", start, options)
+        near_misses.add_samples(archive, "own", start, argparse.Namespace(each=options.each, seed=seed, sampled=0))
         (path / "judged").touch()
     return [*archive.groups()]
 
