@@ -5,9 +5,10 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError
-from upsolve.evaluate.runs import CONTROL, load_stages
+from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, load_stages
 from upsolve.experiment import run_recipe
 from upsolve.report.run import read_run
+from upsolve.train.run.folder import load_trained
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 SPLITS = [*["train"] * 6, "dev", "dev", "test", "test"]
@@ -44,7 +45,7 @@ def recipe_for(model, archive, **own):
 
 
 def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
-    recipe, folder = recipe_for(tiny_model, archive, rounds=3), tmp_path / "run"
+    recipe, folder = recipe_for(tiny_model, archive, rounds=3, failures=True), tmp_path / "run"
     _, after, trained = run_recipe(recipe, folder)
     stages = load_stages(folder)
     assert [(stage.name, stage.kept) for stage in stages] == [
@@ -64,6 +65,25 @@ def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
     assert [stage.name for stage in read_run(folder).stages] == [stage.name for stage in stages]
     again = run_recipe(recipe, folder)
     assert again[1] == after and load_stages(folder) == stages
+
+
+def test_failures_come_first_where_hardly_a_task_is_solved(tiny_model, tmp_path):
+    """15 steps on what nobody passed and 15 on what somebody did teach the program; 15 steps alone do not."""
+    made = Archive.create(tmp_path / "archive")
+    tests = (TestCase(TestKind.STDIO, "", "1\n"),)
+    for index, split in enumerate([*["train"] * 11, "dev", "dev", "test"]):
+        task = Task(f"own/{index}", f"Print one, case {index}.", tests, extra=f'{{"split": "{split}"}}')
+        attempt = Attempt(task.task_id, "print(1)", author="someone")
+        status = Status.FAILED if 0 < index < 11 else Status.PASSED
+        made.append(tasks=[task], attempts=[attempt], verdicts=[Verdict(attempt.attempt_id, status, judge="recorded:x")])
+    recipe = recipe_for(tiny_model, made, rounds=1, tasks=2, steps=1, failures=True, control=False)
+    data = recipe.data.model_copy(update={"group_size": 1})
+    recipe = recipe.model_copy(update={"data": data, "optim": recipe.optim.model_copy(update={"max_steps": 15})})
+    run_recipe(recipe, tmp_path / "run")
+    stages = load_stages(tmp_path / "run")
+    assert [(stage.name, stage.dev) for stage in stages[:2]] == [("archive", 0), (FAILURES_FIRST, 1)] and stages[1].kept
+    trained = load_trained(tmp_path / "run" / "own" / "failures-training")
+    assert trained and trained.steps == 15 and trained.groups % 10 == 0, "of the ten tasks that nobody solved"
 
 
 def test_rounds_need_what_they_read():

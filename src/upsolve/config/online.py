@@ -108,6 +108,10 @@ class SourceConfig(Strict):
         return self.mix.get(kind, 0) > 0 or self.mix_end.get(kind, 0) > 0
 
 
+UNSOLVED = 10
+"""Tasks with failed attempts alone for each task with a passed one, at or above which failures are imitated first (29 in docs/failures.md)."""
+
+
 class OwnConfig(Strict):
     """Rounds of own judged samples after training on the archive (``upsolve run``); 0 rounds: none."""
 
@@ -122,5 +126,8 @@ class OwnConfig(Strict):
     """Temperature of these samples."""
     steps: int = Field(default=0, ge=0)
     """Optimizer steps of a round; 0: as many as the training on the archive (``optim.max_steps``)."""
+    failures: bool = False
+    """Before the rounds, also imitate the failed attempts of tasks that nobody solved, then train on the archive, if such tasks are at least
+    10 times (``UNSOLVED``) as many as solved ones. The model is kept if dev tasks gain (docs/failures.md)."""
     control: bool = True
     """Also train the first model on the archive for as many steps as the kept rounds, and measure it: what rounds add to longer training."""

@@ -193,8 +193,8 @@ RULES: tuple[Rule, ...] = (
         "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last",
     ),
     Rule(
-        lambda r: r.data.group_size > 1 or r.advantage.needs_values or r.advantage.record.selects,
-        f"{ALONE}, and advantage.kind {{0.advantage.kind}} compares the attempts of a group; use gae or passed, or larger groups",
+        lambda r: r.data.group_size > 1 or r.advantage.needs_values or r.advantage.record.needs != "contrast",
+        f"{ALONE}, and advantage.kind {{0.advantage.kind}} compares the attempts of a group; use gae, passed or all, or larger groups",
     ),
     Rule(
         lambda r: r.data.group_size > 1 or r.source.oversample == 1,

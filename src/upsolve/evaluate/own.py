@@ -10,16 +10,18 @@ from typing import Any
 
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
-from upsolve.config import ModelConfig, Recipe
+from upsolve.config import ModelConfig, Recipe, load_recipe
+from upsolve.config.online import UNSOLVED
 from upsolve.errors import TrainingError
 from upsolve.evaluate.benchmarks import labelled
-from upsolve.evaluate.runs import CONTROL, OWN_FOLDER, STAGES, Stage, place_of
+from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, OWN_FOLDER, STAGES, Stage, place_of
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
 from upsolve.train.loop import train
+from upsolve.train.run.folder import Trained
 from upsolve.train.run.steps import OnStep
-from upsolve.types import Attempt, Group, OnProgress, Status, Task, Verdict
+from upsolve.types import Attempt, Group, OnProgress, Status, Task, Verdict, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
@@ -55,18 +57,35 @@ class Rounds:
 
     def add(self, name: str, recipe: Recipe, groups: Sequence[Group], drawn: Sequence[bool] = ()) -> Stage:
         """Train and measure a stage, or load it."""
-        place = place_of(name)
-        report = labelled(self.progress, name)
-        trained = train(
-            recipe, groups, self.split.groups["dev"], self.folder / f"{place}-training", on_step=self.on_step, show=report
-        )
-        sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{OWN_FOLDER}/{place}")
+        trained = train(recipe, groups, self.split.groups["dev"], **self.shown(name))
+        sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{OWN_FOLDER}/{place_of(name)}")
         stage = Stage(name, trained, sweep, False, len(drawn), sum(drawn))
         kept = not self.stages or (name != CONTROL and stage.dev > self.best.dev)
         self.stages.append(replace(stage, kept=kept))
         rows = [{name: getattr(one, name) for name in ("name", "kept", "samples", "passed")} for one in self.stages]
         write_text(self.folder / STAGES, json.dumps(rows, indent=1))
         return self.stages[-1]
+
+    def shown(self, name: str) -> Any:
+        """Return folder and progress of a stage's training, as ``train`` takes them."""
+        folder, report = self.folder / f"{place_of(name)}-training", labelled(self.progress, name)
+        return {"folder": folder, "on_step": self.on_step, "show": report}
+
+    def failures_first(self) -> None:
+        """Imitate the failed attempts of tasks that nobody solved, then the archive, if such tasks are ``UNSOLVED`` times as many as solved ones."""
+        groups, solved = self.split.groups["train"], self.solved()
+        unsolved = [group for group in groups if group.task.task_id not in solved and any(map(is_scored, group.verdicts))]
+        if len(unsolved) < UNSOLVED * len(solved):
+            return
+        stages = {name: getattr(load_recipe("unsolved"), name) for name in ("select", "advantage", "objective")}
+        data = self.recipe.data.model_copy(update={"group_size": 1})
+        imitation = self.recipe.model_copy(update={**stages, "data": data})
+        first = train(imitation, unsolved, self.split.groups["dev"], **self.shown("failures"))
+        self.add(FAILURES_FIRST, continued(self.recipe, first, self.recipe.data.archive, 0), groups)
+
+    def solved(self) -> set[str]:
+        """Return the ids of the training tasks with a passed attempt."""
+        return {name for name, group in self.groups.items() if any(v and v.status is Status.PASSED for v in group.verdicts)}
 
     def round(self, number: int) -> Stage:
         """Sample, judge, train and measure a round."""
@@ -75,13 +94,13 @@ class Rounds:
         archive, drawn = self.sampled(number, tasks, name)
         found = [*archive.groups()]
         self.groups |= {group.task.task_id: group for group in found}
-        return self.add(name, continued(self.recipe, self.best, str(archive.path), own.steps), found, drawn)
+        return self.add(name, continued(self.recipe, self.best.trained, str(archive.path), own.steps), found, drawn)
 
     def tasks(self, most: int, seed: int) -> list[Task]:
         """Return the tasks that a round samples: those that nobody passed before others, each in random order."""
         tested = [task for task in self.split.tasks["train"] if task.tests]
         random.Random(seed).shuffle(tested)
-        solved = {name for name, group in self.groups.items() if any(v and v.status is Status.PASSED for v in group.verdicts)}
+        solved = self.solved()
         return sorted(tested, key=lambda task: task.task_id in solved)[:most]
 
     def sampled(self, number: int, tasks: Sequence[Task], name: str) -> tuple[Archive, list[bool]]:
@@ -118,7 +137,8 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
 
     A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
     trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585).
-    The control continues from the first model on the archive for as many steps as the kept rounds. Finished stages are not repeated.
+    With ``own.failures``, a stage before them imitates failed attempts of tasks that nobody solved, then trains on the archive; it is kept if
+    dev tasks gain. The control continues from the model before the rounds on the archive for as many steps as the kept rounds. Finished stages are not repeated.
     ``training`` links to the training of the best model.
 
     Args:
@@ -132,7 +152,10 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
         The stages in order, the control last; the last kept one is the result of the run.
     """
     rounds = Rounds(recipe, folder, split, **given)
-    first = rounds.add("archive", recipe, split.groups["train"])
+    rounds.add("archive", recipe, split.groups["train"])
+    if recipe.own.failures:
+        rounds.failures_first()
+    first = rounds.best
     for number in range(1, recipe.own.rounds + 1):
         try:
             if not rounds.round(number).kept:
@@ -141,16 +164,17 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
             LOGGER.warning("round %d ends the rounds: %s", number, error)
             break
     link(folder / "training", rounds.best.trained.folder.parent)
-    if recipe.own.control and (steps := sum(one.trained.steps for one in rounds.stages[1:] if one.kept)):
-        rounds.add(CONTROL, continued(recipe, first, recipe.data.archive, steps), split.groups["train"])
+    kept = [one for one in rounds.stages if one.kept]
+    if recipe.own.control and (steps := sum(one.trained.steps for one in kept[kept.index(first) + 1 :])):
+        rounds.add(CONTROL, continued(recipe, first.trained, recipe.data.archive, steps), split.groups["train"])
     return tuple(rounds.stages)
 
 
-def continued(recipe: Recipe, stage: Stage, archive: str, steps: int) -> Recipe:
-    """Return the recipe of a further training: from a stage's model, on an archive, for some steps (0: those of the run)."""
+def continued(recipe: Recipe, start: Trained, archive: str, steps: int) -> Recipe:
+    """Return the recipe of a further training: from a trained model, on an archive, for some steps (0: those of the run)."""
     optim = recipe.optim.model_copy(update={"max_steps": steps or recipe.optim.max_steps})
     data = recipe.data.model_copy(update={"archive": archive})
-    return recipe.model_copy(update={"model": recipe.model.at(str(stage.trained.folder)), "data": data, "optim": optim})
+    return recipe.model_copy(update={"model": recipe.model.at(str(start.folder)), "data": data, "optim": optim})
 
 
 def link(place: Path, target: Path) -> None:

@@ -18,9 +18,11 @@ from upsolve.train.run.folder import Trained, load_trained
 
 __all__ = [
     "CONTROL",
+    "FAILURES_FIRST",
     "OWN_FOLDER",
     "STAGES",
     "Stage",
+    "is_round",
     "load_evaluation",
     "load_run",
     "load_stages",
@@ -145,6 +147,8 @@ STAGES = "stages.json"
 """List of the finished stages, in this folder."""
 CONTROL = "archive, as long"
 """Name of the control."""
+FAILURES_FIRST = "failures, then archive"
+"""Name of the stage that imitates failed attempts of tasks that nobody solved before it trains on the archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class Stage:
     """A stage of a run with rounds of own samples."""
 
     name: str
-    """``archive``, ``round 1``, ..., or the control (``CONTROL``)."""
+    """``archive``, ``FAILURES_FIRST``, ``round 1``, ..., or the control (``CONTROL``)."""
     trained: Trained
     """Its training."""
     sweep: Sweep
@@ -169,6 +173,11 @@ class Stage:
         """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
         rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
         return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
+
+
+def is_round(stage: Stage) -> bool:
+    """Return whether a stage is a round of own samples."""
+    return stage.name.startswith("round ")
 
 
 def load_stages(folder: Path) -> tuple[Stage, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from upsolve.advantage.table import NEEDED, Needs
+from upsolve.config.online import UNSOLVED
 from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = [
@@ -244,8 +245,6 @@ LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
 """Greedy pass rate above which there is little left to learn."""
-UNSOLVED = 10
-"""Imitating failed attempts first is advised if this many times more tasks have failed attempts alone than a passed one (docs/failures.md)."""
 UNLIKE = 0.5
 """Attempts are unlike the model's samples if the mean log-probability per token of passed attempts is this far below the samples', nats."""
 GAP = 0.1

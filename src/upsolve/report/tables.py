@@ -9,7 +9,7 @@ from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text, task_changes
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
-from upsolve.evaluate.runs import CONTROL, Stage
+from upsolve.evaluate.runs import CONTROL, Stage, is_round
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
@@ -317,15 +317,16 @@ def mean(values: Sequence[float]) -> str:
 def stage_table(base: Sweep, stages: Sequence[Stage]) -> Table:
     """Return what each stage of a run with rounds of own samples added, beside the stage that it started from, and the control."""
     rows: list[tuple[str, ...]] = []
-    before = base
+    before, start = base, base
     for stage in stages:
-        gain = compare(stages[0].sweep.best if stage.name == CONTROL else before.best, stage.sweep.best)
+        gain = compare((start if stage.name == CONTROL else before).best, stage.sweep.best)
         drawn = f"{stage.passed:,} of {stage.samples:,} passed" if stage.samples else "–"
         name = stage.name if stage.kept or stage.name == CONTROL else f"{stage.name}, not kept"
         rates = (percent(stage.dev), cell(mean_interval([*task_pass_at_k(stage.sweep.best.scores, 1).values()])))
         chosen = choice_cells(stage.sweep.choices).get("chosen", "–")
         rows.append((name, *rates, gain.change, chosen, drawn, f"{stage.trained.steps:,}"))
         before = stage.sweep if stage.kept else before
+        start = start if is_round(stage) else before
     header = ("stage", "dev tasks", "pass@1", "to the stage before", "chosen", "own samples", "steps")
     return Table("Stages, each at its best temperature, %", header, tuple(rows))
 
