@@ -18,7 +18,7 @@ from pathlib import Path
 
 from machine import machine
 
-from upsolve.train.run.monitor import read_log
+from upsolve.files import read_rows
 
 ROOT = Path(__file__).parents[1]
 OLD = "2e8a447"
@@ -44,7 +44,7 @@ def checkout(commit, folder):
 
 def steps_of(folder):
     """Return the rows of finished steps of a run."""
-    return [row for row in read_log(folder / "metrics.jsonl") if "loss" in row]
+    return [row for row in read_rows(folder / "metrics.jsonl") if "loss" in row]
 
 
 def trained(sources, folder, steps):

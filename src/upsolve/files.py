@@ -1,11 +1,28 @@
-"""Atomic writes of files and folders, and the cache folder. Uses the standard library only."""
+"""Atomic writes of files and folders, rows of JSON, and the cache folder. Uses the standard library only."""
 
 import errno
+import json
 import os
 import shutil
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-__all__ = ["cache_folder", "commit_file", "commit_folder", "is_remote", "refuse_device", "write_text"]
+__all__ = [
+    "RowFile",
+    "cache_folder",
+    "commit_file",
+    "commit_folder",
+    "is_remote",
+    "json_lines",
+    "read_rows",
+    "refuse_device",
+    "replaced",
+    "row_in",
+    "write_text",
+]
 
 
 def cache_folder() -> Path:
@@ -33,14 +50,30 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
         return
     refuse_device(path)
+    with replaced(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replaced(path: Path) -> Generator[Path]:
+    """Yield a local temporary file, which becomes the file ``path`` at the end of the context; an exception leaves nothing behind.
+
+    Folders above a local file are made. A remote file is uploaded as a whole.
+    """
+    if is_remote(path):
+        remote: Any = path
+        with TemporaryDirectory(prefix="upsolve-") as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            remote.fs.put_file(str(temporary), remote.path)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         commit_file(temporary, path)
-    except BaseException:  # a full disk or an interrupt leaves no incomplete file
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def commit_file(temporary: Path, final: Path) -> None:
@@ -65,3 +98,48 @@ def flush(file: Path) -> None:
     """Write what the system holds of a file to disk."""
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
+
+
+def json_lines(rows: Iterable[Any]) -> str:
+    """Return rows as JSON, a line each."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def row_in(line: str) -> dict[str, Any] | None:
+    """Return the JSON object of a line; None for another text, such as the last line of a process that was killed while it wrote."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON lines, without lines of other text; [] without a file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [row for row in map(row_in, lines) if row is not None]
+
+
+class RowFile:
+    """Rows of a command as JSON lines, after a line that identifies its settings; the same command resumes after the rows that are there."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        """Open the file, or begin it; ValueError, and the file stays as it is, if it was begun with another ``key``."""
+        refuse_device(path)
+        self.path, self.head = path, {"settings": key}
+        stored = read_rows(path)
+        if path.exists() and path.stat().st_size and stored[:1] != [self.head]:
+            raise ValueError(f"{path}: holds rows of other settings")
+        self.rows: list[dict[str, Any]] = stored[1:]
+        """All rows, those of earlier commands first."""
+        self.write()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a row."""
+        self.rows.append(row)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json_lines([row]))
+
+    def write(self) -> None:
+        """Write all rows, atomically."""
+        write_text(self.path, json_lines([self.head, *self.rows]))

@@ -158,7 +158,7 @@ def test_the_embedded_archive_is_read_only_and_a_copy_is_not(tmp_path):
 
 def test_a_part_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
     archive = store(tmp_path)
-    monkeypatch.setattr("upsolve.archive.database.commit_file", Mock(side_effect=OSError(28, "No space left on device")))
+    monkeypatch.setattr("upsolve.files.commit_file", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(ArchiveError, match="No space left"):
         archive.append(attempts=[GOOD])
     assert not list(tmp_path.rglob("*.tmp"))

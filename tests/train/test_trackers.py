@@ -74,7 +74,8 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     from upsolve.config import MonitorConfig
-    from upsolve.train.run.monitor import Log, read_log, read_steps
+    from upsolve.files import read_rows
+    from upsolve.train.run.monitor import Log, read_steps
 
     tracker = Written()
     monkeypatch.setattr("upsolve.train.run.monitor.open_trackers", lambda *_: [tracker])
@@ -87,7 +88,11 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
     log = Log(tmp_path, MonitorConfig(), start, keep_steps=1, keep_rounds=0)
     log.write({"step": 2.0, "round": 0.0, "loss": 1.0, "heldout_margin": 3.0})
     log.close()
-    assert [(row["step"], row["heldout_margin"]) for row in read_log(tmp_path / "metrics.jsonl")] == [(0, 0.25), (1, 1), (2, 3)]
+    assert [(row["step"], row["heldout_margin"]) for row in read_rows(tmp_path / "metrics.jsonl")] == [
+        (0, 0.25),
+        (1, 1),
+        (2, 3),
+    ]
     assert [row["step"] for row in read_steps(tmp_path / "metrics.jsonl")] == [1, 2]
     assert [row["step"] for row in tracker.rows] == [0, 1, 2, 2]
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from upsolve.archive.places import fresh, locked
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.files import commit_file, is_remote
+from upsolve.files import replaced
 from upsolve.types import content_id
 
 __all__ = ["Compacted", "compact"]
@@ -112,16 +111,10 @@ def write_merged(run: Sequence[Path]) -> None:
         rows = sum(rows_in(old) for old in run)
         if part.exists() and rows_in(part) == rows:
             return
-        with TemporaryDirectory(prefix="upsolve-compact-") as folder:
-            written = Path(folder) / part.name if is_remote(part) else part.with_suffix(".compact.tmp")
+        with replaced(part) as written:
             stream(run, written)
             if (now := rows_in(written)) != rows:
                 raise ArchiveError(f"{part}: has {now} rows, the parts that it replaces have {rows}; nothing was replaced")
-            if is_remote(part):
-                remote: Any = part
-                remote.fs.put_file(str(written), remote.path)
-            else:
-                commit_file(written, part)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{part}: cannot be written: {error}") from error
 

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from io import BytesIO
 from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from upsolve.archive.schema import TABLES, to_table
 from upsolve.errors import ArchiveError, one_line
-from upsolve.files import commit_file, is_remote
+from upsolve.files import is_remote, replaced
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
 
@@ -60,18 +59,10 @@ def write_records(part: Path, records: Sequence[Task | Attempt | Verdict]) -> No
 
 def write_part(part: Path, table: Any) -> None:
     """Write an Arrow table as a part; ArchiveError, and no incomplete file, if it cannot be written."""
-    temporary = part.with_name(f"{part.stem}.{os.getpid()}.tmp")
     try:
-        if is_remote(part):
-            with BytesIO() as content:
-                pq.write_table(table, content, **FORMAT)
-                part.write_bytes(content.getbuffer())
-            return
-        pq.write_table(table, temporary, **FORMAT)
-        commit_file(temporary, part)
+        with replaced(part) as temporary:
+            pq.write_table(table, temporary, **FORMAT)
     except OSError as error:
-        if not is_remote(part):
-            temporary.unlink(missing_ok=True)
         raise ArchiveError(f"{part}: cannot be written: {error}") from error
 
 

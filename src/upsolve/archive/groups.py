@@ -5,7 +5,6 @@ blocks of rows), mapped into memory; for a small one it is held in memory, toget
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, pairwise
@@ -20,7 +19,7 @@ from upsolve.archive.database import check_part, connect, read_part, rows_in
 from upsolve.archive.labels import Labels, read_labels
 from upsolve.archive.preference import RANK, preferred
 from upsolve.archive.schema import TABLES
-from upsolve.files import cache_folder, commit_file, is_remote, write_text
+from upsolve.files import cache_folder, is_remote, replaced, write_text
 from upsolve.languages.names import asking_for
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Turn, Verdict, content_id
@@ -333,17 +332,12 @@ def count_rows(blocks: Iterable[Any]) -> Counter[int]:
 
 def write_blocks(folder: Path, state: str, blocks: Iterator[Any]) -> None:
     """Write the table of a state of an archive, then the counts of its rows; the tables of earlier states are removed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary, counts = folder / f"{state}.{os.getpid()}.tmp", Counter[int]()
-    try:
-        first = next(blocks)
-        with pa.ipc.new_file(temporary, first.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
-            for block in chain([first], blocks):
-                file.write(block)
-                counts += count_rows([block])
-        commit_file(temporary, folder / f"{state}.arrow")
-    finally:
-        temporary.unlink(missing_ok=True)
+    first, counts = next(blocks), Counter[int]()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with replaced(folder / f"{state}.arrow") as temporary, pa.ipc.new_file(temporary, first.schema, options=options) as file:
+        for block in chain([first], blocks):
+            file.write(block)
+            counts += count_rows([block])
     write_text(folder / f"{state}.json", json.dumps(counts))
     for old in folder.iterdir():
         if not old.name.startswith(state):

@@ -4,7 +4,6 @@ Groups are drawn from outlines before any program is read. The outline of an arc
 groups: 13 bytes an attempt, mapped into memory. The memory of a run is planned by the longest texts.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
@@ -20,7 +19,7 @@ from upsolve import __version__
 from upsolve.archive.groups import BLOCK_ROWS, Groups, MappedBlocks, stored_at
 from upsolve.archive.preference import preferred
 from upsolve.config import DataConfig
-from upsolve.files import commit_file
+from upsolve.files import replaced
 from upsolve.languages.names import same_language
 from upsolve.types import Attempt, Group, Status, Task, Turn, Verdict, content_id
 
@@ -111,11 +110,9 @@ def write(groups: Groups, file: Path) -> None:
             outcomes[first : first + block.num_rows] = outcomes_of(block, chosen, groups.judge)
     columns = {"outcome": pa.array(outcomes), "count": pa.chunked_array(counts).combine_chunks()}
     columns |= {column: pa.chunked_array(parts).unify_dictionaries().combine_chunks() for column, parts in names.items()}
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     (batch,) = pa.table(columns).to_batches()
-    with pa.ipc.new_file(temporary, batch.schema) as out:
+    with replaced(file) as temporary, pa.ipc.new_file(temporary, batch.schema) as out:
         out.write(batch)
-    commit_file(temporary, file)
 
 
 def outcomes_of(block: Any, tasks: Sequence[Task], judge: str) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from upsolve.errors import ArchiveError, MissingExtraError, SourceError, UpsolveError
 from upsolve.extras import needs_extras
-from upsolve.files import cache_folder, commit_file, is_remote
+from upsolve.files import cache_folder, is_remote, replaced
 from upsolve.types import content_id
 
 __all__ = [
@@ -179,15 +179,13 @@ def version_of(url: str) -> str:
 def copy_data_set(url: str, folder: Path) -> None:
     """Write a split, or all, of a data set into a folder, as ``SPLIT.parquet``, some rows at a time; raises as ``reading``."""
     options = parts_of(url)
-    folder.mkdir(parents=True, exist_ok=True)
     with reading(url) as datasets:
         found = datasets.load_dataset(**options, streaming=True)
         for split, rows in ({options["split"]: found} if options["split"] else found).items():
             file = folder / f"{split}.parquet"
             if not file.exists():
-                temporary = folder / f"{split}.tmp"
-                rows.to_parquet(str(temporary))
-                commit_file(temporary, file)
+                with replaced(file) as temporary:
+                    rows.to_parquet(str(temporary))
 
 
 def parts_of(url: str) -> dict[str, str | None]:

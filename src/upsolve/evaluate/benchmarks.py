@@ -1,6 +1,5 @@
 """Evaluate a model on tasks: pass@k at the best of several temperatures, and the likelihood of held-out passed programs."""
 
-import json
 import shutil
 import time
 import warnings
@@ -19,7 +18,7 @@ from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
 from upsolve.evaluate.scores import Choices, Evaluation, score_tasks
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
 from upsolve.evaluate.tasksets import TaskSet, report_trained, task_sets, tested
-from upsolve.files import write_text
+from upsolve.files import json_lines, write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
 from upsolve.train.data.groups import passed, select
@@ -159,7 +158,7 @@ class Measurement:
         """Write the judged samples, remove the folders of unfinished samples, and drop the model from memory."""
         self.model.release()
         if self.keep:
-            write_text(self.keep, "".join(json.dumps(row) + "\n" for row in self.rows))
+            write_text(self.keep, json_lines(self.rows))
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,13 +1,12 @@
 """Sample a model on tasks and judge the samples. An interrupted call resumes after the finished tasks."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
-from upsolve.files import write_text
+from upsolve.files import json_lines, read_rows, write_text
 from upsolve.policy.engines import sampler
 from upsolve.policy.prompt import prompts_id
 from upsolve.policy.request import JointSampler, Sampler
@@ -89,8 +88,8 @@ class SampledModel:
                 complete = {name: some for name, some in sampled[number].items() if len(some) == run.config.samples}
                 found[number].update(complete)
                 if run.unfinished and complete:  # into the next numbered file
-                    lines = [json.dumps(asdict(attempt)) + "\n" for attempts in complete.values() for attempt in attempts]
-                    write_text(run.unfinished / f"{len([*run.unfinished.glob('*.jsonl')]):08d}.jsonl", "".join(lines))
+                    lines = json_lines(asdict(attempt) for attempts in complete.values() for attempt in attempts)
+                    write_text(run.unfinished / f"{len([*run.unfinished.glob('*.jsonl')]):08d}.jsonl", lines)
 
     def draw(
         self, tasks: Sequence[Task], runs: Mapping[int, SampleRun], on_done: Callable[[int], None]
@@ -136,9 +135,8 @@ def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
     """Return the samples that an earlier call left in a folder, by task id; {} without a folder."""
     by_task: dict[str, list[Attempt]] = {}
     for file in sorted(folder.glob("*.jsonl")) if folder else ():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            attempt = Attempt(**json.loads(line))
-            by_task.setdefault(attempt.task_id, []).append(attempt)
+        for row in read_rows(file):
+            by_task.setdefault(row["task_id"], []).append(Attempt(**row))
     return by_task
 
 

@@ -22,7 +22,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
-from upsolve.files import commit_file, refuse_device, write_text
+from upsolve.files import refuse_device, replaced, write_text
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, name_of
 from upsolve.reward.formula import Rewarded
@@ -254,19 +254,14 @@ class Work:
 
     def write(self, path: Path, items: Iterable[Any], split: str) -> int:
         """Write the rows of items to a file, atomically, and return their number; ArchiveError if the file cannot be written."""
-        rows, temporary = self.rows_of(items, split), path.with_name(f"{path.name}.tmp")
+        rows = self.rows_of(items, split)
         try:
-            count = (
-                write_parquet(temporary, rows, self.columns)
-                if self.record.output == "parquet"
-                else write_lines(temporary, rows)
-            )
-            commit_file(temporary, path)
+            with replaced(path) as temporary:
+                if self.record.output == "parquet":
+                    return write_parquet(temporary, rows, self.columns)
+                return write_lines(temporary, rows)
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be written: {error}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
-        return count
 
     def rows_of(self, items: Iterable[Any], split: str) -> Iterator[Row]:
         """Yield the rows of items; what the format cannot hold is added to ``left_out``."""

@@ -1,7 +1,6 @@
 """Import a source into an archive: streaming, resumable, idempotent, and with a report of rejected rows."""
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +18,7 @@ from upsolve.archive.places import download, fresh, is_url, listing, remove_fold
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.files import commit_file, is_remote, write_text
+from upsolve.files import replaced, write_text
 from upsolve.importers.definitions import PLAN, Runs, begin, drop_rows, is_current, only_importer, runs_of, settle
 from upsolve.importers.formats import Kind
 from upsolve.importers.formats.files import files_of, size_of
@@ -275,11 +274,8 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
     Several records of a row are one. Attempts and verdicts that are rejected after all shares are stored have no line, and may be of rows with one.
     """
     joined = job.archive / "rejected" / name
-    temporary = joined if is_remote(joined) else joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
-    if not is_remote(joined):
-        joined.parent.mkdir(exist_ok=True)
     first, places, without = list[BadRow](), set[tuple[str, int]](), 0
-    with temporary.open("wb") as out:
+    with replaced(joined) as temporary, temporary.open("wb") as out:
         for file in sorted(fresh(job.folder).glob("*.jsonl")):
             with file.open("rb") as lines:
                 for line in lines:
@@ -290,8 +286,6 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
                         places.add((row.file, row.line))
                     else:
                         without += not file.name.startswith("settled.verdicts")
-    if temporary != joined:
-        commit_file(temporary, joined)
     return joined, first, max(len(places), without)
 
 

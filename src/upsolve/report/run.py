@@ -36,7 +36,7 @@ from upsolve.evaluate.intervals import paired_difference
 from upsolve.evaluate.runs import load_run, load_stages, load_sweep
 from upsolve.evaluate.sweep import Sweep
 from upsolve.extras import needs_extras
-from upsolve.files import write_text
+from upsolve.files import read_rows, write_text
 from upsolve.report.blocks import html_of
 from upsolve.report.content import Gain, ReportContent, markdown_of, pick_examples
 from upsolve.report.overview import overview_block
@@ -46,7 +46,7 @@ from upsolve.reward.formula import Rewarded
 from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys, recorded_rows
 from upsolve.train.data.groups import keeps_zero, rewards_of, select
 from upsolve.train.run.folder import Trained, load_trained
-from upsolve.train.run.monitor import limits_of, read_log
+from upsolve.train.run.monitor import limits_of
 from upsolve.types import Group, Task
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def read_overview(folder: Path, find: Find) -> ReportContent:
     )
     if trained is not None:
         return content
-    rows = read_log(training / "metrics.jsonl")
+    rows = read_rows(training / "metrics.jsonl")
     return replace(content, training=tuple(row for row in rows if row.get("step") is not None))
 
 

@@ -1,6 +1,5 @@
 """Tasks to solve, and the file of answers that an interrupted command resumes."""
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,7 +8,7 @@ from typing import Any
 
 from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
-from upsolve.files import refuse_device, write_text
+from upsolve.files import RowFile, row_in
 from upsolve.languages.names import comparison_of, is_query_language
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
@@ -116,15 +115,12 @@ class AnswerFile:
         Raises:
             ConfigError: the file has answers of other settings, or is no file of answers; it is left as it is.
         """
-        refuse_device(path)
-        self.path, self.key = path, content_id(settings)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        rows = [row for row in map(row_or_none, lines) if row is not None]
-        if lines and (row_or_none(lines[0]) or {}).get("settings") != self.key:
-            raise ConfigError(f"--out {path} holds answers of other tasks or settings: name another file, or remove it")
-        self.answered: dict[str, dict[str, Any]] = {row["task_id"]: row for row in rows[1:]}
-        whole = [{"settings": self.key}, *self.answered.values()]
-        write_text(path, "".join(json.dumps(row) + "\n" for row in whole))
+        try:
+            self.file = RowFile(path, content_id(settings))
+        except ValueError as error:
+            message = f"--out {path} holds answers of other tasks or settings: name another file, or remove it"
+            raise ConfigError(message) from error
+        self.answered: dict[str, dict[str, Any]] = {row["task_id"]: row for row in self.file.rows}
 
     def unanswered(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks without an answer in the file.
@@ -136,7 +132,7 @@ class AnswerFile:
             stored = self.answered.get(task.task_id, {}).get("task_content")
             if stored not in (None, content_of(task)):
                 raise ConfigError(
-                    f"--out {self.path} holds answers of other tasks or settings, such as another version of the task {task.task_id}: "
+                    f"--out {self.file.path} holds answers of other tasks or settings, such as another version of the task {task.task_id}: "
                     "name another file, or remove it"
                 )
         return [task for task in tasks if task.task_id not in self.answered]
@@ -144,17 +140,7 @@ class AnswerFile:
     def add(self, row: dict[str, Any]) -> None:
         """Append an answer."""
         self.answered[row["task_id"]] = row
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def row_or_none(line: str) -> dict[str, Any] | None:
-    """Return a line's object; None for another text, such as the last line of a command that was killed while it wrote."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+        self.file.add(row)
 
 
 def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase]:
@@ -167,7 +153,7 @@ def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        row = row_or_none(line)
+        row = row_in(line)
         if row is None or not {"input", "expected"} <= {*row}:
             raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
         is_call = not queries and (row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")"))

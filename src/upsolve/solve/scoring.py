@@ -14,6 +14,7 @@ from upsolve.archive.store import Archive
 from upsolve.archive.unjudged import not_scored
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.errors import ConfigError
+from upsolve.files import json_lines
 from upsolve.types import Attempt, OnProgress, Task, no_progress
 
 __all__ = ["LIKELIHOOD", "ScoredArchive", "Scorer", "by_command", "by_likelihood", "read_scores", "score_archive", "scorer_of"]
@@ -61,7 +62,7 @@ def by_command(command: str, name: str = "score") -> Scorer:
 
     def scores(pairs: Pairs) -> list[dict[str, float]]:
         distinct = {attempt.attempt_id: (task, attempt) for task, attempt in pairs}
-        lines = "".join(json.dumps(row_of(task, attempt)) + "\n" for task, attempt in distinct.values())
+        lines = json_lines(row_of(task, attempt) for task, attempt in distinct.values())
         try:
             done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
         except (OSError, IndexError, ValueError) as error:

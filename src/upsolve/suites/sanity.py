@@ -3,7 +3,6 @@
 Results are stored in ``sanity.jsonl`` of the archive, a line a task, so that no task is checked twice.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
@@ -21,7 +20,7 @@ from upsolve.archive.preference import OUTCOMES
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.files import is_remote, write_text
+from upsolve.files import is_remote, json_lines, read_rows, write_text
 from upsolve.languages import PYTHON, languages
 from upsolve.records import from_row
 from upsolve.types import Attempt, OnProgress, Status, Task, TestKind, Verdict, content_id, full_repr, no_progress
@@ -263,18 +262,14 @@ def functions_of(task: Task) -> list[str]:
 
 def read_results(archive: Archive) -> dict[str, dict[str, Any]]:
     """Return the stored results by task id; a damaged line is skipped."""
-    rows: dict[str, dict[str, Any]] = {}
     with suppress(OSError):
-        for line in (fresh(archive.path) / FILE).read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
-                rows[str(row["task_id"])] = row
-    return rows
+        return {str(row["task_id"]): row for row in read_rows(fresh(archive.path) / FILE) if "task_id" in row}
+    return {}
 
 
 def append_results(archive: Archive, rows: list[dict[str, Any]]) -> None:
     """Add results to the file of an archive and empty the list; an archive that cannot be written stays as it is."""
-    text = "".join(json.dumps(row) + "\n" for row in rows)
+    text = json_lines(rows)
     rows.clear()
     with suppress(OSError, ArchiveError):
         if not text:

@@ -11,7 +11,7 @@ from typing import Any
 from upsolve.archive.places import local_place
 from upsolve.archive.store import Archive, create_archive
 from upsolve.errors import ArchiveError
-from upsolve.files import write_text
+from upsolve.files import RowFile
 from upsolve.suites.grade import cover, failed_tests, judged_groups
 from upsolve.types import (
     Attempt,
@@ -58,17 +58,15 @@ class NewArchive:
             ArchiveError: the folder holds something else; it is left as it is.
         """
         place = local_place(folder)
-        self.file, key = place / REPORT, content_id(json.dumps(settings, sort_keys=True))
-        if place.exists() and any(place.iterdir()) and not self.file.is_file():
+        file, key = place / REPORT, content_id(json.dumps(settings, sort_keys=True))
+        if place.exists() and any(place.iterdir()) and not file.is_file():
             raise ArchiveError(f"{folder}: the folder is not empty; write the archive into a new folder")
-        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.is_file() else []
-        if lines and json.loads(lines[0]).get("settings") != key:
-            raise ArchiveError(f"{folder}: holds the result of other settings or of another archive; name a new folder")
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines[1:]]
-        """Lines of the report."""
-        self.head = lines[0] if lines else json.dumps({"settings": key})
-        if not lines:
-            write_text(self.file, self.head + "\n")
+        try:
+            self.report = RowFile(file, key)
+        except ValueError as error:
+            message = f"{folder}: holds the result of other settings or of another archive; name a new folder"
+            raise ArchiveError(message) from error
+        self.rows = self.report.rows
         self.archive = create_archive(place)
         self.done = {row["task_id"] for row in self.rows}
         self.archive.drop(self.tag)  # of a portion that was interrupted
@@ -83,7 +81,7 @@ class NewArchive:
         self.archive.write(portion.tasks, portion.attempts, portion.verdicts, tag=self.tag)
         self.rows += portion.rows
         self.done |= {row["task_id"] for row in portion.rows}
-        write_text(self.file, "".join(f"{line}\n" for line in (self.head, *map(json.dumps, self.rows))))
+        self.report.write()
 
 
 PORTION = 64

@@ -1,6 +1,5 @@
 """The index of an archive for the viewer: a row for each attempt without its code; of a large one, built in the background."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -15,7 +14,7 @@ from upsolve.archive.preference import IS_SCORE, OWN, RANK, by_judge, choice
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.files import cache_folder, commit_file
+from upsolve.files import cache_folder, replaced
 from upsolve.types import content_id
 from upsolve.verify.analysis import FILE_END
 
@@ -183,15 +182,9 @@ class Index:
     def build(self) -> None:
         """Build the index if it is not in the cache, and open it; indexes of earlier states are removed."""
         if not self.file.exists():
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.file.with_name(f"{self.state}.{os.getpid()}.tmp")
-            try:
-                with connect(self.parts, places=True) as connection:
-                    connection.execute(f"attach '{str(temporary).replace(chr(39), chr(39) * 2)}' as cached")
-                    fill(connection, "cached", judge=self.judge)
-                commit_file(temporary, self.file)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with replaced(self.file) as temporary, connect(self.parts, places=True) as connection:
+                connection.execute(f"attach '{str(temporary).replace(chr(39), chr(39) * 2)}' as cached")
+                fill(connection, "cached", judge=self.judge)
             for old in self.file.parent.iterdir():
                 if not old.name.startswith(self.state):
                     with suppress(OSError):

@@ -10,10 +10,10 @@ from upsolve import __version__
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation
+from upsolve.files import read_rows
 from upsolve.report.blocks import Points, curve, el
 from upsolve.report.overview import CURVES
 from upsolve.report.several import RunResult, gains, run_result
-from upsolve.train.run.monitor import read_log
 from upsolve.view.answers import Answers, Query
 
 __all__ = ["MOST_COMPARED", "Runs"]
@@ -125,7 +125,7 @@ class Runs:
     def metrics(self, name: str) -> Sequence[Mapping[str, float]]:
         """Return the rows of the log of a run's training."""
         folder = self.folders[name]
-        return read_log(
+        return read_rows(
             next((each for each in (folder / "training", folder) if (each / "metrics.jsonl").is_file()), folder)
             / "metrics.jsonl"
         )

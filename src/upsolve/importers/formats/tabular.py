@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from upsolve.errors import MissingExtraError, SourceError, one_line
 from upsolve.extras import needs_extras
-from upsolve.files import cache_folder, commit_file
+from upsolve.files import cache_folder, replaced
 from upsolve.importers.formats.files import Member, on_disk, unreadable
 from upsolve.importers.formats.texts import WRONG, is_text, names_of
 from upsolve.importers.rows import BadRow, Numbered
@@ -213,19 +213,14 @@ def copy_of_query(url: str, query: str) -> Path:
     file = cache_folder() / "sources" / content_id(f"{url}\n{query}") / "query" / f"{Path(rest).stem or scheme}.jsonl"
     if file.exists():
         return file
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as out:
+        with replaced(file) as temporary, temporary.open("w", encoding="utf-8") as out:
             for row in answer_of(url, query):
                 out.write(json.dumps(row, default=as_json) + "\n")
-        commit_file(temporary, file)
     except MissingExtraError:
         raise
     except Exception as error:  # every driver has its own exceptions
         raise SourceError(f"{shown}: {one_line(error)}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return file
 
 

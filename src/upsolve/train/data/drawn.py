@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.files import commit_file
+from upsolve.files import replaced
 from upsolve.train.data.groups import TrainGroup
 from upsolve.types import Attempt, content_id
 
@@ -79,16 +79,13 @@ class DrawnGroups:
             return
         if number == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
         recorded = groups[: sum(end <= MOST_ROWS for end in accumulate(len(group.rewards_G) for group in groups))]
-        file = self.folder / f"{number:08x}.parquet"
-        temporary = file.with_suffix(".tmp")
         schema = ROW.with_metadata({"groups": str(len(groups)), "recorded": str(len(recorded))})
         rows = self.rows(number, recorded)
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as out:
+        file = self.folder / f"{number:08x}.parquet"
+        with replaced(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as out:
             while part := [*islice(rows, PART)]:
                 out.write_table(pa.Table.from_pylist(part, schema=schema))
-        commit_file(temporary, file)
 
     def rows(self, number: int, groups: Sequence[TrainGroup]) -> Iterator[dict[str, object]]:
         """Yield the row of each attempt of a round."""

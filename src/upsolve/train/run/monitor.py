@@ -1,7 +1,6 @@
 """Monitors of a run: the log, held-out metrics, warnings, and the checks for a collapse."""
 
 import io
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -15,14 +14,14 @@ import yaml
 from upsolve.config import MonitorConfig, ObjectiveConfig
 from upsolve.errors import CollapseError, ConfigError
 from upsolve.extras import needs_extras
-from upsolve.files import write_text
+from upsolve.files import json_lines, read_rows, write_text
 from upsolve.types import content_id
 
 if TYPE_CHECKING:
     from upsolve.train.data.pack import PackedBatch
     from upsolve.train.update.logprobs import TokenScores
 
-__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of"]
+__all__ = ["Log", "advice_after", "check_health", "held_out", "limits_of", "read_steps", "warn_of"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
@@ -52,7 +51,7 @@ class Log:
             return
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        write_text(self.file, "".join(json.dumps(row) + "\n" for row in (*first, *self.rows)))
+        write_text(self.file, json_lines((*first, *self.rows)))
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
         self.trackers = open_trackers(config.trackers, config.project, folder)
         for row in () if self.rows else first:
@@ -64,7 +63,7 @@ class Log:
         if not self.board:
             return
         with self.file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(row) + "\n")
+            out.write(json_lines([row]))
         self.show(row)
 
     def show(self, row: Mapping[str, float]) -> None:
@@ -91,18 +90,7 @@ class Log:
 
 def read_steps(file: Path) -> list[dict[str, float]]:
     """Return the rows of the steps of a log, and of rounds without one; not the row before the first step, which has no round."""
-    return [row for row in read_log(file) if "round" in row]
-
-
-def read_log(file: Path) -> list[dict[str, float]]:
-    """Return the rows of a log; an incomplete last line (after a crash) is dropped."""
-    rows: list[dict[str, float]] = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
+    return [row for row in read_rows(file) if "round" in row]
 
 
 def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[PackedBatch]") -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from upsolve.errors import TrainingError, one_line
-from upsolve.files import cache_folder, commit_file
+from upsolve.files import cache_folder, replaced
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.update.logprobs import TokenScores
 
@@ -55,10 +55,8 @@ def read_attempts(
 
 def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
     """Write arrays by name, atomically."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
-    np.savez(temporary, **arrays)  # type: ignore[arg-type]
-    commit_file(temporary, file)
+    with replaced(file) as temporary, temporary.open("wb") as out:  # numpy would end the name of a path with .npz
+        np.savez(out, **arrays)  # type: ignore[arg-type]
 
 
 def load_arrays(file: Path) -> dict[str, Floats]:
