@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ __all__ = [
     "GrownMemory",
     "available_bytes",
     "choose_accelerator",
+    "forwards",
     "in_bfloat16",
     "keep_memory",
     "packed_weights",
@@ -215,6 +216,19 @@ ONEDNN: Any = torch.ops.mkldnn
 
 
 @contextmanager
+def forwards(replacements: Iterable[tuple[Any, Callable[..., Any]]]) -> Generator[None]:
+    """Replace the forward passes of modules within the context."""
+    pairs = [*replacements]
+    try:
+        for module, forward in pairs:
+            module.forward = forward
+        yield
+    finally:
+        for module, _ in pairs:
+            module.__dict__.pop("forward", None)
+
+
+@contextmanager
 def packed_weights(model: Any, steps: int) -> Generator[None]:
     """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the
     context.
@@ -228,14 +242,9 @@ def packed_weights(model: Any, steps: int) -> Generator[None]:
         layers = [layer for layer in plain if type(layer.weight.data) is Tensor and layer.weight.dtype == torch.bfloat16]
     if SPARE * sum(layer.weight.nbytes for layer in layers) > available_bytes():
         layers = []
-    try:
-        for layer in layers:
-            packed = ONEDNN._reorder_linear_weight(layer.weight.detach())
-            layer.forward = partial(product, packed=packed, bias=layer.bias)
+    packed = ((layer, ONEDNN._reorder_linear_weight(layer.weight.detach())) for layer in layers)
+    with forwards((layer, partial(product, packed=weight, bias=layer.bias)) for layer, weight in packed):
         yield
-    finally:
-        for layer in layers:
-            layer.__dict__.pop("forward", None)
 
 
 def product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:

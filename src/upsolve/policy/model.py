@@ -28,10 +28,12 @@ __all__ = [
     "checkpoint_layers",
     "codec_of",
     "frozen_copy",
+    "frozen_linear",
     "linear_parameters",
     "load_codec",
     "load_model",
     "load_policy",
+    "loading",
     "quantized_layers",
     "rounded",
     "save_model",
@@ -43,43 +45,57 @@ __all__ = [
 ]
 
 
+@contextmanager
+def loading(what: str) -> Generator[None]:
+    """Prepare the threads, and hide progress bars, for what is loaded in the context; ModelError names ``what`` if it cannot be read."""
+    use_allowed_cores()
+    watch_spinning()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"{what}: cannot be loaded: {one_line(error)}") from error
+
+
 def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
     """Load a causal language model, after memory that an earlier one has freed was returned to the system.
 
     LoRA adapters in a folder are merged into their base. ModelError: the model cannot be found or read; says what was tried.
     """
-    use_allowed_cores()
-    watch_spinning()
     release_memory()
     location = locate(name, offline=offline)
-    hf_logging.disable_progress_bar()
-    try:
+    with loading(f"model {name}"):
         if location.adapters:
             return merged_adapters(location.where, dtype, offline=offline).to(device)
         model: Any = AutoModelForCausalLM.from_pretrained(location.folder, dtype=dtype, local_files_only=location.local)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"model {name}: cannot be loaded: {one_line(error)}") from error
     model.name_or_path = name
     return model.to(device)
 
 
-class DequantizedLinear(torch.autograd.Function):
-    """Compute x W^T + b with a frozen W that is stored in few bits. Both passes dequantise W, and neither keeps the result."""
+class FrozenLinear(torch.autograd.Function):
+    """Compute x W^T + b in the precision of x, with a frozen W that is stored in few bits or in less precision. Neither pass keeps a copy of W."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:
         """Return x W^T + b in the precision of x."""
         ctx.layer = layer
-        return functional.linear(x, dequantized(layer).to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
+        return functional.linear(x, matrix_of(layer).to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Return the gradient of x."""
-        return gradients[0] @ dequantized(ctx.layer).to(gradients[0].dtype), None
+        return gradients[0] @ matrix_of(ctx.layer).to(gradients[0].dtype), None
 
 
-def dequantized(layer: Any) -> Tensor:
-    """Return the matrix of a linear layer of bitsandbytes, float16 or float32."""
+def frozen_linear(layer: Any, x: Tensor) -> Any:
+    """Return the output of a frozen linear layer in the precision of x (``FrozenLinear``)."""
+    return FrozenLinear.apply(x, layer)
+
+
+def matrix_of(layer: Any) -> Tensor:
+    """Return the matrix of a linear layer: of bitsandbytes dequantised, float16 or float32, else as it is stored."""
+    if layer.weight.is_floating_point():
+        return layer.weight
     packed = getattr(layer.weight, "quant_state", None)
     if packed is None or packed.shape[-1] % packed.blocksize == 0:
         from transformers.integrations.bitsandbytes import dequantize_bnb_weight
@@ -100,7 +116,7 @@ def through_dequantized(layer: Any, x: Tensor) -> Any:
     ``nf4`` it packs weights in evaluation mode on CPUs with AVX-512-BF16, and computes no gradient through these.
     """
     kind = x.device.type
-    return DequantizedLinear.apply(x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x, layer)
+    return frozen_linear(layer, x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x)
 
 
 def load_quantized(config: ModelConfig, device: str) -> Any:
@@ -110,8 +126,6 @@ def load_quantized(config: ModelConfig, device: str) -> Any:
     """
     from transformers.utils.quantization_config import BitsAndBytesConfig
 
-    use_allowed_cores()
-    watch_spinning()
     location = locate(config.name, offline=config.offline)
     if location.adapters:
         raise ModelError(
@@ -121,8 +135,7 @@ def load_quantized(config: ModelConfig, device: str) -> Any:
     how: dict[str, Any] = {"load_in_8bit": True}
     if config.quantize == "nf4":
         how = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
-    hf_logging.disable_progress_bar()
-    try:
+    with loading(f"model {config.name}"):
         model: Any = AutoModelForCausalLM.from_pretrained(
             location.folder,
             dtype=torch.float32,
@@ -130,8 +143,6 @@ def load_quantized(config: ModelConfig, device: str) -> Any:
             quantization_config=BitsAndBytesConfig(**how),
             device_map={"": device},
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"model {config.name}: cannot be loaded: {one_line(error)}") from error
     for layer in quantized_layers(model):
         layer.forward = partial(through_dequantized, layer)
     model.name_or_path = config.name
@@ -154,7 +165,7 @@ def whole(model: Any, dtype: torch.dtype) -> Any:
         layer = getattr(module, "base_layer", module)
         own: dict[str, Tensor] = {**dict(layer.named_parameters(recurse=False)), **dict(layer.named_buffers(recurse=False))}
         if isinstance(layer, nn.Linear):
-            matrix = layer.weight if layer.weight.is_floating_point() else dequantized(layer)
+            matrix = matrix_of(layer)
             own["weight"] = matrix if layer is module else matrix + module.get_delta_weight("default")
         parameters = {key for key, _ in layer.named_parameters(recurse=False)}
         weights |= {f"{name}.{key}": each.detach().to(dtype if key in parameters else each.dtype) for key, each in own.items()}
@@ -196,12 +207,9 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
 
         base = str(PeftConfig.from_pretrained(location.where).base_model_name_or_path)
         return load_codec(base, offline=offline, answers=answers, style=style)
-    hf_logging.disable_progress_bar()
-    try:
+    with loading(f"tokenizer of {name}"):
         tokenizer = AutoTokenizer.from_pretrained(location.folder, local_files_only=location.local)
         return Codec(tokenizer, answers=answers, style=style)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"tokenizer of {name}: cannot be loaded: {one_line(error)}") from error
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:

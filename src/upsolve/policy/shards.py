@@ -20,10 +20,9 @@ from transformers.models.auto.configuration_auto import AutoConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from upsolve.config import ModelConfig
-from upsolve.errors import ModelError, TrainingError, one_line
+from upsolve.errors import TrainingError
 from upsolve.policy.locate import locate
-from upsolve.policy.machine import use_allowed_cores, watch_spinning
-from upsolve.policy.model import checkpoint_layers, rounded, with_adapters, with_weights
+from upsolve.policy.model import checkpoint_layers, loading, rounded, with_adapters, with_weights
 
 __all__ = [
     "base_weights",
@@ -56,10 +55,8 @@ def parts_of(config: ModelConfig) -> Path | None:
     folder = Path(location.folder)
     if not folder.is_dir():
         wanted = ["*.json", "model*.safetensors"]
-        try:
+        with loading(f"model {config.name}"):
             folder = Path(snapshot_download(location.where, allow_patterns=wanted, local_files_only=location.local))
-        except (OSError, ValueError) as error:
-            raise ModelError(f"model {config.name}: cannot be loaded: {one_line(error)}") from error
     if not any(folder.glob("*.safetensors")):
         return None
     stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
@@ -71,14 +68,9 @@ def parts_of(config: ModelConfig) -> Path | None:
 
 def blank_base(folder: Path, name: str) -> Any:
     """Return a model without weights (on the meta device), with its buffers, in evaluation mode; ModelError as ``load_model``."""
-    use_allowed_cores()
-    watch_spinning()
-    try:
-        with init_empty_weights(include_buffers=False):
-            settings = AutoConfig.from_pretrained(str(folder))
-            model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"model {name}: cannot be loaded: {one_line(error)}") from error
+    with loading(f"model {name}"), init_empty_weights(include_buffers=False):
+        settings = AutoConfig.from_pretrained(str(folder))
+        model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
     model.tie_weights()
     if (folder / GENERATION).is_file():
         model.generation_config = GenerationConfig.from_pretrained(str(folder))

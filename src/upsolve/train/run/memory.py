@@ -15,12 +15,12 @@ import torch
 
 from upsolve.archive.outline import longest_attempts, longest_prompts
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
-from upsolve.errors import ConfigError, ModelError
+from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.policy.decoding.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import available_bytes, in_bfloat16
-from upsolve.policy.model import codec_of
+from upsolve.policy.model import codec_of, linear_parameters, loading, with_adapters
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.sources import parts_of_epoch
 from upsolve.train.update.head_scores import block_elements
@@ -95,7 +95,6 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     """Return the sizes of a model with this configuration of transformers."""
     from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-    from upsolve.policy.model import linear_parameters, with_adapters
     from upsolve.policy.shards import layers_of
 
     with torch.device("meta"):
@@ -134,10 +133,8 @@ def config_of(name: str) -> Any:
     """Return the configuration of a model without its weights; ModelError if it cannot be found or read."""
     from transformers.models.auto.configuration_auto import AutoConfig
 
-    try:
+    with loading(f"configuration of model {name}"):
         return AutoConfig.from_pretrained(locate(name).folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
 
 
 GIB = 2**30

@@ -14,6 +14,7 @@ from torch.fx.experimental import _config
 from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.gpu import VARLEN
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
+from upsolve.policy.machine import forwards
 from upsolve.train.data.pack import PackedBatch
 from upsolve.train.update.logprobs import Scorer, TokenScores, token_scores
 from upsolve.train.update.reference_scorer import (
@@ -70,15 +71,13 @@ class CompiledScorer:
         same time. Programs do not assume that sizes which are equal in the first batch, such as the row's and the head's, are equal in all. Numbers
         such as the scale of attention are constants: as inputs they would have each layer traced twice.
         """
-        recompute_more = functorch_config.patch(aggressive_recomputation=True, is_non_builtin_to_include=True)
-        for layer, forward in self.layers:
-            layer.forward = forward
-        try:
-            with recompute_more, SHAPES.patch(use_duck_shape=False), tracing.patch(specialize_float=True):
-                yield
-        finally:
-            for layer, _ in self.layers:
-                del layer.forward
+        with (
+            forwards(self.layers),
+            functorch_config.patch(aggressive_recomputation=True, is_non_builtin_to_include=True),
+            SHAPES.patch(use_duck_shape=False),
+            tracing.patch(specialize_float=True),
+        ):
+            yield
 
 
 def worth_compiling(model: Any, tokens: float) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from upsolve.policy.head import Head
+from upsolve.policy.machine import forwards
 
 __all__ = ["HeadGradient", "block_elements", "score_tokens", "tied_embedding"]
 
@@ -75,11 +76,8 @@ def tied_embedding(model: Any, head: Head) -> Generator[HeadGradient | None]:
         yield None
         return
     shared = HeadGradient()
-    embedding.forward = partial(rows_of, weight_VD, embedding.padding_idx, shared)
-    try:
+    with forwards([(embedding, partial(rows_of, weight_VD, embedding.padding_idx, shared))]):
         yield shared
-    finally:
-        del embedding.forward
 
 
 CPU_BLOCK, GPU_BLOCK = 2**20, 2**25

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention.bundled import TREE
 from upsolve.policy.attention.gpu import FLEX, VARLEN
 from upsolve.policy.known_checks import cache_check, cached_check, check_file
-from upsolve.policy.model import trainable
+from upsolve.policy.machine import forwards
+from upsolve.policy.model import frozen_linear, trainable
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.pack import PackedBatch, pack
@@ -172,40 +172,14 @@ def checked_parameters(model: Any) -> list[nn.Parameter]:
     return chosen
 
 
-class UpcastLinear(torch.autograd.Function):
-    """x W^T + b with a frozen W stored in less precision than x, computed in that of x."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return x W^T + b."""
-        ctx.save_for_backward(weight)
-        return functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of x."""
-        (weight,) = ctx.saved_tensors
-        return gradients[0] @ weight.to(gradients[0].dtype), None, None
-
-
-def upcast(layer: nn.Linear, x: Tensor) -> Any:
-    """Return the output of a linear layer, computed in the precision of x."""
-    return UpcastLinear.apply(x, layer.weight, layer.bias)
-
-
 @contextmanager
 def in_float32(model: Any) -> Generator[None]:
     """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights, as quantised ones do."""
     dtype = model.get_input_embeddings().weight.dtype
     linear = (module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.is_floating_point())
     layers: list[Any] = [module for module in linear if module.weight.dtype != dtype]
-    for layer in layers:
-        layer.forward = partial(upcast, layer)
-    try:
+    with forwards((layer, partial(frozen_linear, layer)) for layer in layers):
         yield
-    finally:
-        for layer in layers:
-            del layer.forward
 
 
 @contextmanager
