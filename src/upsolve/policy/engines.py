@@ -81,18 +81,19 @@ def make_server(config: SampleConfig, model: ModelConfig) -> Sampler:
     return Server(server, model.name, codec, style=model.prompt)
 
 
-def follow_server(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
+def follow_server(_config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
     """Write the policy's weights to a folder at each call, from which vLLM servers load them."""
-    from upsolve.policy.served_policy import PolicyServers
+    from upsolve.policy.served import PolicyServers
 
-    return PolicyServers(config, model, folder)
+    return PolicyServers(model, folder)
 
 
 def servers_beside(config: SampleConfig, model: ModelConfig, folder: Path) -> Sampler:
-    """Return vLLM servers that load the weights in a folder."""
-    from upsolve.policy.served_policy import servers_with
+    """Return vLLM servers that load the weights in a folder, with a tokenizer of their own: they may sample in a thread."""
+    from upsolve.policy.model import codec_of
+    from upsolve.policy.served import UpdatedServer
 
-    return servers_with(config, model, folder)
+    return UpdatedServer(config, model, codec_of(model, config.server.tokenizer or str(folder)), folder)
 
 
 ENGINES: Mapping[str, Engine] = {

@@ -11,6 +11,7 @@ from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Task, Turn
 
 __all__ = [
+    "Follower",
     "JointSampler",
     "Part",
     "PolicySampler",
@@ -64,13 +65,9 @@ class JointSampler(Protocol):
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield the index of the settings and the attempt, as ``Sampler`` does for each.
+        """Yield the index of the settings and the attempt, as ``Sampler`` does for each; ``on_done`` counts those of all settings.
 
-        Args:
-            tasks: tasks to sample.
-            configs: settings that differ in temperature, number of samples and seed alone.
-            author: author of the attempts; empty: the model's name.
-            on_done: called with the number of finished attempts, of all settings together.
+        ``configs`` differ in temperature, number of samples and seed alone.
         """
         ...
 
@@ -90,13 +87,7 @@ class PolicySampler(Protocol):
     ) -> Iterator[Attempt]:
         """Yield attempts as ``Sampler`` does.
 
-        Args:
-            model: the policy, a causal language model of transformers.
-            codec: its tokenizer (``upsolve.policy.tokens.Codec``).
-            tasks: tasks to sample.
-            config: number of samples, temperature, top-p, length limit and seed.
-            author: author of the attempts; empty: the model's name.
-            on_done: called with the number of finished attempts.
+        ``model`` is the policy, a causal language model of transformers, ``codec`` its tokenizer (``upsolve.policy.tokens.Codec``).
         """
         ...
 
@@ -113,13 +104,9 @@ class RequestSampler(Protocol):
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield ``part`` and the attempt of each request, in the order in which they end.
+        """Yield ``part``, which tells requests apart, and the attempt of each request, in the order in which they end.
 
-        Args:
-            requests: one for each attempt; ``part`` tells them apart.
-            config: top-p and length limit; number of samples, temperature and seed are those of the requests.
-            author: author of the attempts; empty: the model's name.
-            on_done: called with the number of finished attempts.
+        ``config`` has top-p and length limit; temperature and seed are those of the requests.
         """
         ...
 
@@ -152,6 +139,24 @@ class Request:
         parent = self.turns[-1].attempt.attempt_id if self.turns else ""
         language = self.task.language or "python"
         return {"task_id": self.task.task_id, "language": language, "parent_id": parent, "prefix": self.prefix}
+
+
+class Follower:
+    """A ``PolicySampler``, also of requests, by an engine that gets the policy's weights at each call."""
+
+    def ready(self, model: Any, codec: Any, config: SampleConfig) -> Any:
+        """Return the engine, a ``Sampler`` and ``RequestSampler``, with the policy's current weights."""
+        raise NotImplementedError
+
+    def __call__(self, model: Any, codec: Any, tasks: Sequence[Task], *, config: SampleConfig, **how: Any) -> Iterator[Attempt]:
+        """Yield attempts as the engine does; without tasks nothing is loaded."""
+        return self.ready(model, codec, config)(tasks, config=config, **how) if tasks else iter(())
+
+    def sample_requests(
+        self, model: Any, codec: Any, requests: Sequence[Request], *, config: SampleConfig, **how: Any
+    ) -> Iterator[Part]:
+        """Yield attempts of requests, as a call does of tasks."""
+        return self.ready(model, codec, config).sample_requests(requests, config=config, **how) if requests else iter(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -13,13 +13,11 @@ from upsolve.errors import ModelError
 from upsolve.policy.locate import locate
 from upsolve.policy.machine import precision_of
 from upsolve.policy.model import codec_of, load_model, save_model
-from upsolve.policy.request import Part, Request, requests
+from upsolve.policy.request import Follower, Part, Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
 __all__ = ["Vllm", "VllmFollower"]
-
-T = TypeVar("T")
 
 CHUNK = 1024
 """Requests given to vLLM at a time."""
@@ -72,18 +70,21 @@ class Vllm:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield ``part`` and the attempt of each request, in their order (``upsolve.policy.request.RequestSampler``)."""
+        """Yield ``part`` and the attempt of each request, in their order (``RequestSampler``), then ``sleep``."""
         prompts = {
             key: {"prompt_token_ids": list(self.codec.prompt(*key).ids_P)} for key in {one.prompt_key for one in requests}
         }
-        for start in range(0, len(requests), CHUNK):
-            chunk = requests[start : start + CHUNK]
-            batch = [prompts[request.prompt_key] for request in chunk]
-            outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
-            for request, output in zip(chunk, outputs, strict=True):
-                yield request.part, self.attempt(request, output.outputs[0], author, is_plain=config.is_plain)
-            if on_done:
-                on_done(start + len(chunk))
+        try:
+            for start in range(0, len(requests), CHUNK):
+                chunk = requests[start : start + CHUNK]
+                batch = [prompts[request.prompt_key] for request in chunk]
+                outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
+                for request, output in zip(chunk, outputs, strict=True):
+                    yield request.part, self.attempt(request, output.outputs[0], author, is_plain=config.is_plain)
+                if on_done:
+                    on_done(start + len(chunk))
+        finally:
+            self.sleep()  # also if the caller stops early
 
     def reload(self) -> None:
         """Wake vLLM up, reload the weights from the model's folder, and reset the prefix cache, which was computed with the old weights."""
@@ -136,32 +137,13 @@ class Vllm:
         )
 
 
-class VllmFollower:
+class VllmFollower(Follower):
     """Sample the policy in training: each call writes its weights to a folder and loads them into vLLM, which sleeps between calls."""
 
     def __init__(self, model: ModelConfig, folder: Path) -> None:
         """Set the folder for the policy's weights; vLLM is loaded at the first call, in bfloat16 if ``model.bf16``, else in float32."""
         self.model, self.folder = model, folder
         self.engine: Vllm | None = None
-
-    def __call__(
-        self, model: Any, codec: Codec, tasks: Sequence[Task], *, config: SampleConfig, **how: Any
-    ) -> Iterator[Attempt]:
-        """Yield attempts as ``sample`` does, but in the order of the tasks; without tasks nothing is loaded. ModelError without
-        vLLM."""
-        if not tasks:
-            return iter(())
-        engine = self.ready(model, codec, config)
-        return then_sleep(engine, engine(tasks, config=config, **how))
-
-    def sample_requests(
-        self, model: Any, codec: Codec, requests: Sequence[Request], *, config: SampleConfig, **how: Any
-    ) -> Iterator[Part]:
-        """Yield attempts of requests, as a call does of tasks."""
-        if not requests:
-            return iter(())
-        engine = self.ready(model, codec, config)
-        return then_sleep(engine, engine.sample_requests(requests, config=config, **how))
 
     def ready(self, model: Any, codec: Codec, config: SampleConfig) -> Vllm:
         """Return vLLM with the policy's current weights."""
@@ -175,14 +157,6 @@ class VllmFollower:
         else:
             self.engine.reload()
         return self.engine
-
-
-def then_sleep(engine: Vllm, attempts: Iterator[T]) -> Iterator[T]:
-    """Yield attempts, then put the engine to sleep, also if the caller stops early or sampling raises."""
-    try:
-        yield from attempts
-    finally:
-        engine.sleep()
 
 
 def whole_prefill() -> dict[str, bool]:
