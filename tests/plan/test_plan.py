@@ -13,7 +13,7 @@ import pytest
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
-from upsolve.cli.plan import cost_rows
+from upsolve.cli.recipes import cost_rows
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.config.rules import few_dev_tasks, few_steps, few_tasks
 from upsolve.evaluate.intervals import Estimate

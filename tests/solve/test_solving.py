@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from upsolve.cli import solving  # noqa: F401  adds the command
+from upsolve.cli import training  # noqa: F401  adds the command
 from upsolve.cli.app import app
 from upsolve.config import SampleConfig
 from upsolve.errors import ConfigError, SourceError

@@ -16,11 +16,8 @@ from upsolve.cli import (
     archives,
     comparing,
     judging,
-    plan,
-    publishing,
     recipes,
     rewriting,
-    solving,
     suites,
     training,
 )
@@ -31,7 +28,7 @@ from upsolve.extras import needs_extras
 
 __all__ = ["main", "stop_message", "version"]
 
-COMMANDS = (archives, comparing, judging, plan, publishing, recipes, rewriting, solving, suites, training)
+COMMANDS = (archives, comparing, judging, recipes, rewriting, suites, training)
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""

@@ -1,22 +1,43 @@
-"""Commands about recipes: init, recipes, explain; loading a recipe with the options that commands share."""
+"""Commands about recipes: init, recipes, explain, plan and memory; loading a recipe with the options that commands share."""
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, answer, app, completed, keys, next_step, recipe_names
+from upsolve.cli.app import (
+    ArchiveName,
+    ArchivePath,
+    AsJson,
+    ModelName,
+    RecipeFile,
+    Seed,
+    Settings,
+    answer,
+    app,
+    bars,
+    completed,
+    keys,
+    next_step,
+    print_json,
+    recipe_names,
+    show,
+)
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from upsolve.archive.store import Archive
     from upsolve.config import Recipe
+    from upsolve.evaluate.intervals import Estimate
+    from upsolve.plan.findings import Plan, Share
 
-__all__ = ["explain", "init", "load", "load_evaluated", "open_trained_on", "recipes"]
-
+__all__ = ["explain", "init", "load", "load_evaluated", "memory", "open_trained_on", "plan", "recipes"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start here": ("demo", "auto", "sft", "rloo"),
@@ -166,3 +187,200 @@ def init(
     then = [line.replace("next", "then", 1) for line in steps[1:]]
     lines = [f"{out}: {counts(found)}", *warnings(found), steps[0], *then]
     answer(data, "\n".join(lines), as_json=as_json)
+
+
+RecipeName = Annotated[
+    str | None, typer.Option("--recipe", "-r", help="Recipe of the run to plan; without it, the default values.")
+]
+NoModel = Annotated[bool, typer.Option("--no-model", help="Check only the archive, in seconds instead of a minute.")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Benchmark to check training tasks for overlap with: an archive, a .jsonl file, source:path; can be repeated."
+    ),
+]
+
+
+@app.command()
+def plan(
+    archive: ArchivePath,
+    recipe: RecipeName = None,
+    model: ModelName = "",
+    no_model: NoModel = False,
+    against: Against = None,
+    judged: Annotated[int, typer.Option(min=0, help="Number of attempts to judge again, to check the recorded verdicts.")] = 40,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks on which to sample the model.")] = 12,
+    as_json: AsJson = False,
+    seed: Seed = None,
+    settings: Settings = None,
+) -> None:
+    """Say whether an archive will help a model, before anything is trained: groups, labels, likelihood, pass rate, cost, advice."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    open_trained_on(loaded)
+    from upsolve.clean.overlap import read_benchmark
+    from upsolve.plan.planning import plan_archive
+
+    benchmarks = {name: read_benchmark(name) for name in against or []}
+    with bars() as progress:
+        result = plan_archive(
+            loaded, with_model=not no_model, judged=judged, tasks=tasks, benchmarks=benchmarks, progress=progress
+        )
+    if as_json:
+        print_json(asdict(result))
+    else:
+        show_plan(result)
+        if line := what_next(result, recipe, loaded):
+            typer.echo(line)
+
+
+def what_next(plan: "Plan", recipe: str | None, loaded: "Recipe") -> str:
+    """Return the line with the command that follows from the advice; "" if it is no command of upsolve."""
+    archive, model, first = plan.archive, loaded.model.name, "runs/unsolved"
+    on_it = ("--archive", archive, "--model", model)
+    if plan.rule == "worth_it" and not plan.model:
+        return next_step(
+            "can the model learn from it?", "plan", archive, *(("--recipe", recipe) if recipe else ()), "--model", model
+        )
+    if plan.rule == "worth_it" and recipe is None:
+        return next_step("a recipe for this archive", "init", archive, "--model", model)
+    steps: dict[str, tuple[str, ...]] = {
+        "worth_it": ("measure, train, measure again, report", "run", recipe or "", "--out", f"runs/{Path(recipe or '').stem}"),
+        "noisy": ("judge again", "verify", archive, "--all"),
+        "leaking": ("an archive without them", "archive", "doctor", archive, "--fix", f"{Path(archive).name}-clean"),
+        "too_large": ("what needs the memory", "memory", recipe or "rloo", *on_it),
+        "unable": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
+        "unlike": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
+        "failed_alone": (f"then {recipe or 'sft'} with --model {first}/model", "train", "unsolved", *on_it, "--out", first),
+        "sharper": ("the control", "run", "ssd", *on_it, "--out", "runs/ssd"),
+    }
+    return next_step(*steps[plan.rule]) if plan.rule in steps else ""
+
+
+def show_plan(plan: "Plan") -> None:
+    """Print the tables and the advice of a plan."""
+    show(plan.archive, ("archive", "", ""), [*group_rows(plan), *label_rows(plan)])
+    if plan.base:
+        base = [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base]
+        show(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), base)
+        show("a run", ("cost", "", ""), [*likelihood_rows(plan), *cost_rows(plan)])
+    checks = [(check.name, check.measured, check.threshold, "" if check.holds else "missed") for check in plan.checks]
+    show("what the advice rests on", ("check", "measured", "threshold", ""), checks)
+    for warning in plan.warnings:
+        typer.echo(warning)
+    typer.echo(plan.advice)
+
+
+def group_rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about tasks and groups."""
+    from upsolve.plan.findings import FEW_GROUPS
+
+    groups, lacking = plan.groups, sum(plan.groups.others.values())
+    reasons = [(f"  {reason}", f"{count:,}", "") for reason, count in groups.others.items()]
+    left_out = [(f"  attempts left out: {reason}", f"{count:,}", "") for reason, count in groups.left_out.items()]
+    return [
+        ("tasks", f"{groups.tasks:,}", f"{groups.training_tasks:,} of them for training"),
+        ("attempts", f"{groups.attempts:,}", ""),
+        (f"training tasks with {plan.needed}", f"{plan.usable:,}", "" if plan.online else f"at least {FEW_GROUPS} are needed"),
+        *([("training tasks without a passed and a failed attempt", f"{lacking:,}", "by reason:")] if lacking else []),
+        *reasons,
+        *left_out,
+    ]
+
+
+def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about tests, labels and leaks."""
+    tests, noise, leaks = plan.tests, plan.noise, plan.leaks
+    wrong = f"{noise.false_passes} wrong passes, {noise.false_failures} wrong failures, {noise.unscored} not judged"
+    near_duplicates = [
+        (f"tasks of {name} with a near-duplicate in training", f"{n} of {leaks.sizes[name]}", "")
+        for name, n in leaks.counts.items()
+    ]
+    return [
+        ("tests per task, median", f"{tests.median:g}", f"{tests.fewest} to {tests.most}"),
+        ("tasks whose tests fail an attempt", shown(tests.discerning), ""),
+        ("wrong, of attempts that pass visible tests", shown(tests.visible), "" if tests.visible.of else "no hidden tests"),
+        ("recorded verdicts that hold", shown(noise.agreement), wrong),
+        *near_duplicates,
+        *(("", "", example) for example in leaks.examples),
+        *([("recorded splits", "not used", "every task has one: --set data.split_by=split")] if leaks.ignored_split else []),
+    ]
+
+
+def likelihood_rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about the likelihood of attempts."""
+    from upsolve.plan.starting import OWN_SHARE
+
+    found = plan.likelihood
+    if found is None:
+        return []
+    named = (("passed attempts", found.passed), ("failed attempts", found.failed), ("its own samples", found.own))
+    rows = [(f"log-probability of {name}", nats(mean), "nats per token") for name, mean in named]
+    return [*rows, ("attempts by this model", shown(found.by_model), f"`init` imitates below {OWN_SHARE:.0%}")]
+
+
+def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about time and memory."""
+    cost = plan.cost
+    if cost is None:
+        return []
+    speeds = {"forward": cost.score_tokens_per_second, "sampled": cost.sample_tokens_per_second}
+    speed = ", ".join(f"{value:,.0f} tokens/s {name}" for name, value in speeds.items() if math.isfinite(value))
+    return [
+        ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"{cost.available_bytes / 2**30:.1f} GiB are free"),
+        (
+            "training",
+            minutes(cost.training_seconds),
+            f"{cost.training_tokens:,} tokens in {cost.steps:,} steps; {speed}".rstrip("; "),
+        ),
+        ("sampling in training", minutes(cost.rollout_seconds), ""),
+        ("both evaluations", minutes(cost.evaluation_seconds), ""),
+    ]
+
+
+def shown(share: "Share") -> str:
+    """Return a share with its interval."""
+    return f"{share.count} of {share.of}: {share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share.of else "none"
+
+
+def nats(estimate: "Estimate | None") -> str:
+    """Return a mean log-probability with its interval, which one attempt does not have."""
+    if estimate is None:
+        return "none"
+    return f"{estimate.mean:.2f}" + ("" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]")
+
+
+def minutes(seconds: float) -> str:
+    """Return a time in minutes."""
+    return "unknown" if math.isnan(seconds) else f"{seconds / 60:.1f} min"
+
+
+SEEN_GROUPS = 500
+"""Largest number of groups of an archive whose lengths decide the plan of memory."""
+
+
+@app.command()
+def memory(
+    recipe: RecipeFile,
+    archive: ArchiveName = "",
+    model: ModelName = "",
+    settings: Settings = None,
+    processes: Annotated[int, typer.Option(min=1, help="Ranks of the run, over which model.shard shards.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
+    loaded = load(recipe, settings, model=model, archive=archive)
+    stored = open_trained_on(loaded)
+    from upsolve.policy.machine import available_bytes
+    from upsolve.train.run.memory import memory_of
+
+    groups = [*islice(stored.groups(), SEEN_GROUPS)]
+    plan, available = memory_of(loaded, groups, processes=processes), available_bytes()
+    if as_json:
+        print_json({"rows": [asdict(row) for row in plan.rows], "peak_bytes": plan.peak_bytes, "available_bytes": available})
+    else:
+        rows = [(row.name, row.phase, f"{row.bytes / 2**20:,.0f}", row.note) for row in plan.rows]
+        rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{available / 2**20:,.0f} MiB are available here"))
+        show("memory of one process", ("what", "when", "MiB", "why"), rows)
+    if problem := plan.warning(available):
+        typer.echo(f"does not fit: {problem}", err=True)
+        raise typer.Exit(code=1)
