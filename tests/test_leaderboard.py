@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskChoice, TaskScore
 
 ROOT = Path(__file__).parents[1]
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from upsolve.evaluate.capability import Capability, capability
     from upsolve.evaluate.comparison import Comparison, compare
     from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
-    from upsolve.evaluate.scores import Evaluation, TaskScore
-    from upsolve.evaluate.sweep import Sweep
+    from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore
     from upsolve.experiment import run_recipe
     from upsolve.exports.exporting import export_archive
     from upsolve.exports.record import Export
@@ -126,9 +125,8 @@ SOURCES = {
     "upsolve.evaluate.benchmarks": ("HeldOut", "evaluate_model", "held_out", "sweep_model"),
     "upsolve.evaluate.capability": ("Capability", "capability"),
     "upsolve.evaluate.comparison": ("Comparison", "compare"),
-    "upsolve.evaluate.scores": ("Evaluation", "TaskScore"),
+    "upsolve.evaluate.scores": ("Evaluation", "Sweep", "TaskScore"),
     "upsolve.evaluate.runs": ("load_evaluation", "load_sweep", "save_evaluation", "save_sweep"),
-    "upsolve.evaluate.sweep": ("Sweep",),
     "upsolve.experiment": ("run_recipe",),
     "upsolve.exports.exporting": ("export_archive",),
     "upsolve.exports.record": ("Export",),

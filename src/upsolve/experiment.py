@@ -17,7 +17,7 @@ from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.own import run_rounds
 from upsolve.evaluate.runs import load_sweep, save_sweep
-from upsolve.evaluate.sweep import Sweep, pooled
+from upsolve.evaluate.scores import Sweep, pooled
 from upsolve.extras import require
 from upsolve.train.check import check_run
 from upsolve.train.loop import train

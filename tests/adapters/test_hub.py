@@ -14,8 +14,7 @@ from upsolve.adapters.hub import plan_upload, upload
 from upsolve.archive.store import copy_archive
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.evaluate.runs import save_sweep
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import single
+from upsolve.evaluate.scores import Evaluation, TaskScore, single
 from upsolve.exports.exporting import export_archive
 from upsolve.files import write_text
 from upsolve.report.card import hidden, shown, write_card

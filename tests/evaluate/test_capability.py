@@ -6,8 +6,7 @@ import pytest
 
 from upsolve.evaluate.capability import capability, conclude, solved
 from upsolve.evaluate.comparison import compare
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import Sweep, best_temperature, defined_ks, pooled, single
+from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, best_temperature, defined_ks, pooled, single
 
 
 def evaluation(passed, *, samples=8, temperature=1.0, name="m", first=0):

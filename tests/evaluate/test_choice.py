@@ -15,8 +15,7 @@ from upsolve.evaluate.capability import capability
 from upsolve.evaluate.choice import Drawn, choices_from
 from upsolve.evaluate.comparison import choice_gain, choice_line
 from upsolve.evaluate.runs import load_sweep, save_sweep
-from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore
-from upsolve.evaluate.sweep import Sweep, pooled
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskChoice, TaskScore, pooled
 from upsolve.report.tables import capability_table, choice_table
 from upsolve.solve.solving import KINDS, verdict_on_shown
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict

@@ -5,8 +5,7 @@ import pytest
 from upsolve.cli.recipes import seeded
 from upsolve.config import load_recipe
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import single
+from upsolve.evaluate.scores import Evaluation, TaskScore, single
 from upsolve.report.several import (
     RunResult,
     gains,

@@ -10,6 +10,7 @@ from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_differe
 from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
 from upsolve.evaluate.scores import (
     Evaluation,
+    Sweep,
     TaskScore,
     all_pass_at_k,
     error_mix,
@@ -20,7 +21,6 @@ from upsolve.evaluate.scores import (
     task_pass_at_k,
     weighted_mean,
 )
-from upsolve.evaluate.sweep import Sweep
 from upsolve.types import Attempt, Finding, Status, Task, Verdict
 
 

@@ -14,7 +14,7 @@ from upsolve.errors import ConfigError, SourceError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, sweep_model
 from upsolve.evaluate.comparison import compare
 from upsolve.evaluate.runs import load_sweep, save_sweep
-from upsolve.evaluate.sweep import by_task_set
+from upsolve.evaluate.scores import by_task_set
 from upsolve.evaluate.tasksets import BENCHMARKS, TaskSet, report_trained, task_sets
 from upsolve.policy.prompt import VERSION, plain_prompt, prompts_id
 from upsolve.report.html import ReportContent, write_report

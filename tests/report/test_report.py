@@ -5,8 +5,7 @@ from pytest import approx
 
 from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import Sweep, single
+from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
 from upsolve.report.blocks import curve, html_of
 from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report

@@ -5,8 +5,7 @@ import json
 from upsolve.archive.store import Archive
 from upsolve.evaluate.runs import save_sweep
 from upsolve.evaluate.samples import sample_rows
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
 EVIL = '</script><img src=x onerror="window.hacked=1"><script>window.hacked=2</script>'

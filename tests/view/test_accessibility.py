@@ -11,8 +11,7 @@ import pytest
 from browser import open_page
 
 from upsolve.cli.comparing import write_runs
-from upsolve.evaluate.scores import Evaluation, TaskScore
-from upsolve.evaluate.sweep import single
+from upsolve.evaluate.scores import Evaluation, TaskScore, single
 from upsolve.report.content import Example, ReportContent
 from upsolve.report.html import write_report
 from upsolve.report.several import RunResult

@@ -23,7 +23,7 @@ from upsolve.cli.chapters import in_order
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from upsolve.evaluate.sweep import Sweep
+    from upsolve.evaluate.scores import Sweep
     from upsolve.types import OnProgress
 
 __all__ = [
@@ -264,7 +264,7 @@ def next_step(purpose: str, *words: str) -> str:
 def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
     """Print how models compare with the first one, and the tables of all, for each task set; ConfigError if their tasks differ."""
     from upsolve.evaluate.comparison import choice_line
-    from upsolve.evaluate.sweep import by_task_set, defined_ks
+    from upsolve.evaluate.scores import by_task_set, defined_ks
     from upsolve.report.content import compared
     from upsolve.report.tables import result_tables
 

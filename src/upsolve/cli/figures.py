@@ -8,8 +8,7 @@ from upsolve.errors import ConfigError
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import Comparison, choice_gain, chosen_change
 from upsolve.evaluate.intervals import Paired, mean_interval
-from upsolve.evaluate.scores import Choices, Evaluation, task_all_pass_at_k, task_pass_at_k, weighted_mean
-from upsolve.evaluate.sweep import Sweep, defined_ks
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, defined_ks, task_all_pass_at_k, task_pass_at_k, weighted_mean
 
 __all__ = ["change_figures", "results_figures"]
 

@@ -15,8 +15,7 @@ from upsolve.config import DataConfig, EvalConfig, ModelConfig, SampleConfig, Ve
 from upsolve.errors import ConfigError
 from upsolve.evaluate.choice import Drawn, choices_from
 from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
-from upsolve.evaluate.scores import Choices, Evaluation, score_tasks
-from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, best_temperature, score_tasks, temperature_name
 from upsolve.evaluate.tasksets import TaskSet, report_trained, task_sets, tested
 from upsolve.files import json_lines, write_text
 from upsolve.policy.decoding.sample import LocalModel

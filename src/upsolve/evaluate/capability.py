@@ -10,8 +10,7 @@ from typing import Literal
 
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_line, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import mcnemar
-from upsolve.evaluate.scores import Evaluation, TaskScore, pass_at_k, task_pass_at_k
-from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, pass_at_k, task_pass_at_k, temperature_name
 from upsolve.types import html_facts
 
 __all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]

@@ -6,8 +6,7 @@ from typing import Literal
 
 from upsolve.config.rules import FEW_TASKS
 from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
-from upsolve.evaluate.scores import Choices, Evaluation, TaskScore, task_pass_at_k
-from upsolve.evaluate.sweep import Sweep, by_task_set, temperature_name
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskScore, by_task_set, task_pass_at_k, temperature_name
 from upsolve.types import html_facts
 
 __all__ = [

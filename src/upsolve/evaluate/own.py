@@ -15,7 +15,7 @@ from upsolve.config.online import UNSOLVED
 from upsolve.errors import TrainingError
 from upsolve.evaluate.benchmarks import labelled
 from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, OWN_FOLDER, STAGES, Stage, place_of
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.scores import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
 from upsolve.train.loop import train

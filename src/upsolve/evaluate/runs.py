@@ -11,8 +11,7 @@ from typing import Any
 
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
-from upsolve.evaluate.scores import Choices, Evaluation, TaskChoice, TaskScore, task_pass_at_k
-from upsolve.evaluate.sweep import Sweep, single
+from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskChoice, TaskScore, single, task_pass_at_k
 from upsolve.files import write_text
 from upsolve.train.run.folder import Trained, load_trained
 

@@ -17,8 +17,7 @@ from upsolve.config import Recipe, load_recipe
 from upsolve.config.recipe import recipe_changes
 from upsolve.errors import UpsolveError
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.scores import Evaluation, task_pass_at_k
-from upsolve.evaluate.sweep import by_task_set, temperature_name
+from upsolve.evaluate.scores import Evaluation, by_task_set, task_pass_at_k, temperature_name
 from upsolve.extras import needs_extras
 from upsolve.files import write_text
 from upsolve.policy.locate import ADAPTERS, BUILTIN, is_path

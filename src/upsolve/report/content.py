@@ -11,7 +11,7 @@ from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops
 from upsolve.evaluate.intervals import Estimate
 from upsolve.evaluate.runs import Stage
-from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks
+from upsolve.evaluate.scores import Sweep, by_task_set, defined_ks
 from upsolve.report.programs import Reason, diff_lines, reason_of
 from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from upsolve.evaluate.sweep import temperature_name
+from upsolve.evaluate.scores import temperature_name
 from upsolve.files import write_text
 from upsolve.report.blocks import Node, html_of, listing
 from upsolve.report.content import ReportContent, tables_of

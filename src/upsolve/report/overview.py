@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from upsolve.evaluate.comparison import DECIDABLE
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.scores import task_pass_at_k
-from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
 from upsolve.report.blocks import Node, Points, curve, el, listing
 from upsolve.report.content import Change, Example, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text

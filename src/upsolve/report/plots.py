@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.scores import Evaluation, outcome_mix, task_pass_at_k
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.scores import Evaluation, Sweep, outcome_mix, task_pass_at_k
 from upsolve.report.tables import difficulties
 
 __all__ = [

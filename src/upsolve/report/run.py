@@ -34,7 +34,7 @@ from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import pairings_of, task_changes
 from upsolve.evaluate.intervals import paired_difference
 from upsolve.evaluate.runs import load_run, load_stages, load_sweep
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.scores import Sweep
 from upsolve.extras import needs_extras
 from upsolve.files import read_rows, write_text
 from upsolve.report.blocks import html_of

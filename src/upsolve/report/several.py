@@ -12,8 +12,7 @@ from upsolve.evaluate.capability import capability
 from upsolve.evaluate.comparison import interval_text, outcome_of, points
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
 from upsolve.evaluate.runs import load_run
-from upsolve.evaluate.scores import task_pass_at_k
-from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
 from upsolve.report.content import Change, ReportContent
 from upsolve.report.tables import Table, percent
 from upsolve.train.run.folder import flat

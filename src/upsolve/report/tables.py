@@ -13,15 +13,17 @@ from upsolve.evaluate.runs import CONTROL, Stage, is_round
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
+    Sweep,
     TaskScore,
+    defined_ks,
     error_mix,
     lint_profile,
     outcome_mix,
     task_all_pass_at_k,
     task_pass_at_k,
+    temperature_name,
     weighted_mean,
 )
-from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
