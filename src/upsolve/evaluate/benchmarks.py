@@ -215,38 +215,43 @@ def sweep_model(
     times, if it is set), and the highest; and once at temperature 0, if it is among them. ``evaluate.choose`` chooses one of these samples
     a task. Test tasks that the model was trained on are a warning. An interrupted call resumes like ``evaluate_model``.
 
-    Args:
-        tasks: dev tasks to choose on, test tasks to measure on.
-        model: as for ``evaluate_model``, as are ``verify``, ``name`` and ``keep``.
-        sample: engine, number of samples on test tasks, top-p, length limit and seed; its temperature is not read.
-        evaluate: temperatures, samples on dev tasks, and evidence.
-        progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
+    Arguments are those of ``evaluate_model``, but the temperature of ``sample`` is not read, and ``evaluate`` has the temperatures, the numbers of
+    samples on dev tasks, and the kinds of evidence. ``progress`` is called with a label (name, task set, temperatures, stage) and counts.
     """
     report_trained(tasks.test, tasks.archive, model.name)
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
-    archive, temperatures = tasks.archive, usable_temperatures(evaluate, tasks.dev)
+    show, archive, temperatures = progress or no_progress, tasks.archive, usable_temperatures(evaluate, tasks.dev)
 
-    def measured(part: TaskSet, samples: Mapping[float, int], *, dev: bool = False) -> dict[float, Judged]:
+    def measured(part: TaskSet, samples: Mapping[float, int], *, seed: int = sample.seed) -> dict[float, Judged]:
         label = f"{name}: {part.name.removeprefix(f'{archive}:')}, {', '.join(map(temperature_name, samples))}"
-        report, seed = labelled(progress or no_progress, label), sample.seed + dev  # other samples on dev
-        return measurement.at_each(part, sample.model_copy(update={"seed": seed}), samples, report)
+        return measurement.at_each(part, sample.model_copy(update={"seed": seed}), samples, labelled(show, label))
 
-    on_dev = dict.fromkeys(temperatures if len(temperatures) > 1 else (), evaluate.dev_samples)
-    dev = tuple(one for one, _ in measured(TaskSet(f"{archive}:dev", tasks.dev), on_dev, dev=True).values()) if on_dev else ()
-    drawn = [one for one in dev if one.temperature or not evaluate.many_samples]  # greedy decoding has one sample
-    best, many = (best_temperature(dev), best_temperature(drawn, evaluate.dev_samples)) if dev else [temperatures[0]] * 2
-    each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
+    dev: tuple[Evaluation, ...] = ()
+    if len(temperatures) > 1:
+        on_dev = dict.fromkeys(temperatures, evaluate.dev_samples)
+        judged = measured(TaskSet(f"{archive}:dev", tasks.dev), on_dev, seed=sample.seed + 1)  # other samples than on test
+        dev = tuple(evaluation for evaluation, _ in judged.values())
+    best, many = chosen_temperatures(dev, evaluate) if dev else (temperatures[0], temperatures[0])
+    greedy = [temperature for temperature in temperatures if temperature == 0]
+    counts = dict.fromkeys(sorted({best, many, temperatures[-1], *greedy}), sample.samples)
+    counts[many] = evaluate.many_samples or sample.samples
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
-        judged = measured(task_set, {t: evaluate.many_samples or each if t == many else each for t in chosen})
+        judged = measured(task_set, counts)
+        report = labelled(show, f"{name}: {task_set.name.removeprefix(f'{archive}:')}")
+        choices = measurement.chosen(task_set, judged, many, evaluate.choose, report)
         at = {temperature: evaluation for temperature, (evaluation, _) in judged.items()}
-        told = f"{name}: {task_set.name.removeprefix(f'{archive}:')}"
-        choices = measurement.chosen(task_set, judged, many, evaluate.choose, labelled(progress or no_progress, told))
         sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0), choices=choices))
-    stored, most = tasks.stored if sample.engine == "transformers" else (), evaluate.likelihood_tasks
-    logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=most)
+    stored = tasks.stored if sample.engine == "transformers" else ()
+    logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=evaluate.likelihood_tasks)
     measurement.finish()
     return replace(sweeps[0], heldout_logp=logp, heldout_tasks=scored, others=tuple(sweeps[1:]))
+
+
+def chosen_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[float, float]:
+    """Return the best temperatures on dev tasks for pass@1 and for pass@k, k = ``dev_samples``; with ``many_samples``, the latter is above 0."""
+    drawn = [one for one in dev if one.temperature or not config.many_samples]  # greedy decoding has one sample
+    return best_temperature(dev), best_temperature(drawn, config.dev_samples)
 
 
 def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
