@@ -19,7 +19,6 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from upsolve.config import SourceConfig
 from upsolve.errors import TrainingError
 from upsolve.files import write_text
 from upsolve.policy.request import Sampler, request_sampler
@@ -41,23 +40,10 @@ class StoppedError(Exception):
 class MainAlone(Processes):
     """Rank 0 without the others: what a thread does is not collective."""
 
+    is_main, index, count = True, 0, 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
     def __init__(self) -> None:
         """Join no group."""
-
-    @property
-    def is_main(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def index(self) -> int:
-        """0."""
-        return 0
-
-    @property
-    def count(self) -> int:
-        """1."""
-        return 1
 
 
 def read_weights(folder: Path) -> Mapping[int, int]:
@@ -116,7 +102,7 @@ class RoundsAhead:
         """Return the rounds up to ``number + ahead`` that are to be sampled: those that an interrupted run has begun, and new ones."""
         config = self.source.source
         last = min(number + config.ahead, config.rounds - 1)
-        todo = [n for n in range(number, last + 1) if n not in self.rounds and needs_samples(config, n)]
+        todo = [n for n in range(number, last + 1) if n not in self.rounds and shares(config, n)["policy"]]
         todo = [n for n in todo if not self.source.judged_samples(n)]
         begun = [n for n in todo if n in self.weights and (self.folder / round_tag(self.weights[n])).exists()]
         return begun, [n for n in todo if n not in begun]
@@ -175,11 +161,6 @@ class RoundsAhead:
         self.stopped.set()
         if self.thread.ident:
             self.thread.join()
-
-
-def needs_samples(config: SourceConfig, number: int) -> bool:
-    """Return whether a round has groups of new samples."""
-    return shares(config, number)["policy"] > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,23 +149,45 @@ def warn_of(row: Mapping[str, float], config: MonitorConfig, objective: Objectiv
 
 
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
-    """Check the row of a step for a collapse, given the held-out metrics before the first step.
+    """Check the row of a step for a collapse, or for one of the two signs that precede it (2609.11956), by ``limits_of``.
 
-    CollapseError, with step and numbers: loss or gradient is not finite, the entropy is below ``min_entropy``, or the
-    log-probability of held-out passed attempts fell by more than ``max_likelihood_drop``.
+    CollapseError, with step and numbers: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of
+    held-out passed attempts fell by more than ``max_likelihood_drop``. With ``ahead``: the held-out logit variance is more than
+    ``max_logit_variance`` times that of the start, or the margin between passed and failed held-out attempts grew by more than
+    ``max_negative_gap`` because the failed ones fell.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
         raise CollapseError(f"step {step}: loss or gradient is not finite")
-    if row["entropy"] < limits["entropy"]:
-        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below monitor.min_entropy {config.min_entropy}")
-    passed = "heldout_passed_logp"
-    if row.get(passed, np.inf) < limits.get(passed, -np.inf):
-        raise CollapseError(
-            f"step {step}: held-out passed attempts fell from {start[passed]:.3f} to {row[passed]:.3f} nats per token, "
-            f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
-        )
-    check_signals(row, start, config)
+    for name, (is_upper, message) in LIMITS.items():
+        limit, value = limits.get(name), row.get(name)
+        if limit is None or value is None or not (value > limit if is_upper else value < limit):
+            continue
+        before, fell = start.get(name, np.nan), start.get("heldout_failed_logp", 0.0) - row.get("heldout_failed_logp", np.inf)
+        if name != "heldout_margin" or fell > 0:
+            told = message.format(now=value, before=before, grown=value - before, fell=fell, config=config)
+            raise CollapseError(f"step {step}: {told}", ahead=is_upper)
+
+
+LIMITS: Mapping[str, tuple[bool, str]] = {
+    "entropy": (False, "entropy {now:.4f} nats is below monitor.min_entropy {config.min_entropy}"),
+    "heldout_passed_logp": (
+        False,
+        "held-out passed attempts fell from {before:.3f} to {now:.3f} nats per token, by more than monitor.max_likelihood_drop "
+        "{config.max_likelihood_drop}",
+    ),
+    "heldout_logit_variance": (
+        True,
+        "held-out logit variance grew from {before:.2f} to {now:.2f}, more than monitor.max_logit_variance "
+        "{config.max_logit_variance} times",
+    ),
+    "heldout_margin": (
+        True,
+        "held-out failed attempts fell by {fell:.3f} nats per token and the gap to passed ones grew by {grown:.3f}, more than "
+        "monitor.max_negative_gap {config.max_negative_gap}",
+    ),
+}
+"""Metric -> whether its limit is an upper one, which says that a collapse is ahead, and the message."""
 
 
 def advice_after(collapsed: str, keep: str) -> str:
@@ -186,30 +208,6 @@ def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, fl
         "heldout_margin": start.get("heldout_margin", np.nan) + (config.max_negative_gap or np.nan),
     }
     return {name: limit for name, limit in limits.items() if np.isfinite(limit)}
-
-
-def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
-    """Check the row of a step for the two signs that precede a collapse (2609.11956); CollapseError with ``ahead`` if there is
-    one.
-
-    The held-out logit variance is more than ``max_logit_variance`` times that of the start, or the margin between passed and
-    failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
-    """
-    step, limits = int(row["step"]), limits_of(start, config)
-    variance, margin, failed = "heldout_logit_variance", "heldout_margin", "heldout_failed_logp"
-    if row.get(variance, 0.0) > limits.get(variance, np.inf):
-        raise CollapseError(
-            f"step {step}: held-out logit variance grew from {start[variance]:.2f} to {row[variance]:.2f}, more than "
-            f"monitor.max_logit_variance {config.max_logit_variance} times",
-            ahead=True,
-        )
-    fell = start.get(failed, 0.0) - row.get(failed, np.inf)
-    if fell > 0 and row.get(margin, -np.inf) > limits.get(margin, np.inf):
-        raise CollapseError(
-            f"step {step}: held-out failed attempts fell by {fell:.3f} nats per token and the gap to passed ones grew by "
-            f"{row[margin] - start[margin]:.3f}, more than monitor.max_negative_gap {config.max_negative_gap}",
-            ahead=True,
-        )
 
 
 class Tracker:
