@@ -273,11 +273,7 @@ select {COLUMNS["attempts"]}, total as "count" from attempts join (
 def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attempt | Verdict]:
     """Yield what ``Archive.tasks`` and ``attempts`` return, then all verdicts as written: earlier ones show what labels contradict each other.
 
-    Args:
-        parts: name of a table -> its files, oldest first.
-
-    Raises:
-        ArchiveError: a part is damaged.
+    ``parts`` are the files of each table, oldest first. ArchiveError: a part is damaged.
     """
     with connect(parts, places=True) as connection:
         for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS)):

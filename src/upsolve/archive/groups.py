@@ -175,12 +175,7 @@ class Picked(Lazy["int | Group", Group]):
 
 
 def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Group]:
-    """Return some groups: a list if ``groups`` is a list, else a sequence that reads each group on access.
-
-    Args:
-        groups: groups of an archive.
-        items: indices into ``groups``, and further groups.
-    """
+    """Return the groups with these indices, and further groups: a list if ``groups`` is a list, else a sequence that reads each group on access."""
     picked = Picked(groups, items)
     return [*picked] if isinstance(groups, list) else picked
 
@@ -276,15 +271,10 @@ def open_groups(
     turns: int = 0,
     language: str = "",
 ) -> Sequence[Group]:
-    """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
+    """Return the groups of an archive (``Archive.groups``): a list if it is small, else ``Groups`` over a file in the cache folder.
 
-    Args:
-        parts: name of a table -> its files, oldest first.
-        tasks: reads all tasks, in the order of import; called when the table is built, which then does not need memory beside them.
-        judge: whose verdicts count (``Archive.groups``).
-        labels: estimate the probabilities that labels are right (``Group.label_right``).
-        turns: most earlier attempts that each attempt comes with (``Group.turns``).
-        language: what tasks of any language ask for (``asking_for``).
+    ``parts`` are the files of each table, oldest first. ``tasks`` reads all tasks in the order of import; it is called when the
+    table is built, which then does not need memory beside them.
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]

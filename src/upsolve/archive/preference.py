@@ -84,10 +84,8 @@ def preferred_outcome(verdicts: Sequence[Verdict], task: Task, judge: str) -> Ve
 def choice(total: str = "{}.total") -> str:
     """Return an expression in SQL for what ``preferred`` chooses among the columns ``own``, ``imported`` and ``latest``.
 
-    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the task.
-
-    Args:
-        total: the number of tests of an outcome, which stands for ``{}``.
+    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the
+    task. ``total`` is the number of tests of an outcome, which stands for ``{}``.
     """
     own, imported = total.format("own"), total.format("imported")
     enough = f"coalesce(official, false) or ({imported} > 0 and {imported} <= {own})"

@@ -74,15 +74,9 @@ def examine(
 ) -> Examination:
     """Run checks in order. Later checks do not see records that an earlier one would remove, so that no record is removed twice.
 
-    Args:
-        archive: the archive, which is only read.
-        chosen: names of checks; empty: all whose packages are installed, and the others are reported as not run.
-        settings: check -> option -> value, as ``parse_settings`` returns them.
-        complete: whether a missing package is an error, also without ``chosen``.
-        progress: called with ``checks``, the number of checks done, and their number.
-
-    Raises:
-        ConfigError, MissingExtraError: there is no such check or option, or a package of one is missing.
+    Without ``chosen`` names, all checks whose packages are installed are run, and the others reported as not run; ``complete``: a
+    missing package is an error all the same. ``settings`` are those of ``parse_settings``. ConfigError, MissingExtraError: there is
+    no such check or option, or a package of one is missing.
     """
     checks = {name: check_named(name) for name in ordered(chosen)}
     options = {name: {**check.options, **(settings or {}).get(name, {})} for name, check in checks.items()}

@@ -63,15 +63,8 @@ def derive(
 
     The same call resumes an interrupted one, and writes the same files. Verdicts have no times, which no two runs share.
 
-    Args:
-        archive: the archive, which is only read.
-        out: folder of the new archive.
-        how: what is derived.
-        settings: limits and isolation of the judge.
-        progress: called with the tasks done and all tasks.
-
     Raises:
-        ArchiveError: the folder holds something else.
+        ArchiveError: the folder ``out`` holds something else.
         ConfigError: no derivation has this name, or an option is unknown or invalid.
         JudgeError: the sandbox broke, or a layer is missing.
     """

@@ -50,17 +50,10 @@ class Outputs:
 def outputs_of(
     tasks: Sequence[Task], attempts: Sequence[Attempt], inputs: Sequence[Sequence[TestCase]], settings: JudgeSettings
 ) -> list[Outputs]:
-    """Run each attempt on the inputs of its task, in parallel; equal programs on equal inputs run once.
+    """Run each attempt at a task on its inputs, in parallel; equal programs on equal inputs run once.
 
-    Args:
-        tasks: the task of each attempt.
-        attempts: candidates.
-        inputs: for each attempt the tests whose ``input`` is run; ``expected`` is never read.
-        settings: limits, isolation and workers.
-
-    Raises:
-        ConfigError: a database cannot be built.
-        JudgeError: the sandbox broke, or a layer is missing.
+    ``tasks`` and ``inputs`` are those of each attempt; of the inputs, ``expected`` is never read. ConfigError: a database cannot be
+    built. JudgeError: the sandbox broke, or a layer is missing.
     """
     keys = [(task, one.language, one.code, tuple(tests)) for task, one, tests in zip(tasks, attempts, inputs, strict=True)]
     first = {key: index for index, key in reversed([*enumerate(keys)])}

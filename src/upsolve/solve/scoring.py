@@ -86,12 +86,8 @@ def row_of(task: Task, attempt: Attempt) -> dict[str, Any]:
 def read_scores(text: str, ids: Sequence[str]) -> list[float | None]:
     """Return the score of each attempt from the lines of a command; None for nan, infinity, an empty line and words.
 
-    Args:
-        text: a line for each attempt: a number, in the order of the attempts, or an object with ``attempt_id`` and ``score``, in any order.
-        ids: ids of the attempts, distinct.
-
-    Raises:
-        ConfigError: another number of lines than attempts, or lines that do not name each attempt once.
+    A line is a number, in the order of the attempts, or an object with ``attempt_id`` and ``score``, in any order. ConfigError:
+    another number of lines than attempts, or lines that do not name each attempt once.
     """
     lines = text.splitlines()
     if len(lines) != len(ids):
@@ -164,15 +160,9 @@ def score_archive(
     everything: bool = False,
     progress: OnProgress = no_progress,
 ) -> ScoredArchive:
-    """Score the programs of an archive that lack a score, and store it beside their verdicts; a repeated call resumes.
+    """Score the programs of an archive that lack the score ``name``, and store it beside their verdicts; a repeated call resumes.
 
-    Args:
-        archive: the archive.
-        scorer: the scorer.
-        name: name of the score that says which programs are scored already.
-        batch: programs that the scorer gets, and that are stored, at once.
-        everything: score again the programs that have the score.
-        progress: called with the programs scored and all programs.
+    The scorer gets, and the archive stores, ``batch`` programs at once. ``everything``: also those that have the score.
     """
     scored = unscored = 0
     with not_scored(archive, name, everything=everything) as programs:

@@ -48,15 +48,7 @@ class NewArchive:
     """A new archive and its report; portions that an earlier, interrupted command has written are skipped."""
 
     def __init__(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
-        """Open the folder, or begin it.
-
-        Args:
-            folder: new folder, or that of an interrupted command with the same settings.
-            settings: what decides the records, as JSON.
-
-        Raises:
-            ArchiveError: the folder holds something else; it is left as it is.
-        """
+        """Open the folder, or that of an interrupted command with the same settings; ArchiveError if it holds something else, which stays."""
         place = local_place(folder)
         file, key = place / REPORT, content_id(json.dumps(settings, sort_keys=True))
         if place.exists() and any(place.iterdir()) and not file.is_file():
@@ -95,16 +87,8 @@ ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
     """Write an archive with the fewest tests that keep all stored verdicts; return a row for each task.
 
-    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same call
-    resumes an interrupted one.
-
-    Args:
-        archive: the archive, which is only read.
-        out: folder of the new archive.
-        progress: called with the tasks done and all tasks.
-
-    Raises:
-        ArchiveError: the folder holds something else.
+    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same
+    call resumes an interrupted one. ArchiveError: the folder ``out`` holds something else.
     """
     tasks = len({*archive.column("tasks", "task_id")})
     new = NewArchive(out, {"command": "shrink", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)})

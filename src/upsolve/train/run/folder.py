@@ -203,14 +203,8 @@ def refuse_other(folder: Path, changed: Mapping[str, tuple[Any, Any]], allowed: 
 def check_out(folder: Path, recipe: Recipe, *, evaluates: bool = False, fresh: bool) -> None:
     """Check the folder of a run as ``claim`` does, without torch, and write nothing; ``model.bf16`` is compared by ``claim`` only.
 
-    Args:
-        folder: of ``upsolve train``, or of ``upsolve run``, which ``evaluates`` and trains in ``training/``.
-        recipe: all settings.
-        fresh: an earlier run will be removed.
-
-    Raises:
-        OSError: the folder cannot be made or written.
-        TrainingError: the folder holds results of another recipe.
+    The folder is that of ``upsolve train``, or of ``upsolve run``, which ``evaluates`` and trains in ``training/``. OSError: it
+    cannot be made or written. TrainingError: it holds results of another recipe, and is not removed (``fresh``).
     """
     place = next(part for part in (folder, *folder.absolute().parents) if part.exists())
     try:
