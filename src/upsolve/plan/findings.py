@@ -259,70 +259,104 @@ REMEDIES = {
 }
 
 
-def deciding(plan: Plan) -> "Rule":
-    """Return the first rule that applies; ``worth_it`` if no other does."""
-    return next((rule for rule in RULES if rule(plan)), worth_it)
+Reading = tuple[str, str, str]
+"""What a rule measured: name, value and threshold."""
+Ruling = tuple[Reading | None, str]
+"""What a rule measured (None if the value is unknown or the recipe does not need the rule), and its sentence of advice; "" if it does not apply."""
+NOTHING: Ruling = (None, "")
 
 
-def noisy(plan: Plan) -> str:
-    """Return the advice if recorded verdicts disagree with fresh ones."""
-    agreement = plan.noise.agreement
-    if not agreement.of or agreement.high >= HELD:
-        return ""
-    return (
+def deciding(plan: Plan) -> tuple[str, str]:
+    """Return name and advice of the first rule that applies; ``worth_it`` if no other does."""
+    advised = ((rule.__name__, rule(plan)[1]) for rule in RULES)
+    return next(((name, advice) for name, advice in advised if advice), (worth_it.__name__, worth_it(plan)))
+
+
+def checks_of(plan: Plan) -> tuple[Check, ...]:
+    """Return what each rule measured and its threshold, of the rules whose values are known."""
+    rulings = [(rule.__name__, *rule(plan)) for rule in RULES]
+    return tuple(Check(name, *reading, not advice) for name, reading, advice in rulings if reading)
+
+
+def noisy(plan: Plan) -> Ruling:
+    """Rule on the agreement of recorded verdicts with fresh ones."""
+    found = plan.noise.agreement
+    if not found.of:
+        return NOTHING
+    measured = f"{found.count} of {found.of}, at most {found.high:.0%}"
+    reading = ("recorded verdicts that hold", measured, f"{HELD:.0%} is possible")
+    if found.high >= HELD:
+        return reading, ""
+    return reading, (
         f"Judge the archive again before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
-        f"{agreement.count} of {agreement.of} recorded verdicts hold, where {HELD:.0%} should."
+        f"{found.count} of {found.of} recorded verdicts hold, where {HELD:.0%} should."
     )
 
 
-def scarce(plan: Plan) -> str:
-    """Return the advice if there are too few groups for offline training."""
+def scarce(plan: Plan) -> Ruling:
+    """Rule on the number of groups for offline training."""
     groups = plan.groups
-    if plan.online or plan.usable >= FEW_GROUPS:
-        return ""
+    if plan.online:
+        return NOTHING
+    name = f"training tasks with {plan.needed}"
+    reading = (name, f"{plan.usable:,} of {groups.training_tasks:,}", f"at least {FEW_GROUPS}")
+    if plan.usable >= FEW_GROUPS:
+        return reading, ""
     reason = next((name for name in groups.others if not name.startswith(SUFFICE[plan.needs])), "")
     remedy = REMEDIES.get(reason, "add tasks and attempts")
     most_often = f" (most often: {reason})" if reason else ""
-    return (
+    return reading, (
         f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}, "
         f"and {FEW_GROUPS} are needed; {remedy}."
     )
 
 
-def most_leaked(leaks: Leaks) -> str:
-    """Return the task set with the largest share of near-duplicates."""
-    return max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
-
-
-def leaking(plan: Plan) -> str:
-    """Return the advice if test tasks have near-duplicates among the training tasks."""
-    leaks = plan.leaks
-    worst = most_leaked(leaks)
-    if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
-        return ""
-    return (
-        f"Remove near-duplicates before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
+def leaking(plan: Plan) -> Ruling:
+    """Rule on the share of test tasks with a near-duplicate in training, in the task set with the highest."""
+    counts, sizes = plan.leaks.counts, plan.leaks.sizes
+    worst = max(counts, key=lambda name: counts[name] / max(1, sizes[name]))
+    count, size = counts[worst], sizes[worst]
+    if not size:
+        return NOTHING
+    reading = (
+        f"tasks of {worst} that are nearly a training task",
+        f"{count} of {size}: {count / size:.0%}",
+        f"at most {LEAKED:.0%}",
+    )
+    if count <= LEAKED * size:
+        return reading, ""
+    return reading, (
+        f"Remove near-duplicates before training: {count} of {size} tasks of {worst} are nearly the same as a "
         f"training task (at most {LEAKED:.0%} may be), so a gain there would be partly memorisation."
     )
 
 
-def too_large(plan: Plan) -> str:
-    """Return the advice if the run does not fit into memory."""
-    cost = plan.cost
-    if cost is None or cost.peak_bytes <= cost.available_bytes:
-        return ""
-    return (
-        f"It does not fit: {cost.peak_bytes / 2**30:.1f} GiB are needed and {cost.available_bytes / 2**30:.1f} are free; lower "
+def too_large(plan: Plan) -> Ruling:
+    """Rule on the memory of a run."""
+    if plan.cost is None:
+        return NOTHING
+    needed, free = plan.cost.peak_bytes / 2**30, plan.cost.available_bytes / 2**30
+    reading = ("memory", f"{needed:.1f} GiB", f"at most {free:.1f} GiB")
+    if needed <= free:
+        return reading, ""
+    return reading, (
+        f"It does not fit: {needed:.1f} GiB are needed and {free:.1f} are free; lower "
         "optim.tokens_per_batch, set model.lora_rank, or shard the run (model.shard)."
     )
 
 
-def solved(plan: Plan) -> str:
-    """Return the advice if the model already passes nearly all tasks."""
-    if not plan.base or not plan.base[-1].greedy.value >= SOLVED:
-        return ""
-    greedy = plan.base[-1].greedy
-    return f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily ({SOLVED:.0%} or more), so there is little left to learn."
+def solved(plan: Plan) -> Ruling:
+    """Rule on the greedy pass rate: the model should not pass nearly all tasks already."""
+    found = plan.base[-1].greedy if plan.base else share(0, 0)
+    if not found.of:
+        return NOTHING
+    reading = ("tasks passed greedily", f"{found.count} of {found.of}: {found.value:.0%}", f"below {SOLVED:.0%}")
+    if found.value < SOLVED:
+        return reading, ""
+    return reading, (
+        f"Add harder tasks: the model passes {found.count} of {found.of} of these greedily ({SOLVED:.0%} or more), so there is "
+        "little left to learn."
+    )
 
 
 def passes_none(plan: Plan) -> bool:
@@ -331,14 +365,33 @@ def passes_none(plan: Plan) -> bool:
     return bool(shares) and all(share.of and not share.count for share in shares)
 
 
-def unable(plan: Plan) -> str:
-    """Return the advice if the model passes nothing and the recipe does not imitate."""
-    if plan.imitates or not passes_none(plan):
-        return ""
+def unable(plan: Plan) -> Ruling:
+    """Rule on the answers that passed, for recipes that do not imitate."""
+    if plan.imitates or not plan.base:
+        return NOTHING
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
-    return (
+    measured = f"{greedy.count} of {greedy.of}, {sampled.count} of {sampled.of}"
+    reading = ("greedy answers and samples that passed", measured, "at least 1")
+    if not passes_none(plan):
+        return reading, ""
+    return reading, (
         f"Imitate first (`--recipe sft`): the model passes none of {greedy.of} tasks, greedily or in {sampled.of} samples, and has to see "
         "programs that pass before it can gain from the difference between passed and failed ones."
+    )
+
+
+def failed_alone(plan: Plan) -> Ruling:
+    """Rule on tasks with failed attempts alone, for recipes that imitate and a model that passes nothing."""
+    if not plan.imitates or not plan.base:
+        return NOTHING
+    failed, name = plan.groups.others.get("all failed", 0), "training tasks with failed attempts alone"
+    limit = f"below {UNSOLVED} for each with a passed one" + ("" if passes_none(plan) else ", or the model passes some")
+    reading = (name, f"{failed:,} beside {plan.usable:,} with a passed one", limit)
+    if not passes_none(plan) or failed < UNSOLVED * plan.usable:
+        return reading, ""
+    return reading, (
+        f"Imitate the failed attempts first (`upsolve train unsolved --archive {plan.archive}`), then the passed ones from its model: "
+        f"{failed:,} training tasks have failed attempts alone, {plan.usable:,} a passed one ({UNSOLVED} times as many, or more), and the model passes none."
     )
 
 
@@ -348,36 +401,32 @@ def gap(plan: Plan) -> float:
     return found.own.mean - found.passed.mean if found and found.passed and found.own else math.nan
 
 
-def failed_alone(plan: Plan) -> str:
-    """Return the advice if a model that passes nothing would imitate few tasks, and many more have failed attempts alone."""
-    failed = plan.groups.others.get("all failed", 0)
-    if not (plan.imitates and passes_none(plan) and failed >= UNSOLVED * plan.usable):
-        return ""
-    return (
-        f"Imitate the failed attempts first (`upsolve train unsolved --archive {plan.archive}`), then the passed ones from its model: "
-        f"{failed:,} training tasks have failed attempts alone, {plan.usable:,} a passed one ({UNSOLVED} times as many, or more), and the model passes none."
-    )
-
-
-def sharper(plan: Plan) -> str:
-    """Return the advice if attempts are like the model's own samples, and greedy decoding passes much more often than sampling."""
-    if not plan.base or gap(plan) > UNLIKE or plan.likelihood is None or plan.likelihood.passed is None:
-        return ""
-    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
-    if not greedy.value - sampled.value >= GAP:
-        return ""
-    return (
+def sharper(plan: Plan) -> Ruling:
+    """Rule on greedy decoding that passes much more often than temperature 1, where attempts are like the model's own samples."""
+    if not plan.base or math.isnan(gap(plan)):
+        return NOTHING
+    greedy, sampled = plan.base[-1].greedy.value, plan.base[-1].sampled.value
+    if math.isnan(greedy - sampled):
+        return NOTHING
+    limit = f"below {100 * GAP:.0f} points, or attempts more than {UNLIKE} nats per token below own samples"
+    reading = ("greedy pass rate above that of temperature 1", f"{100 * (greedy - sampled):.0f} points", limit)
+    if gap(plan) > UNLIKE or greedy - sampled < GAP:
+        return reading, ""
+    return reading, (
         "Train beside the control without verdicts (`upsolve run ssd`): the attempts are as likely as the model's own samples, and greedy "
-        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%} ({100 * GAP:.0f} points less, or more), so the model may become sharper, not more capable."
+        f"decoding passes {greedy:.0%} where temperature 1 passes {sampled:.0%} ({100 * GAP:.0f} points less, or more), so the model may become sharper, not more capable."
     )
 
 
-def unlike(plan: Plan) -> str:
-    """Return the advice if attempts are unlike the model's own samples and the recipe does not imitate."""
+def unlike(plan: Plan) -> Ruling:
+    """Rule on how much less likely attempts are than the model's own samples, for recipes that do not imitate."""
     found = plan.likelihood
-    if not gap(plan) > UNLIKE or plan.imitates or not (found and found.passed and found.own):
-        return ""
-    return (
+    if plan.imitates or not (found and found.passed and found.own):
+        return NOTHING
+    reading = ("passed attempts below the model's own samples", f"{gap(plan):.2f} nats per token", f"at most {UNLIKE}")
+    if gap(plan) <= UNLIKE:
+        return reading, ""
+    return reading, (
         f"Imitate first (`--recipe sft`): passed attempts have {found.passed.mean:.2f} nats per token under the model and its "
         f"own samples {found.own.mean:.2f} (more than {UNLIKE} apart), so they differ from its samples and can teach it something new."
     )
@@ -395,100 +444,5 @@ def worth_it(plan: Plan) -> str:
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
-def checks_of(plan: Plan) -> tuple[Check, ...]:
-    """Return what each rule measured and its threshold, of the rules whose values are known."""
-    readings = [(rule, RULES[rule](plan)) for rule in RULES]
-    return tuple(Check(rule.__name__, *reading, not rule(plan)) for rule, reading in readings if reading)
-
-
-def agreement_read(plan: Plan) -> "Reading":
-    """Return the agreement of recorded verdicts with fresh ones."""
-    found = plan.noise.agreement
-    measured = f"{found.count} of {found.of}, at most {found.high:.0%}"
-    return ("recorded verdicts that hold", measured, f"{HELD:.0%} is possible") if found.of else None
-
-
-def groups_read(plan: Plan) -> "Reading":
-    """Return the number of groups for offline training."""
-    name = f"training tasks with {plan.needed}"
-    return None if plan.online else (name, f"{plan.usable:,} of {plan.groups.training_tasks:,}", f"at least {FEW_GROUPS}")
-
-
-def leaks_read(plan: Plan) -> "Reading":
-    """Return the share of test tasks with a near-duplicate in training, in the task set with the highest."""
-    worst = most_leaked(plan.leaks)
-    count, size = plan.leaks.counts[worst], plan.leaks.sizes[worst]
-    name = f"tasks of {worst} that are nearly a training task"
-    return (name, f"{count} of {size}: {count / size:.0%}", f"at most {LEAKED:.0%}") if size else None
-
-
-def memory_read(plan: Plan) -> "Reading":
-    """Return the memory of a run."""
-    cost = plan.cost
-    return ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"at most {cost.available_bytes / 2**30:.1f} GiB") if cost else None
-
-
-def greedy_read(plan: Plan) -> "Reading":
-    """Return the greedy pass rate."""
-    found = plan.base[-1].greedy if plan.base else share(0, 0)
-    return (
-        ("tasks passed greedily", f"{found.count} of {found.of}: {found.value:.0%}", f"below {SOLVED:.0%}")
-        if found.of
-        else None
-    )
-
-
-def passes_read(plan: Plan) -> "Reading":
-    """Return the number of answers that passed, for recipes that do not imitate."""
-    if plan.imitates or not plan.base:
-        return None
-    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
-    return (
-        "greedy answers and samples that passed",
-        f"{greedy.count} of {greedy.of}, {sampled.count} of {sampled.of}",
-        "at least 1",
-    )
-
-
-def failed_read(plan: Plan) -> "Reading":
-    """Return the number of tasks with failed attempts alone, for recipes that imitate."""
-    failed = plan.groups.others.get("all failed", 0)
-    if not plan.imitates or not plan.base:
-        return None
-    limit = f"below {UNSOLVED} for each with a passed one" + ("" if passes_none(plan) else ", or the model passes some")
-    return ("training tasks with failed attempts alone", f"{failed:,} beside {plan.usable:,} with a passed one", limit)
-
-
-def sharper_read(plan: Plan) -> "Reading":
-    """Return by how much greedy decoding passes more often than temperature 1."""
-    difference = plan.base[-1].greedy.value - plan.base[-1].sampled.value if plan.base else math.nan
-    if math.isnan(difference) or math.isnan(gap(plan)):
-        return None
-    limit = f"below {100 * GAP:.0f} points, or attempts more than {UNLIKE} nats per token below own samples"
-    return ("greedy pass rate above that of temperature 1", f"{100 * difference:.0f} points", limit)
-
-
-def unlike_read(plan: Plan) -> "Reading":
-    """Return by how much attempts are less likely than the model's own samples, for recipes that do not imitate."""
-    below = gap(plan)
-    if plan.imitates or math.isnan(below):
-        return None
-    return ("passed attempts below the model's own samples", f"{below:.2f} nats per token", f"at most {UNLIKE}")
-
-
-Rule = Callable[[Plan], str]
-"""A rule of the advice: its sentence, "" if the rule does not apply."""
-Reading = tuple[str, str, str] | None
-"""Name, measured value and threshold of a rule; None if the value is unknown or the recipe does not need the rule."""
-RULES: Mapping[Rule, Callable[[Plan], Reading]] = {
-    noisy: agreement_read,
-    scarce: groups_read,
-    leaking: leaks_read,
-    too_large: memory_read,
-    solved: greedy_read,
-    unable: passes_read,
-    failed_alone: failed_read,
-    sharper: sharper_read,
-    unlike: unlike_read,
-}
-"""The rules in their order, each with what it reads; if none applies, ``worth_it``."""
+RULES: tuple[Callable[[Plan], Ruling], ...] = (noisy, scarce, leaking, too_large, solved, unable, failed_alone, sharper, unlike)
+"""The rules in their order; if none applies, ``worth_it``."""

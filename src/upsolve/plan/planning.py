@@ -61,8 +61,8 @@ def plan_archive(
     steps = plan.cost.steps if plan.cost else 0
     test = sum(bool(task.tests) for task in split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None])
     found = few_tasks(test, recipe.evaluate), few_dev_tasks(dev, recipe.evaluate, recipe.data), few_steps(steps, recipe.optim)
-    rule = deciding(plan)
-    return replace(plan, advice=rule(plan), rule=rule.__name__, checks=checks_of(plan), warnings=tuple(filter(None, found)))
+    rule, advice = deciding(plan)
+    return replace(plan, advice=advice, rule=rule, checks=checks_of(plan), warnings=tuple(filter(None, found)))
 
 
 def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:
