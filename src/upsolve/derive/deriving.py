@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from upsolve.derive.programs import COMPLETE, FASTER, REPAIR, TRANSLATE
 from upsolve.errors import ConfigError
 from upsolve.importers.source import parse_options
 from upsolve.plugins import find, reraise
-from upsolve.suites.shrink import NewArchive, Portion, archive_parts
+from upsolve.suites.shrink import NewArchive, Portion
 from upsolve.types import Group, OnProgress, Status, Verdict, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
@@ -70,8 +70,7 @@ def derive(
     """
     how = checked(how)
     groups, own = archive.groups(), by_own_judge(archive)
-    facts = {"command": "derive", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)}
-    new = NewArchive(out, {**facts, "kind": how.kind, "options": dict(how.options), "limit": how.limit, "seed": how.seed})
+    new = NewArchive(out, "derive", archive, **{**asdict(how), "options": dict(how.options)})
     places = [*range(len(groups))]
     if how.limit:
         Random(f"{how.seed}/order").shuffle(places)

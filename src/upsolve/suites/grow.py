@@ -16,10 +16,10 @@ from typing import Any
 from upsolve.archive.store import Archive
 from upsolve.languages import PYTHON, language
 from upsolve.solve.outputs import Outputs, outputs_of
-from upsolve.suites.grade import cover, failed_tests, judged_groups
+from upsolve.suites.grade import cover, failed_tests
 from upsolve.suites.inputs import Candidate, Inputs, call_inputs, candidates, program_inputs
 from upsolve.suites.rows import database_inputs, reversed_rows
-from upsolve.suites.shrink import NewArchive, Portion, archive_parts
+from upsolve.suites.shrink import NewArchive, Portion
 from upsolve.types import Attempt, Group, OnProgress, Status, Task, TestCase, TestKind, Verdict, is_scored, no_progress
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
@@ -140,19 +140,8 @@ def grow(
     """
     how, settings = how or GrowSettings(), settings or JudgeSettings()
     count = len({*archive.column("tasks", "task_id")})
-    new = NewArchive(
-        out, {"command": "grow", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)} | asdict(how)
-    )
-    portion: list[tuple[Group, list[Group]]] = []
-    for group, others in judged_groups(archive):
-        if group.task.task_id in new.done:
-            continue
-        portion.append((group, others or [group]))
-        if len(portion) == PORTION:
-            new.write(grown_portion(portion, how, settings))
-            portion = []
-            progress("grow", len(new.rows), count)
-    if portion:
+    new = NewArchive(out, "grow", archive, **asdict(how))
+    for portion in new.pending(archive, PORTION):
         new.write(grown_portion(portion, how, settings))
         progress("grow", len(new.rows), count)
     return new.rows

@@ -3,8 +3,9 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,11 @@ class Portion:
 class NewArchive:
     """A new archive and its report; portions that an earlier, interrupted command has written are skipped."""
 
-    def __init__(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
-        """Open the folder, or that of an interrupted command with the same settings; ArchiveError if it holds something else, which stays."""
+    def __init__(self, folder: str | Path, command: str, archive: Archive, **settings: Any) -> None:
+        """Open the folder, or that of an interrupted command with the same settings and archive; ArchiveError if it holds something else, which stays."""
+        facts = {"command": command, "archive": str(archive.path.resolve()), "parts": archive_parts(archive), **settings}
         place = local_place(folder)
-        file, key = place / REPORT, content_id(json.dumps(settings, sort_keys=True))
+        file, key = place / REPORT, content_id(json.dumps(facts, sort_keys=True))
         if place.exists() and any(place.iterdir()) and not file.is_file():
             raise ArchiveError(f"{folder}: the folder is not empty; write the archive into a new folder")
         try:
@@ -67,6 +69,12 @@ class NewArchive:
     def tag(self) -> str:
         """Tag of the parts of the next portion."""
         return f"{len(self.rows):08x}"
+
+    def pending(self, archive: Archive, size: int) -> Iterator[list[tuple[Group, list[Group]]]]:
+        """Yield the tasks without a row, at most ``size`` together, each with the groups of all judges (``judged_groups``)."""
+        left = ((one, others or [one]) for one, others in judged_groups(archive) if one.task.task_id not in self.done)
+        while portion := [*islice(left, size)]:
+            yield portion
 
     def write(self, portion: Portion) -> None:
         """Append a portion; it is complete when its lines are in the report."""
@@ -91,17 +99,13 @@ def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progr
     call resumes an interrupted one. ArchiveError: the folder ``out`` holds something else.
     """
     tasks = len({*archive.column("tasks", "task_id")})
-    new = NewArchive(out, {"command": "shrink", "archive": str(archive.path.resolve()), "parts": archive_parts(archive)})
-    portion = Portion()
-    for group, others in judged_groups(archive):
-        if group.task.task_id in new.done:
-            continue
-        shrink_task(group, others or [group], portion)
-        if len(portion.rows) == PORTION:
-            new.write(portion)
-            portion = Portion()
-        progress("shrink", len(new.rows) + len(portion.rows), tasks)
-    new.write(portion)
+    new = NewArchive(out, "shrink", archive)
+    for groups in new.pending(archive, PORTION):
+        portion = Portion()
+        for group, judges in groups:
+            shrink_task(group, judges, portion)
+        new.write(portion)
+        progress("shrink", len(new.rows), tasks)
     return new.rows
 
 
