@@ -127,7 +127,10 @@ def trained_model(
     recipe: Recipe, path: Path, split: Split, *, measured: Callable[[ModelConfig, str], Sweep], report: OnProgress
 ) -> tuple[Sweep, Trained]:
     """Train, with rounds of own samples if the recipe has some, and measure the model that results."""
-    on_step = partial(report_step, report)
+
+    def on_step(done: int, total: int, row: Mapping[str, float]) -> None:
+        report(f"train: entropy {row['entropy']:.2f}", done, total)
+
     if recipe.own.rounds:
         stages = run_rounds(recipe, path, split, measured=measured, progress=report, on_step=on_step)
         best = next(stage for stage in reversed(stages) if stage.kept)
@@ -139,11 +142,6 @@ def trained_model(
     for name in ("trained.json", "trained.samples.jsonl") if trained != finished and Processes().is_main else ():
         (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
     return measured(recipe.model.at(str(trained.folder)), "trained"), trained
-
-
-def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:
-    """Report an optimizer step."""
-    report(f"train: entropy {row['entropy']:.2f}", done, total)
 
 
 def run_folds(

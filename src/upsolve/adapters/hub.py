@@ -1,7 +1,7 @@
 """The Hugging Face Hub: a model or an archive with its card, in one commit."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,8 @@ def archive_card(folder: Path, title: str) -> str:
             rows = [f"| {key or '(none)'} | {count:,} |" for key, count in values.items()]
             lines += [f"## {name}", "\n".join([f"| {name.lower()} | number |", "|---|---|", *rows])]
     how = f'import upsolve\nfrom huggingface_hub import snapshot_download\n\narchive = upsolve.open_archive(snapshot_download("{title}", repo_type="dataset"))'
-    return text_of_card(about, [*lines, "## Use", f"```python\n{how}\n```"])
-
-
-def text_of_card(about: Mapping[str, Any], lines: Sequence[str]) -> str:
-    """Return the text of a card."""
-    return f"---\n{yaml.safe_dump(dict(about), sort_keys=False)}---\n\n" + "\n\n".join(lines) + "\n"
+    text = "\n\n".join([*lines, "## Use", f"```python\n{how}\n```"])
+    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---\n\n{text}\n"
 
 
 def upload(planned: Upload, repo: str, *, private: bool = False) -> str:

@@ -160,12 +160,8 @@ def judged(groups: Sequence[Group], settings: JudgeSettings) -> Iterator[Group]:
         for attempt, known in zip(group.attempts, group.verdicts, strict=True)
         if known is None
     ]
-    fresh = iter(verify(pairs, settings))
+    differing: dict[str, Any] = dict.fromkeys(("wall_seconds", "cpu_seconds", "memory_bytes"))  # from run to run
+    fresh = (replace(verdict, **differing) for verdict in verify(pairs, settings))
     for group in groups:
-        verdicts = tuple(known or untimed(next(fresh)) for known in group.verdicts)
+        verdicts = tuple(known or next(fresh) for known in group.verdicts)
         yield replace(group, verdicts=verdicts)
-
-
-def untimed(verdict: Verdict) -> Verdict:
-    """Return a verdict without time and memory, which differ from run to run."""
-    return replace(verdict, wall_seconds=None, cpu_seconds=None, memory_bytes=None)

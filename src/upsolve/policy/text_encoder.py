@@ -169,7 +169,8 @@ class TextEncoder:
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 
         core = self.tokenizer.backend_tokenizer
-        names: dict[int, str] = bytes_to_unicode() if is_byte_level(core) else {byte: f"<0x{byte:02X}>" for byte in range(256)}
+        of_bytes = any(part["type"] == "ByteLevel" for part in parts_of(state(core.decoder)))
+        names: dict[int, str] = bytes_to_unicode() if of_bytes else {byte: f"<0x{byte:02X}>" for byte in range(256)}
         return {byte: index for byte, name in names.items() if (index := core.token_to_id(name)) is not None}
 
     @cached_property
@@ -233,11 +234,6 @@ def parts_of(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Return the parts of a normalizer, a pre-tokenizer or a decoder of tokenizers."""
     inner = [rule[key] for key in ("normalizers", "pretokenizers", "decoders") if key in rule] if rule else []
     return [found for part in inner[0] for found in parts_of(part)] if inner else [rule] if rule else []
-
-
-def is_byte_level(core: Tokenizer) -> bool:
-    """Return whether a tokenizer's tokens are strings of bytes."""
-    return any(part["type"] == "ByteLevel" for part in parts_of(state(core.decoder)))
 
 
 def is_faithful(tokenizer: Any) -> bool:

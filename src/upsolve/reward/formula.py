@@ -137,7 +137,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     flagged: Counter[str] = Counter()
     if config.verdicts != "as_judged":
         flagged[f"{CONTROL} {config.verdicts}"] = sum(map(is_scored, group.verdicts))
-    terms = terms_of(config)
+    terms: Terms = {name: (find("component", name), weight) for name, weight in config.components.items()}
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in config.read else None
     exact = measures_cost(group)
     ruled: list[tuple[int, Judged, tuple[Part, ...] | str]] = []
@@ -163,11 +163,6 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     scored = group_of(group, scored_indices)
     values = [math.fsum(part.weight * part.value for part in attempt_parts) for attempt_parts in parts]
     return Rewarded(scored, np.array(values, dtype=np.float64), tuple(parts), left_out, flagged)
-
-
-def terms_of(config: RewardConfig) -> Terms:
-    """Return the components of a recipe with their weights."""
-    return {name: (find("component", name), weight) for name, weight in config.components.items()}
 
 
 def analyses_needed(config: RewardConfig) -> tuple[str, ...]:

@@ -168,11 +168,6 @@ def is_sorted(members: Sequence[Any]) -> bool:
         return False
 
 
-def are_distinct(members: Sequence[Any]) -> bool:
-    """Return whether no member occurs twice."""
-    return len({repr(one) for one in members}) == len(members)
-
-
 def are_even(members: Sequence[Any]) -> bool:
     """Return whether members with a length have the same one, as the rows of a matrix."""
     lengths = {len(one) for one in members if isinstance(one, list | tuple)}
@@ -182,7 +177,7 @@ def are_even(members: Sequence[Any]) -> bool:
 LAWS: Mapping[str, Callable[[Sequence[Any]], bool]] = {
     "sorted": is_sorted,
     "falling": lambda members: is_sorted(members[::-1]),
-    "distinct": are_distinct,
+    "distinct": lambda members: len({*map(repr, members)}) == len(members),
     "even": are_even,
     "one kind": lambda members: len({*map(type, members)}) <= 1,
 }
