@@ -208,13 +208,9 @@ def connect(
 ) -> "Generator[duckdb.DuckDBPyConnection]":
     """Yield a connection with a view of every table, such as ``attempts``. Columns that parts of an earlier schema lack are null.
 
-    Args:
-        parts: name of a table in ``schema.TABLES`` -> its files, oldest first.
-        places: whether the views have a column ``place``, which increases in the order in which the rows were written.
-        shared: use the database that this process shares, if all files are local. For short queries that change no setting.
-
-    Raises:
-        ArchiveError: a file is damaged, or a query fails otherwise.
+    ``parts`` are the files of each table, oldest first. ``places``: the views have a column ``place``, which increases in the order
+    in which the rows were written. ``shared``: use the database that this process shares, if all files are local; for short queries
+    that change no setting. ArchiveError: a file is damaged, or a query fails otherwise.
     """
     shared = shared and not any(map(is_remote, chain.from_iterable(parts.values())))  # their file systems are a database's own
     try:

@@ -208,13 +208,9 @@ class Groups(Lazy[int, Group]):
     ) -> None:
         """Index the rows of each task.
 
-        Args:
-            blocks: record batches of ``BLOCK_ROWS`` rows of ``SORTED``.
-            counts: number of a task -> number of its rows, in the order of the rows.
-            tasks: tasks by number.
-            judge: whose verdicts count (``Archive.groups``).
-            labels: probabilities that labels are right; None: the groups have none.
-            turns: most earlier attempts that each attempt comes with.
+        ``blocks`` are record batches of ``BLOCK_ROWS`` rows of ``SORTED``. ``counts`` has the number of rows of each task by its
+        number, in the order of the rows. ``labels``: probabilities that labels are right; None: the groups have none. For ``judge``
+        and ``turns`` see ``Archive.groups``.
         """
         self.blocks, self.judge, self.labels, self.turns = blocks, judge, labels, turns
         self.tasks = [tasks[number] for number in counts]

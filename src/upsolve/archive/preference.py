@@ -170,8 +170,7 @@ that upsolve passes on fewer tests than the recorded judge that fails it is no c
 def select_contradictions(verdicts: str = "verdicts") -> str:
     """Return a query for ``attempt_id``, ``task_id``, ``kind`` and ``judges`` of each program whose labels contradict each other.
 
-    Args:
-        verdicts: view of the verdicts with the column ``place``, beside views ``attempts`` and ``tasks`` (``archive.database.connect``).
+    ``verdicts`` is a view with the column ``place``, beside views ``attempts`` and ``tasks`` (``archive.database.connect``).
     """
     return CONTRADICTIONS.format(verdicts=verdicts)
 

@@ -51,12 +51,8 @@ def scorer_of(text: str) -> Scorer:
 def by_command(command: str, name: str = "score") -> Scorer:
     """Return a scorer that gives attempts to a command as JSON lines and reads a number a line (``read_scores``).
 
-    Args:
-        command: program and arguments, split as by a shell and run without one.
-        name: name of the score.
-
-    Raises:
-        ConfigError: the command cannot be run, fails, or writes another number of lines than attempts; raised by the scorer.
+    The command is split as by a shell and run without one. The scorer raises ConfigError if it cannot be run, fails, or writes
+    another number of lines than attempts.
     """
     words = shlex.split(command)
 
