@@ -494,6 +494,9 @@ def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
         ("solve tasks.jsonl --model m --out=a.jsonl", True),
         ("archive score a --likelihood m", True),
         ("ingest log.csv a", True),
+        ("verify a", True),
+        ("tests grow a b", True),
+        ("tests grade a", False),
     ],
 )
 def test_only_commands_that_resume_say_so_when_they_are_stopped(monkeypatch, words, resumes):

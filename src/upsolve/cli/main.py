@@ -3,13 +3,17 @@
 import errno
 import gc
 import os
+import re
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 from upsolve import __version__
 from upsolve.cli import (
@@ -38,10 +42,8 @@ PROGRAMS = "128"
 """Programs that oneDNN keeps; by default 1,024, which take 0.3 GB once shapes have varied that often."""
 AS_PYTHON = warnings.formatwarning
 STOPPED = "stopped; finished work is on disk, and the same command resumes it"
-ANEW = frozenset(
-    {"doctor", "explain", "export", "info", "init", "memory", "plan", "power", "query", "report", "compare", "view"}
-)
-"""Commands, also of ``archive``, that begin anew after an interrupt."""
+RESUMES = re.compile(r"\bresumes?\b|loses nothing")
+"""What the help of a command says, or of an argument or a given option, if the same command resumes after an interrupt."""
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
@@ -105,11 +107,19 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def stop_message(error: BaseException | None) -> str:
     """Return the message of the ``KeyboardInterrupt`` that caused an exception; without one, whether the command resumes."""
-    words = [word for word in sys.argv[1:] if word != "archive"]
-    keeps = ANEW.isdisjoint(words[:1]) and (words[:1] != ["solve"] or any(word.startswith(("--out", "-o")) for word in words))
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
-    return str(error or "") or (STOPPED if keeps else "stopped")
+    return str(error or "") or (STOPPED if resumes(sys.argv[1:]) else "stopped")
+
+
+def resumes(words: Sequence[str]) -> bool:
+    """Return whether the command that words call resumes, by its help."""
+    command: Any = get_command(app)
+    while words and words[0] in getattr(command, "commands", ()):
+        command, words = command.commands[words[0]], words[1:]
+    given = [one for one in command.params if any(word.startswith(tuple(one.opts)) for word in words)]
+    read = [one.help for one in command.params if one in given or one.param_type_name == "argument"]
+    return any(RESUMES.search(text or "") for text in (command.help, *read))
 
 
 def fail(message: str) -> None:

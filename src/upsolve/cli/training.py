@@ -116,7 +116,7 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model SQL by one reference query per task: about ten minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model SQL by one reference query per task: about ten minutes on two cores. The same as `upsolve run demo`; rerun to resume."""
     settings = with_checkpoints(settings, keep_checkpoints)
     run("demo", out, model=model, seed=seed, fresh=fresh, settings=settings, as_json=as_json)
 
@@ -184,7 +184,7 @@ def sample(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
+    """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`, rerun to resume."""
     if hint and repair:
         raise ConfigError("--hint excludes --repair: sample with one of them")
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
