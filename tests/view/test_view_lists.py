@@ -1,5 +1,6 @@
 """The lists and the page of an attempt in a real Chromium: order, previews, colours, what failed tests gave, and the way back."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,11 +144,21 @@ def test_the_order_of_a_list_has_every_attempt_once(tmp_path, monkeypatch):
 
 
 def test_a_text_in_the_code_is_searched_once(tmp_path, monkeypatch):
-    """In any case and literally; once it is counted, neither another order nor another page reads the code again."""
+    """In any case and literally; no part is read twice, whether for a page, another order, or the count at the same time."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
-    index = Index(plain_archive(tmp_path / "a"))
+    monkeypatch.setattr(browse, "SCANNED", 1)
+    read, index = [], Index(plain_archive(tmp_path / "a"))
+    reads = browse.matches
+    monkeypatch.setattr(
+        browse, "matches", lambda index, number, text: (read.append((text, number)), reads(index, number, text))[1]
+    )
     for text, count in (("NUMBER 24", 5 + 6), ("(X)", 250), ("number .", 0)):
         rows = list_attempts(index, Filters(text=text))["rows"]
+        assert len(read) == (2 if count > 100 else 3), "a full page needs no further part"
+        with ThreadPoolExecutor(4) as pool:
+            assert {*pool.map(lambda text: count_attempts(index, Filters(text=text)), [text] * 4)} == {count}
+        assert sorted(read) == [(text, 0), (text, 1), (text, 2)]
+        read.clear()
         assert count_attempts(index, Filters(text=text)) == count and len(rows) == min(count, 100)
         with monkeypatch.context() as patch:
             patch.setattr(browse, "matches", None)
