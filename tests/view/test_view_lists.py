@@ -72,6 +72,18 @@ def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
         assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
 
 
+def test_the_attempts_at_a_task_sort_too(chromium, tmp_path, show):
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(by_length(tmp_path / 'a'))}#/task/a%2Ftask")
+        page.wait_for_selector("main tbody tr:nth-child(100)")
+        heads = [head.inner_text() for head in page.locator("main thead th").all() if head.is_visible()]
+        assert heads == ["Attempt", "Outcome", "Tests"] and column(page, 1)[0] == "failed", "no attempt has an author"
+        for order in ("ascending", "descending"):
+            page.get_by_role("button", name="Outcome").click()
+            page.wait_for_selector(f'th[aria-sort="{order}"]')
+        assert column(page, 1)[0] == "unjudged" and "a%2Ftask?sort=-outcome" in page.url and not faults, faults
+
+
 def test_a_click_on_a_head_of_the_tasks_sorts_them(chromium, tmp_path, show):
     """Five tasks with 1 to 5 attempts, of which one passes: up, down, and back to the order of the archive."""
     archive, names = Archive.create(tmp_path / "a"), ["c", "a", "e", "b", "d"]
