@@ -74,6 +74,7 @@ def overview_block(content: ReportContent) -> Node:
     curves = curves_of(content, [*CURVES][:3])
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
     parts = [
+        *([about_line(content.summary)] if content.summary else []),
         *map(verdict_block, changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
         *(
@@ -90,6 +91,12 @@ def overview_block(content: ReportContent) -> Node:
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
     return el("div", *parts, class_="overview")
+
+
+def about_line(summary: Mapping[str, str]) -> Node:
+    """Return model, archive, recipe, date and duration of a run in a line."""
+    known = (summary.get(name, "").partition(": ")[0] for name in ("model", "data", "recipe", "date", "duration"))
+    return el("p", " · ".join(filter(None, known)), class_="soft")
 
 
 def most_changed(examples: Sequence[Example]) -> list[Example]:
@@ -143,7 +150,7 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         difference = change.capability.best.paired.difference
         cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
     for control in content.controls:
-        gain = f"the control ({control.name}) itself {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
+        gain = f"the same training with {control.name} gains {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
         number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
         cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:
@@ -155,8 +162,8 @@ def model_card(sweep: Sweep) -> Node:
     """Return the pass@1 of a model at its best temperature."""
     values = [*task_pass_at_k(sweep.best.scores, 1).values()]
     known = mean_interval(values) if values else None
-    name = temperature_name(sweep.best.temperature).replace("T ", "temperature ")
-    note = f"pass@1, {name}, {counted(len(values), 'task')}"
+    how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "likeliest answer (greedy)")
+    note = f"{counted(len(values), 'task')}, share solved with one sample (pass@1), {how}"
     return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", note)
 
 

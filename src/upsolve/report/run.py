@@ -267,7 +267,7 @@ def controls_of(folder: Path) -> tuple[Gain, ...]:
             if run.verdicts == "as_judged" and (shared := gains(run).keys() & gains(control).keys()):
                 mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
                 zero = dict.fromkeys(theirs, 0.0)
-                label = f"{control.name}, verdicts {control.verdicts}"
+                label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
                 found.append(
                     Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
                 )
