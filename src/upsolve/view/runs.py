@@ -89,7 +89,7 @@ class Runs:
             "name": name,
             "steps": steps,
             "recipe": result.recipe,
-            "verdicts": result.verdicts,
+            "verdicts": result.verdicts.replace("_", " "),
             **means,
             "conclusion": about.conclusion,
         }

@@ -72,7 +72,7 @@ export function hideEmpty(table) {
   const rows = [...table.tBodies[0].rows].filter((row) => row.cells.length > 1);
   if (!rows.length) return;
   [...table.tHead.rows[0].cells].forEach((head, index) => {
-    const empty = index > 2 && rows.every((row) => !row.cells[index].textContent);
+    const empty = index > 1 && rows.every((row) => !row.cells[index].textContent);
     for (const row of [table.tHead.rows[0], ...rows]) row.cells[index].hidden = empty;
   });
 }
