@@ -139,7 +139,7 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             page.goto(viewer.address)
             page.wait_for_selector("main tbody tr")
             rows = [row.inner_text().split("\t") for row in page.locator("main tbody tr").all()]
-            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][3:5] == ["12.5", "65.6"]
+            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][4:8] == ["12.5", "65.6", "3", "as judged"]
             page.get_by_role("button", name="Compare the marked runs").click()
             page.get_by_text("0 marked: mark two to four runs.").wait_for()
             page.get_by_label("compare placebo").check()
