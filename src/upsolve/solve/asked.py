@@ -123,7 +123,7 @@ class AnswerFile:
 
 def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase]:
     """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output. Inputs of ``queries`` are
-    databases. ConfigError names a line that is no such test.
+    databases. ConfigError names a line that is no such test; or there is none.
     """
     tests: list[TestCase] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -134,4 +134,6 @@ def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase
             raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
         is_call = not queries and (row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")"))
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
+    if not tests:
+        raise ConfigError(f"{label}: holds no test")
     return tests

@@ -51,10 +51,13 @@ def scorer_of(text: str) -> Scorer:
 def by_command(command: str, name: str = "score") -> Scorer:
     """Return a scorer that gives attempts to a command as JSON lines and reads a number a line (``read_scores``).
 
-    The command is split as by a shell and run without one. The scorer raises ConfigError if it cannot be run, fails, or writes
+    The command is split as by a shell (ConfigError if it cannot be) and run without one. The scorer raises ConfigError if it cannot be run, fails, or writes
     another number of lines than attempts.
     """
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"score command {command!r}: {error}") from error
 
     def scores(pairs: Pairs) -> list[dict[str, float]]:
         distinct = {attempt.attempt_id: (task, attempt) for task, attempt in pairs}

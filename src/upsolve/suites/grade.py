@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 from upsolve.archive.groups import task_ids
 from upsolve.archive.store import Archive
+from upsolve.errors import ConfigError
 from upsolve.types import Group, Status, Task, Verdict, is_scored
 
 __all__ = ["Grade", "Totals", "cover", "failed_tests", "grade_archive", "grade_group", "judged_groups", "totals"]
@@ -147,9 +148,11 @@ def compared(group: Group, others: Sequence[Group]) -> Totals:
 
 def judged_groups(archive: Archive, judge: str = "") -> Iterator[tuple[Group, list[Group]]]:
     """Yield each task with its attempts and the verdicts preferred (of ``judge``, or by ``archive.preference``), and the same group with the verdicts of
-    each judge, if there are several.
+    each judge, if there are several. ConfigError if ``judge`` has none there.
     """
     names = sorted({*archive.column("verdicts", "judge")})
+    if judge and not any(name == judge or name.startswith((f"{judge}:", f"{judge}-")) for name in names):
+        raise ConfigError(f"--judge {judge}: {archive.path} has no verdict by it; its judges: {', '.join(names) or 'none'}")
     preferred = archive.groups(judge=judge)
     others = [archive.groups(judge=name) for name in names] if len(names) > 1 else []
     places = {task_id: place for place, task_id in enumerate(task_ids(preferred))}
