@@ -149,9 +149,19 @@ def run_folds(
 ) -> tuple[Sweep, Sweep]:
     """Cross-fit: run a recipe once for each fold of the archive's tasks, and pool the folds' test tasks, so that each task is measured once.
 
-    ``folder`` gets a folder ``fold-I`` of every run, and base.json, trained.json and report.html of all. Returns the base and the
-    trained models over all tasks. ConfigError: fewer than two folds. TrainingError: a fold's folder holds results of another
-    recipe.
+    Args:
+        recipe: all settings.
+        folder: for a folder ``fold-I`` of every run, and base.json, trained.json and report.html of all.
+        folds: number of folds, >= 2.
+        progress: called with fold and stage, units done, and units in all.
+        fresh: remove earlier runs in the folder first.
+
+    Returns:
+        The base and the trained models over all tasks.
+
+    Raises:
+        ConfigError: fewer than two folds.
+        TrainingError: a fold's folder holds results of another recipe.
     """
     if folds < 2:
         raise ConfigError(f"--folds: at least 2, got {folds}")

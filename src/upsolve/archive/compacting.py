@@ -43,11 +43,15 @@ class Compacted:
 
 
 def compact(archive: Archive, *, target_bytes: int = 1 << 28, keep_hours: float = 24) -> Compacted:
-    """Merge consecutive parts of each table into parts of at most ``target_bytes``; a repeated call resumes an interrupted compaction.
+    """Merge consecutive parts of each table; a repeated call resumes an interrupted compaction.
 
-    Others may read the archive and append to it meanwhile; parts of unfinished imports stay as they are. Replaced parts are removed
-    after ``keep_hours``, so that processes can finish reading them. ArchiveError: another process compacts this archive, or a
-    merged part has other rows than the parts that it replaces.
+    Args:
+        archive: the archive. Others may read it and append to it meanwhile; parts of unfinished imports stay as they are.
+        target_bytes: largest size of a merged part, bytes on disk.
+        keep_hours: hours before replaced parts are removed, so that processes can finish reading them.
+
+    Raises:
+        ArchiveError: another process compacts this archive, or a merged part has other rows than the parts that it replaces.
     """
     try:
         with locked(archive.path / "compact.lock", wait=False):

@@ -208,9 +208,13 @@ def connect(
 ) -> "Generator[duckdb.DuckDBPyConnection]":
     """Yield a connection with a view of every table, such as ``attempts``. Columns that parts of an earlier schema lack are null.
 
-    ``parts`` are the files of each table, oldest first. ``places``: the views have a column ``place``, which increases in the order
-    in which the rows were written. ``shared``: use the database that this process shares, if all files are local; for short queries
-    that change no setting. ArchiveError: a file is damaged, or a query fails otherwise.
+    Args:
+        parts: name of a table in ``schema.TABLES`` -> its files, oldest first.
+        places: whether the views have a column ``place``, which increases in the order in which the rows were written.
+        shared: use the database that this process shares, if all files are local. For short queries that change no setting.
+
+    Raises:
+        ArchiveError: a file is damaged, or a query fails otherwise.
     """
     shared = shared and not any(map(is_remote, chain.from_iterable(parts.values())))  # their file systems are a database's own
     try:
@@ -269,7 +273,11 @@ select {COLUMNS["attempts"]}, total as "count" from attempts join (
 def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attempt | Verdict]:
     """Yield what ``Archive.tasks`` and ``attempts`` return, then all verdicts as written: earlier ones show what labels contradict each other.
 
-    ``parts`` are the files of each table, oldest first. ArchiveError: a part is damaged.
+    Args:
+        parts: name of a table -> its files, oldest first.
+
+    Raises:
+        ArchiveError: a part is damaged.
     """
     with connect(parts, places=True) as connection:
         for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS)):

@@ -175,7 +175,12 @@ class Picked(Lazy["int | Group", Group]):
 
 
 def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Group]:
-    """Return the groups with these indices, and further groups: a list if ``groups`` is a list, else a sequence that reads each group on access."""
+    """Return some groups: a list if ``groups`` is a list, else a sequence that reads each group on access.
+
+    Args:
+        groups: groups of an archive.
+        items: indices into ``groups``, and further groups.
+    """
     picked = Picked(groups, items)
     return [*picked] if isinstance(groups, list) else picked
 
@@ -208,9 +213,13 @@ class Groups(Lazy[int, Group]):
     ) -> None:
         """Index the rows of each task.
 
-        ``blocks`` are record batches of ``BLOCK_ROWS`` rows of ``SORTED``. ``counts`` has the number of rows of each task by its
-        number, in the order of the rows. ``labels``: probabilities that labels are right; None: the groups have none. For ``judge``
-        and ``turns`` see ``Archive.groups``.
+        Args:
+            blocks: record batches of ``BLOCK_ROWS`` rows of ``SORTED``.
+            counts: number of a task -> number of its rows, in the order of the rows.
+            tasks: tasks by number.
+            judge: whose verdicts count (``Archive.groups``).
+            labels: probabilities that labels are right; None: the groups have none.
+            turns: most earlier attempts that each attempt comes with.
         """
         self.blocks, self.judge, self.labels, self.turns = blocks, judge, labels, turns
         self.tasks = [tasks[number] for number in counts]
@@ -267,10 +276,15 @@ def open_groups(
     turns: int = 0,
     language: str = "",
 ) -> Sequence[Group]:
-    """Return the groups of an archive (``Archive.groups``): a list if it is small, else ``Groups`` over a file in the cache folder.
+    """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
 
-    ``parts`` are the files of each table, oldest first. ``tasks`` reads all tasks in the order of import; it is called when the
-    table is built, which then does not need memory beside them.
+    Args:
+        parts: name of a table -> its files, oldest first.
+        tasks: reads all tasks, in the order of import; called when the table is built, which then does not need memory beside them.
+        judge: whose verdicts count (``Archive.groups``).
+        labels: estimate the probabilities that labels are right (``Group.label_right``).
+        turns: most earlier attempts that each attempt comes with (``Group.turns``).
+        language: what tasks of any language ask for (``asking_for``).
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]

@@ -141,8 +141,11 @@ class Labels:
 def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], accuracies: Accuracies) -> Floats:
     """Return P(right | votes) of each row, float64 [R], (0, 1); see the module.
 
-    ``votes_RJ``: 1 passed, 0 failed, nan no vote, of R rows of programs with the same task and votes; ``counts_R``: programs of a
-    row, > 0.
+    Args:
+        votes_RJ: 1 passed, 0 failed, nan no vote; R rows of programs with the same task and votes.
+        counts_R: number of programs of a row, > 0.
+        tasks_R: number of the task, 0..T-1.
+        accuracies: estimates for each judge by itself.
     """
     passed, failed = votes_RJ == 1, votes_RJ == 0
     learns = ((passed | failed).sum(axis=1) >= LEARNING) * counts_R

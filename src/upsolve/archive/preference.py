@@ -84,8 +84,10 @@ def preferred_outcome(verdicts: Sequence[Verdict], task: Task, judge: str) -> Ve
 def choice(total: str = "{}.total") -> str:
     """Return an expression in SQL for what ``preferred`` chooses among the columns ``own``, ``imported`` and ``latest``.
 
-    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the
-    task. ``total`` is the number of tests of an outcome, which stands for ``{}``.
+    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the task.
+
+    Args:
+        total: the number of tests of an outcome, which stands for ``{}``.
     """
     own, imported = total.format("own"), total.format("imported")
     enough = f"coalesce(official, false) or ({imported} > 0 and {imported} <= {own})"
@@ -170,7 +172,8 @@ that upsolve passes on fewer tests than the recorded judge that fails it is no c
 def select_contradictions(verdicts: str = "verdicts") -> str:
     """Return a query for ``attempt_id``, ``task_id``, ``kind`` and ``judges`` of each program whose labels contradict each other.
 
-    ``verdicts`` is a view with the column ``place``, beside views ``attempts`` and ``tasks`` (``archive.database.connect``).
+    Args:
+        verdicts: view of the verdicts with the column ``place``, beside views ``attempts`` and ``tasks`` (``archive.database.connect``).
     """
     return CONTRADICTIONS.format(verdicts=verdicts)
 

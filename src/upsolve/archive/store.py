@@ -399,8 +399,12 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
 def read_tasks(place: str, label: str) -> list[Task]:
     """Return the tasks of an archive or of ``source:path``; warns of the number of rows that the source could not use.
 
-    ``place`` is the folder or name of an archive, or a source and its file or folder: ``humaneval:HumanEval.jsonl.gz``; ``label``
-    names it in messages. SourceError: the place is neither, or a file cannot be read; says what is expected.
+    Args:
+        place: folder or name of an archive, or the name of a source and its file or folder: ``humaneval:HumanEval.jsonl.gz``.
+        label: what named the place, for messages.
+
+    Raises:
+        SourceError: the place is neither, or a file cannot be read; says what is expected.
     """
     if place in SHIPPED or is_url(place) or (Path(place) / "archive.json").is_file():
         return open_archive(place).tasks()

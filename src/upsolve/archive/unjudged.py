@@ -93,10 +93,15 @@ class Programs:
 
 @contextmanager
 def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, everything: bool = False) -> Generator[Programs]:
-    """Yield the programs to which a judge (its name and version) has given no scored verdict, or none with these ``analyses``, with tool and version.
+    """Yield the programs to which a judge has given no scored verdict.
 
-    ``done`` counts the programs that the judge has judged, which are yielded, too, with ``everything``; ``orphans`` the programs
-    without a task.
+    ``done`` counts the programs that the judge has judged, ``orphans`` the programs without a task.
+
+    Args:
+        archive: the archive.
+        judge: name and version of the judge.
+        analyses: analyses, with tool and version, that a verdict must have.
+        everything: yield the programs that were judged before, too.
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.execute(JUDGED, [judge, list(analyses), everything])

@@ -74,9 +74,15 @@ def examine(
 ) -> Examination:
     """Run checks in order. Later checks do not see records that an earlier one would remove, so that no record is removed twice.
 
-    Without ``chosen`` names, all checks whose packages are installed are run, and the others reported as not run; ``complete``: a
-    missing package is an error all the same. ``settings`` are those of ``parse_settings``. ConfigError, MissingExtraError: there is
-    no such check or option, or a package of one is missing.
+    Args:
+        archive: the archive, which is only read.
+        chosen: names of checks; empty: all whose packages are installed, and the others are reported as not run.
+        settings: check -> option -> value, as ``parse_settings`` returns them.
+        complete: whether a missing package is an error, also without ``chosen``.
+        progress: called with ``checks``, the number of checks done, and their number.
+
+    Raises:
+        ConfigError, MissingExtraError: there is no such check or option, or a package of one is missing.
     """
     checks = {name: check_named(name) for name in ordered(chosen)}
     options = {name: {**check.options, **(settings or {}).get(name, {})} for name, check in checks.items()}
@@ -85,7 +91,7 @@ def examine(
     done = Examination()
     with open_contents(archive, progress) as contents:
         for number, (name, check) in enumerate(checks.items()):
-            progress(f"checks: {name}", number, len(checks))
+            progress("checks", number, len(checks))
             if lacking := absent(*check.modules):
                 done.found.append(Found(name, f"not run: needs pip install 'upsolve[{EXTRAS[lacking[0]]}]'", "", 0, check.cost))
                 continue
@@ -99,7 +105,6 @@ def examine(
                 done.found.append(Found(name, f"not run: {error}", "", 0, check.cost))
             for table, changes in done.changes.items():
                 contents.remove(table, [place for place, faults in changes.items() if removes(name, faults)])
-    progress("checks", len(checks), len(checks))
     return done
 
 

@@ -113,8 +113,11 @@ class Origin:
 
 
 def judged_as(task: Task, answers: Iterable[tuple[Attempt | str, Verdict | Status | None]]) -> Group:
-    """Return the group of a derived task and its answers: attempts at the origin, or texts, each with its verdict on these tests, a known outcome, or
-    None; equal ones count once.
+    """Return the group of a derived task.
+
+    Args:
+        task: the task.
+        answers: attempts at the origin, or texts, each with its verdict on these tests, a known outcome, or None; equal answers count once.
     """
     attempts: dict[str, Attempt] = {}
     verdicts: dict[str, Verdict | None] = {}

@@ -63,8 +63,15 @@ def derive(
 
     The same call resumes an interrupted one, and writes the same files. Verdicts have no times, which no two runs share.
 
+    Args:
+        archive: the archive, which is only read.
+        out: folder of the new archive.
+        how: what is derived.
+        settings: limits and isolation of the judge.
+        progress: called with the tasks done and all tasks.
+
     Raises:
-        ArchiveError: the folder ``out`` holds something else.
+        ArchiveError: the folder holds something else.
         ConfigError: no derivation has this name, or an option is unknown or invalid.
         JudgeError: the sandbox broke, or a layer is missing.
     """
@@ -110,7 +117,7 @@ def checked(how: DeriveSettings) -> DeriveSettings:
         options = parse_options(f"derivation {how.kind}", record.options, how.options)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    if wrong := next((name for name, value in options.items() if isinstance(value, int | float) and value < 1), ""):
+    if wrong := next((name for name, value in options.items() if isinstance(value, int) and value < 1), ""):
         raise ConfigError(f"derivation {how.kind}, option {wrong}: must be at least 1, got {options[wrong]}")
     return replace(how, options=options)
 

@@ -69,7 +69,10 @@ class Calibration:
 def auc(scores_N: Floats, passed_N: Any, weights_N: Any = None) -> float:
     """Return P(s+ > s-) + P(s+ = s-) / 2 for s+ the score of a passed and s- of a failed program; nan without both.
 
-    ``passed_N``: bool [N]; ``weights_N``: how often each program counts, >= 0, None: once.
+    Args:
+        scores_N: scores, finite.
+        passed_N: bool [N], whether each program passed.
+        weights_N: how often each program counts, >= 0; None: once.
     """
     values, place_N = np.unique(scores_N, return_inverse=True)
     return auc_of(
@@ -88,7 +91,16 @@ def auc_of(place_N: Any, places: int, passed_N: Any, weights_N: Any) -> float:
 def calibrate(
     scores_N: Floats, passed_N: Any, tasks_N: Any, *, name: str = "", language: str = "", seed: int = 0
 ) -> Calibration:
-    """Return how finite scores fit the verdicts; ``passed_N``: bool [N], N >= 1, ``tasks_N``: equal values are one task, ``seed``: of the bootstrap."""
+    """Return how a score fits the verdicts.
+
+    Args:
+        scores_N: scores, finite; N >= 1.
+        passed_N: bool [N], whether each program passed.
+        tasks_N: task of each program: equal values are one task.
+        name: name of the score.
+        language: language of the programs.
+        seed: seed of the bootstrap.
+    """
     passed_N = np.asarray(passed_N, np.bool_)
     values, place_N = np.unique(scores_N, return_inverse=True)
     tasks, task_N = np.unique(tasks_N, return_inverse=True)

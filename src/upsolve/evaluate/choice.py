@@ -45,10 +45,18 @@ def choices_from(
 ) -> Choices:
     """Choose one sample a task: among all that were drawn, and among those that ``upsolve solve`` would draw before it stops.
 
-    ``drawn`` has the greedy samples of all tasks first, then those at one temperature above 0; ``kinds`` of evidence come the
-    strongest first. The kinds ``agreement`` and ``likelihood`` read ``behavior_logp``: the log-probability under the model at
-    temperature 1 without a nucleus, whatever temperature the sample was drawn at. Of a task without hidden tests no test is
-    evidence, since all of them measure. JudgeError: the sandbox broke, or a layer is missing.
+    The kinds ``agreement`` and ``likelihood`` read ``behavior_logp``: the log-probability under the model at temperature 1 without a nucleus,
+    whatever temperature the sample was drawn at. Of a task without hidden tests no test is evidence, since all of them measure.
+
+    Args:
+        tasks: tasks; ids are distinct.
+        drawn: samples of all tasks: the greedy ones first, then those at one temperature above 0.
+        kinds: kinds of evidence, the strongest first.
+        settings: limits and isolation of the sandbox.
+        progress: called with ``choose``, the tasks done, and all tasks.
+
+    Raises:
+        JudgeError: the sandbox broke, or a layer is missing.
     """
     started, how = time.monotonic(), SolveSettings(tuple(kinds))
     judged: dict[str, list[tuple[Attempt, Verdict, bool]]] = {task.task_id: [] for task in tasks}

@@ -131,18 +131,25 @@ class Rounds:
 
 
 def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:
-    """Train on the archive, then in rounds: sample the best model, judge, train it on what passed. Return the stages in order, the control last.
+    """Train on the archive, then in rounds: sample the best model, judge, train it on what passed.
 
-    The last kept stage is the result of the run; the last round is the first one without a gain, or whose training fails. A round
-    draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
-    trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM,
-    2312.06585). With ``own.failures``, a stage before them imitates failed attempts of tasks that nobody solved, then trains on the
-    archive; it is kept if dev tasks gain. The control continues from the model before the rounds on the archive for as many steps
-    as the kept rounds.
+    The last round is the first one without a gain, or whose training fails.
 
-    Finished stages, in the folder ``own`` of the run, are not repeated. ``training`` links to the training of the best model.
-    ``given`` are ``measured``, which measures a model on dev and test tasks (settings, name of the file without its ending);
-    ``progress``, called with the stage, units done and in all; ``on_step``, called after each optimizer step.
+    A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
+    trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585).
+    With ``own.failures``, a stage before them imitates failed attempts of tasks that nobody solved, then trains on the archive; it is kept if
+    dev tasks gain. The control continues from the model before the rounds on the archive for as many steps as the kept rounds. Finished stages are not repeated.
+    ``training`` links to the training of the best model.
+
+    Args:
+        recipe: all settings; ``own`` has those of the rounds.
+        folder: of the run; the stages are in its folder ``own``.
+        split: the archive, split by task.
+        given: ``measured``, which measures a model on dev and test tasks (settings, name of the file without its ending); ``progress``,
+            called with the stage, units done and in all; ``on_step``, called after each optimizer step.
+
+    Returns:
+        The stages in order, the control last; the last kept one is the result of the run.
     """
     rounds = Rounds(recipe, folder, split, **given)
     rounds.add("archive", recipe, split.groups["train"])

@@ -310,15 +310,20 @@ def is_prepared(language: Language) -> bool:
 
 
 def prepare(language: Language) -> Path:
-    """Run the ``prepare`` script of a language (``upsolve packages --prepare``) and return its folder; ConfigError says what a failing one printed.
+    """Run the ``prepare`` script of a language and return its folder.
 
-    It creates files that compilers and runtimes load faster than sources, once for all programs and only from files of the
-    toolchain: precompiled headers, class data archives, snapshots. The sandbox mounts them read-only, so that no attempt can affect
-    another. They change the time of a build or run, never its outcome: words of a command that contain ``{prepared}`` are left out
-    if nothing has been prepared.
+    Prepared are files that compilers and runtimes load faster than sources: precompiled headers, class data archives, snapshots.
+
+    A language's ``prepare`` script (``upsolve packages --prepare``) creates them once for all programs, only from files of the
+    toolchain. The sandbox mounts them read-only, so that no attempt can affect another. They change the time of a build or run,
+    never its outcome: words of a command that contain ``{prepared}`` are left out if nothing has been prepared.
 
     A script is run by ``sh -eu`` in an empty folder that it fills; $HOME is a separate folder with the language's ``files``.
+
     Folders of previous runs, also those for other versions of the tools, are replaced only when the script has succeeded.
+
+    Raises:
+        ConfigError: the script failed; names the language and says what the script printed.
     """
     root = prepared_folder()
     root.mkdir(parents=True, exist_ok=True)

@@ -111,9 +111,11 @@ def statement(task: Task, *, dialect: bool = True) -> str:
 def feedback(verdict: Verdict | None, task: Task | None = None) -> str:
     """Return the user's answer to an attempt: its outcome, the tests passed, the first error with its line, and the test if it is visible.
 
-    The verdict is on all tests of the task or on its visible tests; None if the attempt was not judged. The task's first failed
-    test is shown unless it is hidden, named in the error, or longer than ``LONGEST_TEST``. A verdict of upsolve names neither input
-    nor expected value of a hidden test.
+    A verdict of upsolve names neither input nor expected value of a hidden test.
+
+    Args:
+        verdict: of the attempt, on all tests of the task or on its visible tests; None if it was not judged.
+        task: its first failed test is shown unless it is hidden, named in the error, or longer than ``LONGEST_TEST``.
     """
     status = verdict.status if verdict else Status.UNSCORED
     again = "improved" if status is Status.PASSED else "corrected"
@@ -193,10 +195,14 @@ def share_of(program: str, share: float) -> str:
 
 
 def starting_points(program: str, share: float = 1.0) -> list[str]:
-    """Return the beginnings of a right program from which a policy completes it, the shortest first: up to each conditional statement or loop.
+    """Return the beginnings of a program from which a policy completes it, the shortest first: up to each conditional statement or loop.
 
-    These are the subtasks of StepCoder (2402.01391). A program without such statements is begun up to each line, one of a single
-    line up to each word. ``share``: largest share of its lines or words in a beginning, in [0, 1].
+    These are the subtasks of StepCoder (2402.01391). A program without such statements is begun up to each line, one of a single line up to
+    each word.
+
+    Args:
+        program: a right program.
+        share: largest share of its lines or words in a beginning, in [0, 1].
     """
     parts = parts_of(program)
     counts = range(1, min(int(share * len(parts)) + 1, len(parts)))
@@ -207,11 +213,15 @@ def starting_points(program: str, share: float = 1.0) -> list[str]:
 
 
 def with_hint(task: Task, share: float, program: str = "") -> Task:
-    """Return the task with the first floor(share * lines) lines of a program (empty: its reference) in the prompt, never all of its lines.
+    """Return the task with the first floor(share * lines) lines of a program in the prompt, never all of its lines.
 
-    The policy repeats the lines, so that a sample is a whole program also where the model thinks before it writes. Of a program
-    with one line, such as a query, the first words are shown instead. ``#hint`` and the number of lines or words shown are appended
-    to the ``task_id``.
+    The policy repeats the lines, so that a sample is a whole program also where the model thinks before it writes. Of a program with one
+    line, such as a query, the first words are shown instead.
+
+    Args:
+        task: the task; ``#hint`` and the number of lines or words shown are appended to its ``task_id``.
+        share: share of the lines or words shown, in [0, 1].
+        program: the program; empty: the task's reference.
     """
     text = (program or task.reference).rstrip()
     parts = parts_of(text)

@@ -229,8 +229,10 @@ def gather_layers(root: Any, model: Any) -> list[Any]:
 def write_weights(blank: Any, gather: Callable[[str], Tensor], folder: Path | None) -> None:
     """Write the weights of a model as safetensors files with an index, gathered a file at a time. Collective.
 
-    ``blank`` is the model on the meta device. ``gather`` returns a weight whole, by its name, on all ranks in the same order. Rank
-    0 writes; ``folder`` is None on others.
+    Args:
+        blank: the model on the meta device.
+        gather: returns a weight whole, by its name; called on all ranks in the same order.
+        folder: where rank 0 writes; None on other ranks.
     """
     weights = base_weights(blank)
     total = sum(weight.numel() * weight.element_size() for weight in weights.values())

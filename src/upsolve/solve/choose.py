@@ -125,7 +125,13 @@ CLOSE = 1e-9
 def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
     """Return the best candidate: by the first kind of evidence, among equals by the second, and so on; the first sampled among equals.
 
-    ConfigError: a kind is unknown. ValueError: there is no candidate, or evidence gives another number of scores than candidates.
+    Args:
+        candidates: at least one candidate.
+        kinds: names of kinds of evidence, the strongest first.
+
+    Raises:
+        ConfigError: a kind is unknown.
+        ValueError: there is no candidate, or evidence gives another number of scores than candidates.
     """
     if not candidates.attempts:
         raise ValueError(f"{candidates.task.task_id}: no candidates to choose from")

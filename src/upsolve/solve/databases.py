@@ -59,8 +59,13 @@ def schema_in(text: str) -> list[str]:
 def databases_of(task: Task, count: int = 3, seed: int = 0) -> tuple[TestCase, ...]:
     """Return databases of a task's schema as inputs of queries, with rows made up from types, keys and the question's literals.
 
-    The task's ``setup`` or, without tables there, its ``prompt`` holds the CREATE TABLE statements. The same task and seed give the
-    same databases. ConfigError: SQLite cannot read the schema; says why.
+    Args:
+        task: its ``setup`` or, without tables there, its ``prompt`` holds the CREATE TABLE statements.
+        count: number of databases.
+        seed: seed of the rows; the same task and seed give the same databases.
+
+    Raises:
+        ConfigError: SQLite cannot read the schema; says why.
     """
     built, in_prompt = schema_in(task.setup), schema_in(task.prompt)
     if not (statements := built or in_prompt):

@@ -50,10 +50,17 @@ class Outputs:
 def outputs_of(
     tasks: Sequence[Task], attempts: Sequence[Attempt], inputs: Sequence[Sequence[TestCase]], settings: JudgeSettings
 ) -> list[Outputs]:
-    """Run each attempt at a task on its inputs, in parallel; equal programs on equal inputs run once.
+    """Run each attempt on the inputs of its task, in parallel; equal programs on equal inputs run once.
 
-    ``tasks`` and ``inputs`` are those of each attempt; of the inputs, ``expected`` is never read. ConfigError: a database cannot be
-    built. JudgeError: the sandbox broke, or a layer is missing.
+    Args:
+        tasks: the task of each attempt.
+        attempts: candidates.
+        inputs: for each attempt the tests whose ``input`` is run; ``expected`` is never read.
+        settings: limits, isolation and workers.
+
+    Raises:
+        ConfigError: a database cannot be built.
+        JudgeError: the sandbox broke, or a layer is missing.
     """
     keys = [(task, one.language, one.code, tuple(tests)) for task, one, tests in zip(tasks, attempts, inputs, strict=True)]
     first = {key: index for index, key in reversed([*enumerate(keys)])}
@@ -73,15 +80,12 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
     """Run an attempt on the inputs of tests; runs in a worker.
 
     Calls run in Python, programs with standard input in every language, queries against the database of each input. Inputs of other kinds
-    (``CODE``, ``SIMULATION``) have no output and count as not run, and so do programs in a language that this machine cannot run.
+    (``CODE``, ``SIMULATION``) have no output and count as not run.
     """
     name = (attempt.language or task.language or "python").lower()
+    runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
     if not tests:
         return Outputs()
-    try:
-        runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
-    except ValueError:  # unknown, or without its tools: the verdict is unscored and says so
-        return Outputs((None,) * len(tests))
     texts = tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings))))
     forms = (text and form_of(text, test.kind, task.compare) for text, test in zip(texts, tests, strict=True))
     return Outputs(texts, tuple(forms))

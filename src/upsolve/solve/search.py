@@ -143,8 +143,13 @@ PARENTS: Mapping[str, Parents] = {
 def corrections(tree: Tree, way: str | Parents, requests: Sequence[Request]) -> list[tuple[Request, int | None]]:
     """Return requests for the next candidates of a task with their parents; each prompt shows the parent and its verdict on visible tests.
 
-    ``requests`` are for new samples of the task, with visible tests alone. RecordError: a way that is not built in raises an
-    exception, or gives no index for each request.
+    Args:
+        tree: the candidates so far.
+        way: the way to choose parents, or its name.
+        requests: requests for new samples of the task, with visible tests alone.
+
+    Raises:
+        RecordError: a way that is not built in raises an exception, or gives no index for each request.
     """
     record: Parents = find("parent", way)
     try:

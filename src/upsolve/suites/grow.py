@@ -132,11 +132,19 @@ def grow(
 ) -> list[dict[str, Any]]:
     """Write an archive with new tests; return a row for each task. The same call resumes an interrupted one.
 
-    New tests are hidden and follow the present ones; ``grown`` in the task's ``extra`` names the origin of each. Programs that
-    passed the present tests are judged on all tests; of others the outcomes of new tests stay ``UNSCORED``, as of tests that were
-    not reached.
+    New tests are hidden and follow the present ones; ``grown`` in the task's ``extra`` names the origin of each. Programs that passed the present
+    tests are judged on all tests; of others the outcomes of new tests stay ``UNSCORED``, as of tests that were not reached.
 
-    ArchiveError: the folder ``out`` holds something else. JudgeError: the sandbox broke, or a layer is missing.
+    Args:
+        archive: the archive, which is only read.
+        out: folder of the new archive.
+        how: number of inputs, agreement, seed.
+        settings: limits and isolation of the judge.
+        progress: called with the tasks done and all tasks.
+
+    Raises:
+        ArchiveError: the folder holds something else.
+        JudgeError: the sandbox broke, or a layer is missing.
     """
     how, settings = how or GrowSettings(), settings or JudgeSettings()
     count = len({*archive.column("tasks", "task_id")})

@@ -104,9 +104,12 @@ def overwritten(value: list[Any], random: Random) -> list[Any]:
 
 
 def mutated(value: Any, seen: Sequence[Any], random: Random) -> tuple[Any, str]:
-    """Return a mutated literal and the name of what was changed; the value itself, with an empty name, if its type has no mutation.
+    """Return a mutated value and the name of what was changed; the value itself, with an empty name, if its type has no mutation.
 
-    ``seen`` are the values at the same place in the task's tests, this one included.
+    Args:
+        value: a literal: number, text, boolean, list, tuple, set or dict.
+        seen: values at the same place in the task's tests, this one included.
+        random: source of randomness.
     """
     if len(seen) > 1 and random.random() < 0.1:
         return random.choice(seen), "of another test"

@@ -374,7 +374,10 @@ def cell_of(text: str) -> Any:
 def database_inputs(task: Task, queries: Sequence[str] = (), seed: int = 0) -> DatabaseInputs | None:
     """Return the databases of a task's tests, and some made from its schema; None if SQLite cannot read them or they differ in schema.
 
-    The comparisons of ``queries`` are put to the test: of the reference, and of those that passed.
+    Args:
+        task: the task.
+        queries: queries whose comparisons are put to the test: the reference, and those that passed.
+        seed: seed of the made databases.
     """
     read = [(index, read_database(task.setup, test.input)) for index, test in enumerate(task.tests)]
     bases = [(index, database) for index, database in read if database]

@@ -112,9 +112,16 @@ def check_sanity(
 ) -> Sanity:
     """Judge an empty program, a constant one, and the reference or a passed attempt at each task, and store the results.
 
-    Results are not stored in an archive that cannot be written. At most ``most`` tasks are judged, chosen at random by their ids
-    among those without a result; 0: all, also those whose tests or judge have changed since. No further task is begun after
-    ``seconds``. IsolationError: a required layer of the sandbox is missing here.
+    Args:
+        archive: the archive; results are not stored in one that cannot be written.
+        settings: limits and isolation of the judge, as ``verify`` uses them.
+        most: most tasks that are judged, chosen at random by their ids among those without a result; 0: all, also those whose
+            tests or judge have changed since.
+        seconds: time after which no further task is begun.
+        progress: called with the tasks done and all that are judged.
+
+    Raises:
+        IsolationError: a required layer of the sandbox is missing here.
     """
     stored = read_results(archive)
     with tasks_to_check(archive, stored, most) as (total, chosen, tasks):
@@ -160,7 +167,12 @@ class Checking:
     """The programs of a check and its results."""
 
     def __init__(self, stored: dict[str, dict[str, Any]], stop: float) -> None:
-        """Begin with the stored results by task id, to which new ones are added; no further task is begun after ``stop`` (``time.monotonic``)."""
+        """Begin without results.
+
+        Args:
+            stored: task id -> stored result; new ones are added.
+            stop: time (``time.monotonic``) from which on no further task is begun.
+        """
         self.stored, self.stop = stored, stop
         self.asked: dict[int, tuple[str, str]] = {}
         """Number of a program that is being judged -> its task and its name in ``FOUND``."""

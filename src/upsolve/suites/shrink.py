@@ -95,8 +95,16 @@ ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
     """Write an archive with the fewest tests that keep all stored verdicts; return a row for each task.
 
-    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same
-    call resumes an interrupted one. ArchiveError: the folder ``out`` holds something else.
+    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same call
+    resumes an interrupted one.
+
+    Args:
+        archive: the archive, which is only read.
+        out: folder of the new archive.
+        progress: called with the tasks done and all tasks.
+
+    Raises:
+        ArchiveError: the folder holds something else.
     """
     tasks = len({*archive.column("tasks", "task_id")})
     new = NewArchive(out, "shrink", archive)

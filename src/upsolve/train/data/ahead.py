@@ -68,8 +68,12 @@ class RoundsAhead:
     ) -> None:
         """Make the sampler of rounds; nothing is sampled yet.
 
-        ``rollouts`` sample, judge and store a round, on rank 0. ``publish`` writes the current weights into a folder, from rank 0,
-        collectively; ``sampler`` returns a sampler of the weights in a folder.
+        Args:
+            rollouts: sample, judge and store a round, on rank 0.
+            source: the tasks of each round.
+            folder: for weights.
+            publish: writes the current weights into a folder, from rank 0. Collective.
+            sampler: returns a sampler of the weights in a folder.
         """
         self.processes, self.show = rollouts.processes, rollouts.on_progress
         self.source, self.folder, self.publish, self.sampler = source, folder, publish, sampler

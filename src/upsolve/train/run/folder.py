@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
-from upsolve.errors import ConfigError, TrainingError, counted, one_line
+from upsolve.errors import ConfigError, TrainingError, one_line
 from upsolve.files import commit_folder
 from upsolve.train.run.monitor import read_steps
 from upsolve.types import html_facts
@@ -119,7 +119,7 @@ class Trained:
         """Return a summary in one line."""
         left_out, flagged = listed(self.left_out) or "nothing", listed(self.flagged)
         stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
-        done = f"{counted(self.steps, 'step')} on {counted(self.groups, 'group')}, weights of step {self.kept_step}"
+        done = f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}"
         return f"{done}{stopped}; left out: {left_out}" + (f"; flagged: {flagged}" if flagged else "")
 
 
@@ -203,8 +203,14 @@ def refuse_other(folder: Path, changed: Mapping[str, tuple[Any, Any]], allowed: 
 def check_out(folder: Path, recipe: Recipe, *, evaluates: bool = False, fresh: bool) -> None:
     """Check the folder of a run as ``claim`` does, without torch, and write nothing; ``model.bf16`` is compared by ``claim`` only.
 
-    The folder is that of ``upsolve train``, or of ``upsolve run``, which ``evaluates`` and trains in ``training/``. OSError: it
-    cannot be made or written. TrainingError: it holds results of another recipe, and is not removed (``fresh``).
+    Args:
+        folder: of ``upsolve train``, or of ``upsolve run``, which ``evaluates`` and trains in ``training/``.
+        recipe: all settings.
+        fresh: an earlier run will be removed.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+        TrainingError: the folder holds results of another recipe.
     """
     place = next(part for part in (folder, *folder.absolute().parents) if part.exists())
     try:

@@ -114,8 +114,10 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
 def logps_of(model: Any, texts: Sequence[tuple[Sequence[int], Sequence[int]]], *, most: int) -> list[list[float]]:
     """Return the log-probability of each token of attempts under a model in evaluation mode, nats, by ``padded_scores``.
 
-    ``texts`` are tokens of each prompt and of each attempt, at least one. Texts of similar length are scored together, up to
-    ``most`` tokens, padding included.
+    Args:
+        model: a causal language model of transformers.
+        texts: tokens of each prompt and of each attempt, at least one.
+        most: tokens of texts of similar length that are scored together, padding included; a longer text is scored alone.
     """
     sizes = [len(prompt) + len(ids) for prompt, ids in texts]
     found: list[list[float]] = [[] for _ in texts]
