@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from upsolve.cli import comparing  # noqa: F401  adds the command
 from upsolve.cli.app import app
 from upsolve.config import EvalConfig, load_recipe
+from upsolve.config.running import KINDS
 from upsolve.errors import ConfigError
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.choice import Drawn, choices_from
@@ -17,7 +18,7 @@ from upsolve.evaluate.comparison import choice_gain, choice_line
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskChoice, TaskScore, pooled
 from upsolve.report.tables import capability_table, choice_table
-from upsolve.solve.solving import KINDS, verdict_on_shown
+from upsolve.solve.solving import verdict_on_shown
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify

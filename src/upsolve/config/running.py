@@ -10,6 +10,7 @@ from upsolve.config.strict import RecordConfig, Rule, Strict
 from upsolve.plugins import find, named
 
 __all__ = [
+    "KINDS",
     "DataConfig",
     "EvalConfig",
     "ModelConfig",

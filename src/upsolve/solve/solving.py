@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from upsolve.config import ModelConfig, SampleConfig
+from upsolve.config.running import KINDS
 from upsolve.errors import ConfigError
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Request, Sampler, request_sampler, requests
@@ -24,10 +25,8 @@ from upsolve.types import Attempt, OnProgress, Status, Task, TestCase, Verdict, 
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["KINDS", "Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "stages", "verdict_on_shown", "why_stop"]
+__all__ = ["Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "stages", "verdict_on_shown", "why_stop"]
 
-KINDS = ("tests", "runs", "agreement", "likelihood")
-"""Kinds of evidence, the strongest first."""
 PORTION = 64
 """Tasks that are sampled together."""
 SECOND = 2
