@@ -11,7 +11,7 @@ from operator import not_
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
-from upsolve.importers.rows import moment
+from upsolve.importers.rows import data_in, known_words, moment
 from upsolve.records import from_row, refuse_impossible
 from upsolve.types import Status, Verdict, with_points
 
@@ -47,29 +47,7 @@ __all__ = [
     "words_of",
 ]
 
-BY_STATUS: Mapping[Status, str] = {
-    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, correct answer, right, solved, resolved, "
-    "true, yes",
-    Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
-    "partial, partially accepted, challenged, hacked, unaccepted, security violated, restricted function, illegal function, "
-    "no output, no response on stdout, query limit exceeded, qle, incorrect answer, not accepted, partially passed, unsolved, unresolved, "
-    "false, no",
-    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, "
-    "timelimit, time out, cpu time limit exceeded, real time limit exceeded, wall time limit exceeded, terminated due to timeout, "
-    "to, tl, time exceeded, time limit exceed, timelimit exceeded",
-    Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory, ml, memory exceeded, memory limit exceed",
-    Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded, ol, output exceeded, output limit exceed",
-    Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash, run time error, run error, ir, "
-    "rt, invalid return, nzec, segmentation fault, segfault, sigsegv, abort called",
-    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed, compilation failed, "
-    "compile time error",
-    Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, "
-    "in queue, wj, waiting for judging, waiting for rejudging, waiting for re judging, submitted, compiling, running, testing, judging, processing, "
-    "ignored, not judged, can't be judged, short circuit, short circuited, sc, unknown error, uke, validator error, "
-    "input preparation crashed, unknown, flaky, qu, grading, cancelled, canceled, ign, rejudging, pending rejudging, "
-    "running & judging, queueing, not judged yet, judgement failed, denial of judgement",
-}
-WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
+WORDS: Mapping[str, Status] = {word: Status(name) for name, words in known_words()["statuses"].items() for word in words}
 """Status as written by other judges, in lower case with spaces -> ours."""
 BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
 """Numbers that are words, too, unless a map names numbers: those are codes, and 0 is often that of a success."""
@@ -84,22 +62,9 @@ DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
 """How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 
-OUTCOME_FIELDS: Mapping[str, str] = {
-    "status": "outcome: AC, Wrong Answer, passed, 1, true, ...",
-    "passed": "whether it passed, or number of tests that passed",
-    "total": "number of tests",
-    "outcomes": "outcomes of single tests: a list, or words between commas",
-    "error": "error message",
-    "error_type": "name of the error, such as IndexError",
-    "wall_seconds": "time on the clock, seconds",
-    "cpu_seconds": "processor time, seconds",
-    "memory_bytes": "peak memory, bytes",
-    "judge": "name of the judge",
-}
+OUTCOME_FIELDS: Mapping[str, str] = data_in("fields.yaml")["outcome"]
 """Field of an attempt's row about its outcome -> what it is."""
-POINTS: Mapping[str, str] = {
-    "points": "points of all tests together, or a list with those of each; passed are full points alone"
-}
+POINTS: Mapping[str, str] = data_in("fields.yaml")["points"]
 """The same of a field that only a named column, or a verdict of JSON lines, has; ``recorded_verdict`` reads shares, [0, 1]."""
 
 

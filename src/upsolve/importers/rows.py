@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from upsolve.errors import one_line
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
+from upsolve.yaml_text import read_yaml
 
 __all__ = [
     "NOWHERE",
@@ -30,11 +31,13 @@ __all__ = [
     "build_each",
     "columns_in",
     "counted",
+    "data_in",
     "decoded",
     "emptied",
     "first_rows",
     "head_of",
     "json_in",
+    "known_words",
     "language_of_task",
     "languages_from",
     "left_out",
@@ -101,6 +104,19 @@ reading: list[tuple[str, int]] = [NOWHERE]
 """File and line of the row whose records ``build_each`` yields at the moment."""
 counted: list[int] = [0]
 """Rows that ``build_each`` has read in this process."""
+
+
+@cache
+def data_in(name: str) -> dict[str, Any]:
+    """Return what a YAML file beside this module says."""
+    return read_yaml(Path(__file__).with_name(name).read_text(encoding="utf-8"), words=True)
+
+
+@cache
+def known_words() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the sections of ``words.yaml``, each with names and words by what they mean."""
+    sections = data_in("words.yaml").items()
+    return {key: {name: tuple(words.split(", ")) for name, words in section.items()} for key, section in sections}
 
 
 def place_of_row() -> tuple[str, int]:

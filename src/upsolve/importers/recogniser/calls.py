@@ -17,6 +17,7 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.importers.recogniser.asserts import BUILTINS, UNREADABLE, names_bound, names_read, parsed
 from upsolve.importers.recogniser.failing import About, Compare
+from upsolve.importers.rows import data_in
 from upsolve.types import TestCase, TestKind
 from upsolve.verify.judge.compare import as_literal, integer
 from upsolve.verify.judge.references import expected_values
@@ -38,31 +39,7 @@ __all__ = [
 ]
 
 
-PLAIN = """
-def as_lists(value):
-    if isinstance(value, (list, tuple)):
-        return [as_lists(item) for item in value]
-    if isinstance(value, dict):
-        return {key: as_lists(item) for key, item in value.items()}
-    return value
-"""
-"""Tuples as lists: expected values come from JSON, which has no tuples, and the published graders accept both."""
-OTHER_FORM = {
-    False: """
-def {0}(*values, **named):
-    try:
-        made = Solution()
-    except NameError:
-        raise NameError("name '{0}' is not defined") from None
-    return made.{0}(*values, **named)
-""",
-    True: """
-class Solution:
-    def {0}(self, *values, **named):
-        return {0}(*values, **named)
-""",
-}
-"""Whether tests call a method -> what calls the attempt's function or method in its place, where the attempt has the other form."""
+SETUPS = data_in("programs.yaml")
 DECIMAL = re.compile(r"(?<![\w.])[+-]?\d*\.\d+(?![\w.])")
 DEFINED = re.compile(r"\s*def\s+(\w+)\s*\(", re.ASCII)
 PACKED = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}")
@@ -281,7 +258,7 @@ def calls_of(
     numbers, way = "lines" if publisher else by_numbers(tests), way or ("apps" if publisher else "")
     nested = any(test.input.startswith("as_lists(") for test in tests)
     other = "" if about.published else other_form(callee, tests, about.setup)
-    setup = imports_without((callee.entry_point,)) + (PLAIN if nested else "") + other
+    setup = imports_without((callee.entry_point,)) + (SETUPS["as_lists"] if nested else "") + other
     return tests, setup, (way or "lines") if numbers == "lines" else numbers.replace("floats", way or "floats")
 
 
@@ -454,4 +431,4 @@ def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
     direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
     usable = callee.name.isidentifier() and callee.name not in BUILTINS | PROVIDED | names_bound(given)
     usable = usable and all(test.input.startswith(direct) for test in tests)
-    return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
+    return SETUPS["method" if callee.in_class else "function"].format(callee.name) if usable else ""

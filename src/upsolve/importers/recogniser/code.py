@@ -27,6 +27,7 @@ from upsolve.importers.recogniser.suites import (
     unittest_tests,
     variants,
 )
+from upsolve.importers.rows import data_in
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["FENCE", "NEAR", "check_tests", "functions_of", "sound_suite", "sound_tests", "tests_in_code"]
@@ -130,28 +131,7 @@ def call_fixtures(node: ast.FunctionDef, fixtures: Collection[str]) -> None:
     node.body = [*(ast.parse(f"{one.arg} = fixture_{one.arg}()").body[0] for one in used), *node.body]
 
 
-NEAR = """
-def is_near(got, expected, rel=None, abs=None, nan_ok=False):
-    from decimal import Decimal
-    from numbers import Complex
-    if isinstance(expected, dict):
-        same = isinstance(got, dict) and got.keys() == expected.keys()
-        return same and all(is_near(got[key], expected[key], rel, abs, nan_ok) for key in expected)
-    if hasattr(expected, '__len__') and not isinstance(expected, (str, bytes)):
-        same = hasattr(got, '__len__') and len(got) == len(expected)
-        return same and all(is_near(*pair, rel, abs, nan_ok) for pair in zip(got, expected))
-    numbers = all(isinstance(one, (Complex, Decimal)) for one in (got, expected)) and not isinstance(expected, bool)
-    if not numbers or got == expected:
-        return got == expected
-    if got != got or expected != expected:
-        return nan_ok and got != got and expected != expected
-    size = float(expected.__abs__())
-    bound = 1e-12 if abs is None else abs
-    if abs is None or rel is not None:
-        bound = max(bound, (1e-6 if rel is None else rel) * size)
-    return size < float('inf') and (got - expected).__abs__() <= bound
-"""
-"""Whether ``got == pytest.approx(expected, ...)``."""
+NEAR = data_in("programs.yaml")["is_near"]
 
 
 class Unittest(ast.NodeTransformer):

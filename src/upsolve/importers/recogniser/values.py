@@ -23,6 +23,7 @@ from upsolve.importers.recogniser.calls import (
 )
 from upsolve.importers.recogniser.code import FENCE, functions_of, plain, tests_in_code
 from upsolve.importers.recogniser.failing import About, Found
+from upsolve.importers.rows import known_words
 from upsolve.types import TestCase, TestKind
 
 __all__ = ["recognise"]
@@ -31,34 +32,10 @@ FORMS = "a test is an assert, a pair [input, output], a test function, or an obj
 """What an error says."""
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text."""
-    return tuple(text.split())
-
-
-INPUTS = words(
-    "input inputs stdin test_inputs in args arguments params parameters kwargs given test_input sample_input call expression"
-)
-OUTPUTS = words(
-    "output outputs expected expected_output expectedoutput expected_outputs stdout out test_outputs expect result answer return returns "
-    "target ans test_output sample_output"
-)
-"""Names of what goes into a test, and of what must come out, in small letters; the likeliest first."""
+NAMES = known_words()["tests"]
+INPUTS, OUTPUTS, FUNCTIONS, AROUND, SHOWN = (NAMES[key] for key in ("inputs", "outputs", "functions", "around", "shown"))
 IN_LISTS = INPUTS[:5], OUTPUTS[:9]
-"""Those that may hold the lists of all inputs and all outputs."""
-FUNCTIONS = words("fn_name func_name function_name method entry_point function")
-SETUPS = words("test_setup_code test_imports import_prefix setup setup_code")
-"""Names of code before tests or attempts in an object around tests."""
-AROUND = words(
-    "test_cases testcases tests cases unit_tests unittests assertions asserts test_list assert_case input_output verification_info "
-    "ground_truth reward_model answer functional test_code test"
-)
-"""Names of the tests in an object around them."""
-SHOWN = words("public public_tests public_test_cases sample samples sample_tests sample_io examples example visible")
-KEPT_BACK = words(
-    "private private_tests private_test_cases hidden hidden_tests generated generated_tests official_tests secret"
-)
-CODE = words("code test assert assertion test_code assert_code statement")
+"""Names that may hold the lists of all inputs and all outputs."""
 STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)
 CALLS = re.compile(r"func|call|method|fn", re.IGNORECASE)
 Json = Mapping[str, Any]
@@ -117,7 +94,7 @@ def of_object(value: Json, about: About) -> Found:
         shared = {key: one for key, one in value.items() if not isinstance(one, list)}
         return of_items([{**shared, "input": one, "output": other} for one, other in zip(*lists, strict=True)], about)
     shared = {name: lower[name] for name in (*FUNCTIONS, "metadata") if lower.get(name)}
-    if not lower.keys().isdisjoint((*SHOWN, *KEPT_BACK)):
+    if not lower.keys().isdisjoint((*SHOWN, *NAMES["hidden"])):
         return of_items(of_parts(lower, shared), about)
     keyed, inside = [*value.values()], next((name for name in AROUND if lower.get(name)), "")
     if (
@@ -134,7 +111,7 @@ def of_object(value: Json, about: About) -> Found:
 
 def of_parts(fields: Json, shared: Json) -> list[Any]:
     """Return the tests of shown and hidden parts, and of others if they are not shown ones, with fields that they share."""
-    parts = [(name, item) for name in (*SHOWN, *KEPT_BACK, *AROUND) for item in as_items(fields.get(name))]
+    parts = [(name, item) for name in (*SHOWN, *NAMES["hidden"], *AROUND) for item in as_items(fields.get(name))]
     shown = {repr(item) for name, item in parts if name in SHOWN}
     parts = [(name, item) for name, item in parts if name not in (*AROUND, "official_tests") or repr(item) not in shown]
     return [{"hidden": name not in SHOWN, **shared, **item} if isinstance(item, Mapping) else item for name, item in parts]
@@ -142,7 +119,7 @@ def of_parts(fields: Json, shared: Json) -> list[Any]:
 
 def around(fields: Json, tests: Any, about: About) -> Found:
     """Return the tests in an object that has code before them, too: setup if it reads nothing of the attempt, else a part of the tests."""
-    codes = [as_value(fields[name]) for name in SETUPS if fields.get(name)]
+    codes = [as_value(fields[name]) for name in NAMES["setups"] if fields.get(name)]
     setup = "\n".join(line for code in codes for line in (code if isinstance(code, list | tuple) else [str(code)])).strip()
     if setup and names_read(setup) and (isinstance(tests, str) or (isinstance(tests, list) and all(map(code_of, tests)))):
         return of_value(f"{setup}\n{tests}" if isinstance(tests, str) else [setup, *tests], about)
@@ -201,7 +178,7 @@ def code_of(item: Any) -> str:
     if isinstance(item, str):
         return item
     if isinstance(item, Mapping) and "kind" not in item and not {str(key).lower() for key in item} & {*INPUTS}:
-        return next((str(item[name]) for name in CODE if isinstance(item.get(name), str)), "")
+        return next((str(item[name]) for name in NAMES["code"] if isinstance(item.get(name), str)), "")
     return ""
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from upsolve.importers.outcome import OUTCOME_FIELDS, POINTS
+from upsolve.importers.outcome import POINTS
+from upsolve.importers.rows import data_in
 from upsolve.policy.answers import is_only_code
 from upsolve.types import Task
 
@@ -27,49 +28,13 @@ __all__ = [
     "sampled",
 ]
 
-TASK_FIELDS: Mapping[str, str] = {
-    "task_id": "name of the task; without it, rows with the same prompt have the same task",
-    "prompt": "statement",
-    "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
-    "entry_point": "function that the tests call",
-    "difficulty": "difficulty",
-    "reference": "correct program",
-    "setup": "code that runs before the attempt",
-    "compare": "how outputs are compared",
-    "checker": "code of check(input, expected, output)",
-    "limit_seconds": "processor time of one test, seconds",
-    "limit_bytes": "memory, bytes",
-    "official": "whether the recorded outcomes come from these tests",
-    "requires": "packages that the program needs, a list or a name",
-}
-TEST_FIELDS: Mapping[str, str] = {
-    "starter": "code to start from, which ends the prompt",
-    "grader": "comparison as in contests or by a published grader: contest, contest:1e-9, exact, apps, livecodebench; unittest: each test runs all of the file",
-    "hidden": "whether a prompt may not show the tests",
-    "provided": "whether programs find imported what contests provide, as tests that call functions do",
-    "imported": "whether the packages that tests and reference import are required",
-}
-ATTEMPT_FIELDS: Mapping[str, str] = {
-    "code": "program",
-    "answer": "whole response of a model, with its program in a fence",
-    "language": "language of program and task; without a column of that name, such as `cpp`, the language of all",
-    "author": "user or model",
-    "created": "time, ISO 8601",
-    "id": "name of the attempt in this table",
-    "parent": "id, in another row, of the attempt that this one repairs",
-}
-SAMPLE_FIELDS: Mapping[str, str] = {
-    "tokens": "length of the answer, tokens",
-    "truncated": "whether sampling stopped at the token limit: true, length or max_tokens",
-    "token_ids": "tokens of the answer",
-    "token_logps": "their log-probabilities, nats",
-}
-FILE_FIELDS: Mapping[str, str] = {
-    "prompt_file": "file with the statement, relative to the table",
-    "code_file": "file with the program, relative to the table",
-}
-OUTCOMES = {**OUTCOME_FIELDS, **POINTS, "share": "share of the tests that passed"}
-FIELDS = {**TASK_FIELDS, **TEST_FIELDS, **ATTEMPT_FIELDS, **SAMPLE_FIELDS, **FILE_FIELDS, **OUTCOMES}
+SECTIONS: Mapping[str, Mapping[str, str]] = data_in("fields.yaml")
+TASK_FIELDS = SECTIONS["task"]
+TEST_FIELDS = SECTIONS["tests"]
+ATTEMPT_FIELDS = SECTIONS["attempt"]
+SAMPLE_FIELDS = SECTIONS["sample"]
+FILE_FIELDS = SECTIONS["files"]
+FIELDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
 """What a column can hold -> what that is."""
 NAMED_ONLY = ("answer", "official", "requires", "share", *TEST_FIELDS, *SAMPLE_FIELDS, *FILE_FIELDS, *POINTS)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer, and ``points`` those of a contest."""

@@ -19,7 +19,7 @@ from upsolve.importers.outcome import (
     with_point,
     words_of,
 )
-from upsolve.importers.rows import SECONDS, columns_in, nested_value
+from upsolve.importers.rows import SECONDS, columns_in, known_words, nested_value
 from upsolve.languages.names import language_looked_like
 
 __all__ = [
@@ -36,47 +36,10 @@ __all__ = [
     "unfit_status",
 ]
 
-RESPONSES = ("response", "completion", "generation", "output")
-WORDS_OF = {
-    "task_id": "problem task question exercise challenge puzzle assignment kata promptid instanceid itemid exampleid",
-    "prompt": "statement question description instruction problem task exercise query text prompt",
-    "tests": "testcases testlist unittests checks assertions test testcase unittest testcode testsuite doctests doctest asserts",
-    "answer": " ".join(RESPONSES),
-    "code": " ".join(
-        ("sourcecode source program submission code src studentsolution usersolution submittedsolution", *RESPONSES)
-    ),
-    "language": "lang programminglanguage languagename proglang compiler",
-    "author": "user username userid handle student studentid participant model modelname",
-    "created": "createdat submittedat submitted submissiontime submissiondate creationtimeseconds "
-    "createtime epochsecond timestamp date indate time",
-    "status": "verdict result outcome judgement judgment state correct accepted success solved resolved passed pass passes",
-    "outcomes": "results outcomes verdicts testresults testoutcomes",
-    "passed": "testspassed passedtests passedtestcount passedcount numpassed npassed",
-    "total": "teststotal totaltests totaltestcount testcount numtests ntests",
-    "exit_code": "exitcode returncode",
-}
-NAMES: Mapping[str, tuple[str, ...]] = {field: tuple(words.split()) for field, words in WORDS_OF.items()}
-"""Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
-AROUND: Mapping[str, tuple[str, str]] = {
-    "prompt": ("problem|task|question|exercise|challenge|assignment|user", "text|content|body|s"),
-    "code": ("submitted|submission|student|user|solution|answer|generated|final|program", "text|content|body"),
-    "answer": ("model|llm|raw|assistant", "text|content"),
-    "status": ("is|has|was|submission|solution|judge|final|overall|all|alltests", "text|display|string|all|alltests"),
-    "task_id": ("", "number|slug|title|key"),
-}
-"""Field -> what may stand before and after these names."""
-STANDS_FOR: Mapping[str, tuple[str, ...]] = {
-    "task_id": ("prompt", "prompt_file"),
-    "prompt": ("prompt_file",),
-    "answer": ("code", "code_file"),
-    "code": ("answer", "code_file"),
-    "status": ("passed", "outcomes"),
-    "outcomes": ("status", "passed"),
-    "passed": ("status", "outcomes"),
-    "total": ("status", "outcomes"),
-    "exit_code": ("status", "passed", "outcomes"),
-}
-"""Field -> other fields with which it is not needed."""
+KNOWN = known_words()
+NAMES, STANDS_FOR = KNOWN["columns"], KNOWN["stands_for"]
+"""Field -> names of columns that often hold it, and other fields with which it is not needed. ``exit_code`` is ``status`` by a map."""
+RESPONSES = NAMES["answer"]
 COUNTS = ("passed", "total", "exit_code")
 """Fields whose values are numbers; none is needed beside a status."""
 PAIR = ("passed", "total")
@@ -149,7 +112,7 @@ def likely_fields(
 
 def by_name(field: str, columns: Iterable[str]) -> list[str]:
     """Return the columns whose names are those of a field (``NAMES``), the likeliest first; then those that have more around such a name."""
-    before, after = AROUND.get(field, ("", ""))
+    before, after = ("|".join(KNOWN[side].get(field, ())) for side in ("before", "after"))
     plain = {column: bare(column) for column in columns}
     exact = [column for name in NAMES[field] for column in plain if plain[column] in (name, f"{name}id", f"{name}name")]
     form = re.compile(f"(?:{before})?(?:{'|'.join(NAMES[field])})(?:{after})?")

@@ -11,32 +11,21 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import are_statuses
+from upsolve.importers.rows import known_words
 from upsolve.importers.tables.trees import pattern_of
 from upsolve.languages.names import language_in
 
 __all__ = ["layouts_of"]
 
-LANGUAGES = {".py": "python", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".c": "c", ".java": "java", ".js": "javascript", ".ts": "typescript", ".go": "go",
-             ".rs": "rust", ".rb": "ruby", ".php": "php", ".hs": "haskell", ".ml": "ocaml", ".sql": "sql", ".sh": "bash", ".pl": "perl", ".r": "r", ".d": "d",
-             ".lua": "lua", ".pas": "pascal", ".kt": "kotlin", ".cs": "csharp", ".scala": "scala", ".f90": "fortran", ".adb": "ada", ".rkt": "racket"}  # fmt: skip
+LANGUAGES = {ending: language for language, endings in known_words()["endings"].items() for ending in endings}
 """Ending of a program's name, in small letters -> language."""
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".xlsx", ".db", ".sqlite", ".sqlite3")
-"""Endings of tables: a tree that has more of them than of programs is read as these."""
+TREES = known_words()["trees"]
 TOOLS = (".sh", ".sql")
 """Endings of programs that serve others in their folder."""
 TEST = re.compile(r"(?i:test_.*|.*_tests?|tests?|conftest)|.*[a-z0-9]Tests?|__init__")
 """Names, without endings, of files with tests of programs and of other files that are no attempt."""
-APART = frozenset(
-    {"test", "tests", "__tests__", "node_modules", "site-packages", "venv", "env", "vendor", "build", "dist", "target"}
-)
-"""Folders of what is no attempt."""
-STATEMENTS = [f"{name}{ending}" for ending in (".md", ".txt") for name in ("statement", "prompt", "problem", "description")]
-STATEMENTS.insert(4, "README.md")
-"""Names of files with the statement of a task, in its folder."""
 TESTS = ((".in", ".out"), (".in", ".ans"), (".in", ".expected"), (".txt", ".expected"), (".input", ".output"))
 """Endings of files of a test: of its input, and of the expected output."""
-PROGRAMS = frozenset({"main", "program", "solution", "submission", "answer", "code", "index", "prog"})
-"""Names, in small letters and without endings, that say nothing about a program but its language."""
 PERSON = re.compile(
     r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|gpt|claude|llama|qwen|gemini|starcoder|codegen"
 )
@@ -77,7 +66,7 @@ def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, di
         SourceError: more than two parts of the paths differ; says how to name them.
     """
     programs = programs_in(found)
-    if not len(programs) > sum(file.suffix.lower() in TABLES for file in found):
+    if not len(programs) > sum(file.suffix.lower() in TREES["tables"] for file in found):
         return []
     depths: dict[int, list[PurePosixPath]] = defaultdict(list)
     for file in programs:
@@ -100,7 +89,9 @@ def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:
 
 def is_apart(file: PurePosixPath, *, splits: bool) -> bool:
     """Return whether a program is a test or of a package; ``splits``: folders ``test`` are those of a split."""
-    return bool(TEST.fullmatch(file.stem)) or any(part in APART and not (splits and part == "test") for part in file.parts[:-1])
+    return bool(TEST.fullmatch(file.stem)) or any(
+        part in TREES["apart"] and not (splits and part == "test") for part in file.parts[:-1]
+    )
 
 
 def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[PurePosixPath]) -> Layout:
@@ -111,7 +102,9 @@ def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[Pure
     stems: dict[str, set[str]] = defaultdict(set)
     for file in some:
         stems[file.suffix].add(file.stem)
-    varies.append(any(len(one) > 1 for one in stems.values()) or len({*map(str.lower, names[last])} - PROGRAMS) > 1)
+    varies.append(
+        any(len(one) > 1 for one in stems.values()) or len({*map(str.lower, names[last])}.difference(TREES["solutions"])) > 1
+    )
     outcome = next((level for level in range(last + 1) if varies[level] and are_statuses(map(word_of, names[level]))), None)
     free = [level for level in range(last + 1) if varies[level] and level != outcome and not are_languages(some, level)]
     if len(free) > 2 and free[-1] == last and len({file.parent for file in some}) == len(some):
@@ -279,7 +272,7 @@ def left_out(files: Mapping[str, Sequence[PurePosixPath]], found: Iterable[PureP
     for file in rest:
         if any(one.fullmatch(str(file)) for one in excluded.values()):
             continue
-        folder = next((part for part in file.parts[:-1] if part in APART), "")
+        folder = next((part for part in file.parts[:-1] if part in TREES["apart"]), "")
         start = re.match(r"(?i)test_", file.stem)
         general = f"**/{folder}/**/*" if folder else f"**/{start[0]}*{file.suffix}" if start else f"**/{plain(file.name)}"
         hits = any(pattern_of(general).fullmatch(str(one)) for one in read)
@@ -291,7 +284,7 @@ def left_out(files: Mapping[str, Sequence[PurePosixPath]], found: Iterable[PureP
 def beside(above: Sequence[str], inside: Sequence[Parts]) -> dict[str, Any]:
     """Return what a map says of the statement and the tests in the folder of a task, given the paths of its files."""
     plan: dict[str, Any] = {}
-    if statement := next((name for name in STATEMENTS if (name,) in inside), ""):
+    if statement := next((name for name in TREES["statements"] if (name,) in inside), ""):
         plan["texts"] = {"statement": "/".join([*above, statement])}
     places = {("/".join(parts[:-1]), PurePosixPath(parts[-1]).suffix) for parts in inside}
     for folder, suffix in sorted(places):
