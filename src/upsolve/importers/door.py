@@ -24,7 +24,7 @@ from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import status_of
-from upsolve.importers.rows import BadRow, LeftOut, columns_in, counted, first_rows
+from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
 from upsolve.importers.tables.columns import OUTCOMES, are_programs, hints_for, likely_fields, values_of
@@ -193,7 +193,7 @@ def with_wholes(lists: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     return [*((f"{parent}.*.*", count) for parent, count in wholes.items()), *left]
 
 
-def by_columns(rows: Sequence[Mapping[str, Any]], place: str) -> list[Reading]:
+def by_columns(rows: Rows, place: str) -> list[Reading]:
     """Return the sources whose columns the rows have, in the list at their place of a JSON object; one that needs all columns of another,
     and more, counts alone.
     """
@@ -208,7 +208,7 @@ def by_columns(rows: Sequence[Mapping[str, Any]], place: str) -> list[Reading]:
     return [Reading(name, f"its columns are {', '.join(sorted(found[name]))}") for name in best]
 
 
-def has(rows: Sequence[Mapping[str, Any]], columns: set[str], wanted: str) -> bool:
+def has(rows: Rows, columns: set[str], wanted: str) -> bool:
     """Return whether rows have a column; ``!name``: lack it; ``name=a|b``: have one of these values in every row that has it."""
     name, _, words = wanted.partition("=")
     if name.startswith("!"):
@@ -216,7 +216,7 @@ def has(rows: Sequence[Mapping[str, Any]], columns: set[str], wanted: str) -> bo
     return name in columns and (not words or {str(value) for value in values_of(rows, name)} <= {*words.split("|")})
 
 
-def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -> list[Reading]:
+def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Reading]:
     """Return the ways to read rows as a table: one, or several if two columns may be the program or the outcome.
 
     Raises:
@@ -263,7 +263,7 @@ def table_readings(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
     return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
 
 
-def refuse_unknown(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -> None:
+def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
     """Raise SourceError for an option that a table has not, or one that names no column of the rows; says which is near."""
     try:
         parse_options("source table", find("source", "table").options, given)
@@ -278,9 +278,7 @@ def refuse_unknown(path: Path, rows: Sequence[Mapping[str, Any]], given: Mapping
             raise SourceError(f"{path}: --{name}: no column {column!r}; {has}")
 
 
-def other_programs(
-    rows: Sequence[Mapping[str, Any]], columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()
-) -> str:
+def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()) -> str:
     """Return a column without a field, and of no name among ``but``, whose texts look like programs; empty if none does, or none may."""
     if not {*PROGRAMS} & chosen.keys() or "code_file" in chosen:
         return ""
@@ -288,7 +286,7 @@ def other_programs(
     return next((name for name in free if are_programs(values_of(rows, name), fenced=False)), "")
 
 
-def other_outcome(rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, str]) -> str:
+def other_outcome(rows: Rows, chosen: Mapping[str, str]) -> str:
     """Return another column of outcomes that contradicts the chosen one in a row; empty if there is none."""
     field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
     if not field or "total" in chosen:

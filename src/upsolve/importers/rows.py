@@ -27,6 +27,7 @@ __all__ = [
     "Numbered",
     "Odd",
     "Row",
+    "Rows",
     "as_json",
     "build_each",
     "columns_in",
@@ -90,6 +91,8 @@ Row = Task | Attempt | Verdict | BadRow | LeftOut
 
 Numbered = tuple[int, dict[str, Any] | BadRow]
 """A row with its number, from 1."""
+Rows = Sequence[Mapping[str, Any]]
+"""Rows by the names of their columns."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
 """Maximum number of rows that are inspected before the import, and of their characters."""
 SECONDS = 1e8

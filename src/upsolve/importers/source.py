@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.formats import data_files
+from upsolve.importers.formats import Kind, data_files
 from upsolve.importers.rows import BadRow, Row
 from upsolve.types import Task
 from upsolve.verify.limits import Imports
@@ -86,9 +86,9 @@ class Source:
         return [*{row.task_id: row for row in rows if isinstance(row, Task)}.values()], unusable
 
 
-def split_files(path: Path, **_options: Any) -> list[Unit]:
+def split_files(path: Path, *, kinds: Sequence[Kind] = (), **_options: Any) -> list[Unit]:
     """Return a unit for each file of rows in a folder (``data_files``), as ``Source.split``."""
-    return [Unit(file) for file in data_files(path)]
+    return [Unit(file) for file in data_files(path, *kinds)]
 
 
 def row_units(file: Path, rows: Iterable[object], size: int) -> list[Unit]:

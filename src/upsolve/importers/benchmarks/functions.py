@@ -20,7 +20,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_value, rows_of_file
-from upsolve.importers.outcome import WORDS, status_of
+from upsolve.importers.outcome import status_of
 from upsolve.importers.problems import extra_of, judged, rest_of, with_sound_tests
 from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
 from upsolve.importers.recogniser.code import check_tests
@@ -269,8 +269,6 @@ DS1000 = Source(
 
 LANGUAGES = {"clj": "clojure", "cs": "csharp", "csharp": "csharp", "jl": "julia"}
 """Language in these sets -> its name in tasks, where it is not that of other sources."""
-STATUSES = {**WORDS, "syntaxerror": Status.COMPILE_ERROR}
-"""Status in the results of MultiPL-E, in small letters -> ours."""
 TUPLES = re.compile(r"\b(Unit|Pair|Triplet|Quartet|Quintet|Sextet)\b")
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
 PACKAGES = {
@@ -388,7 +386,7 @@ def results_of(row: dict[str, Any]) -> Iterator[Row]:
         program = str(result["program"]).removesuffix(tests).rstrip("\n") + (f"\n{closing[0]}" if closing else "") + "\n"
         if task.language == "java":
             program = program.replace("import org.javatuples.*;\n", "")
-        status = status_of(result.get("status"), STATUSES)
+        status = status_of(result.get("status"))
         if task.language == "go":
             program = re.sub(r"^package \w+", "package main", program)
         extra = extra_of({key: result.get(key) for key in ("exit_code", "timestamp")})

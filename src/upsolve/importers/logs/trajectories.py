@@ -10,6 +10,7 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -297,13 +298,9 @@ def entry_of(archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     if info.compress_type != ZSTANDARD:
         return archive.read(info)
-    with Path(str(archive.filename)).open("rb") as data:
-        data.seek(info.header_offset)
-        header = data.read(30)
-        # its name and extra field
-        data.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-        packed = data.read(info.compress_size)
-    content: bytes = pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read(info.file_size + 1)
+    stored = copy(info)
+    stored.compress_type, stored.file_size, stored.CRC = zipfile.ZIP_STORED, info.compress_size, None  # type: ignore[assignment]
+    content: bytes = pa.CompressedInputStream(pa.BufferReader(archive.read(stored)), "zstd").read(info.file_size + 1)
     if zlib.crc32(content) != info.CRC:
         raise zipfile.BadZipFile(f"{name}: its checksum is wrong")
     return content

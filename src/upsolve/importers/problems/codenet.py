@@ -27,14 +27,6 @@ __all__ = ["SOURCE"]
 JUDGE = "recorded:codenet"
 ABOUT = ("name", "dataset", "time_limit", "memory_limit", "rating", "tags", "complexity")
 """Columns of problem_list.csv in ``extra`` of a task; limits in milliseconds and KB."""
-STATUSES = {
-    **{f"{what} Limit Exceeded": WORDS[f"{what.lower()} limit exceeded"] for what in ("Time", "Memory", "Output")},
-    **{word: WORDS[word.lower()] for word in ("Accepted", "Wrong Answer", "Runtime Error", "Compile Error")},
-    "WA: Presentation Error": Status.FAILED,
-    **dict.fromkeys(("Judge Not Available", "Waiting for Judging", "Waiting for Re-judging"), Status.UNSCORED),
-    **dict.fromkeys(("Internal Error", "Judge System Error"), Status.UNSCORED),
-}
-"""CodeNet's status -> ours; submissions that the site did not judge are unscored."""
 
 
 class Reader(HTMLParser):
@@ -200,7 +192,7 @@ def submissions(path: Path, name: str, language: str, most_correct: int) -> Iter
 def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list[Row]:
     """Return attempt and verdict of a row, or a ``BadRow`` with the reason."""
     text = ",".join(str(value) for value in row.values())[:500]
-    status = STATUSES.get(row.get("status") or "")
+    status = WORDS.get((row.get("status") or "").lower().replace("-", " ").removeprefix("wa: "))
     if status is None:
         return [BadRow(str(file), number, f"unknown status {row.get('status')!r}", text)]
     try:

@@ -19,7 +19,7 @@ from upsolve.importers.outcome import (
     with_point,
     words_of,
 )
-from upsolve.importers.rows import SECONDS, columns_in, known_words, nested_value
+from upsolve.importers.rows import SECONDS, Rows, columns_in, known_words, nested_value
 from upsolve.languages.names import language_looked_like
 
 __all__ = [
@@ -46,20 +46,9 @@ PAIR = ("passed", "total")
 """Fields that need each other, as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
 """Ends of names of columns in which 1 is good."""
-FAILURE = re.compile(
-    r"bugg?y|bugs?$|err(?:or|s?$)|fail|wrong|invalid|incorrect|inaccura|crash|exception|mistake|defect|reject|violat|broke|(?<!de)fault"
-    r"|vulnerab|unsol|unresol|unaccept|unsuccess|unpass|unsat|timeout|timed|flak|penalt|loss|retcode|returncode|exitcode|exitstatus"
-    r"|missed|bad$|mismatch|diverg|unscored|hacked"
+FAILURE, SUCCESS, NEGATION, SCORE = (
+    re.compile("|".join(KNOWN["meanings"][kind])) for kind in ("failure", "success", "negation", "score")
 )
-"""What names of columns have in which a large value, or true, is bad."""
-CODES = ("rc", "ret", "retval", "returnvalue", "returnstatus", "returncode", "signal", "errno")
-SUCCESS = re.compile(r"pass|correct|accept|succe|solv|right|valid|ok$|true$|good|resolv")
-NEGATION = re.compile(
-    r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
-)
-NEUTRAL = frozenset("is has had was n num nr number of count counts total flag value any rate sum".split())  # noqa: SIM905
-SCORE = re.compile("score|grade|mark|point|reward|percent|share")
-"""What names of columns with scores have."""
 VAGUE = ("true", "false", "yes", "no")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
@@ -79,9 +68,7 @@ WORDS, STATEMENT = 4, re.compile("(?:statement|question|description|instruction|
 """A text of as many words is a statement, one of fewer the name of a task; of two words in columns that end so."""
 
 
-def likely_fields(
-    rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)
-) -> dict[str, str]:
+def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)) -> dict[str, str]:
     """Return field -> column, among ``fields`` that no column has, for the columns of the first rows that look like them.
 
     ``mapped``: field -> its column, which need not exist.
@@ -172,7 +159,7 @@ def are_outcomes(value: Any) -> bool:
     return False
 
 
-def has_totals(rows: Sequence[Mapping[str, Any]]) -> bool:
+def has_totals(rows: Rows) -> bool:
     """Return whether a column of rows is a number of tests, of which a row has several, by its name."""
     columns = columns_in(rows)
     totals = {*by_name("total", columns), *(name for name in columns if bare(name) == "total")}
@@ -192,7 +179,7 @@ def are_results(items: Sequence[Any]) -> bool:
     return not given and bool(names & {"status", "result", "verdict", "outcome", "passed", "score"})
 
 
-def exploded_in(rows: Sequence[Mapping[str, Any]], taken: Collection[str]) -> tuple[str, dict[str, str]]:
+def exploded_in(rows: Rows, taken: Collection[str]) -> tuple[str, dict[str, str]]:
     """Return a column with lists of objects that hold programs, and field -> its column in these; empty if there is none."""
     for name in columns_in(rows):
         is_taken = any(column == name or column.startswith(f"{name}.") for column in taken)
@@ -218,7 +205,7 @@ def roles_in(item: Mapping[str, Any]) -> Sequence[str]:
     return next((pair for pair in (("role", "content"), ("from", "value")) if {*pair} <= item.keys()), ())
 
 
-def explosions_in(rows: Sequence[Mapping[str, Any]], mapped: Iterable[str]) -> list[str]:
+def explosions_in(rows: Rows, mapped: Iterable[str]) -> list[str]:
     """Return a column with lists of programs as text, or of answers with one, and the columns with lists of the same lengths; empty if there is none."""
     taken = {*mapped}
     lists = {name: [row.get(name) for row in rows] for name in columns_in(rows) if name not in taken}
@@ -247,7 +234,7 @@ PAIRED = tuple(
 """Names of two columns, without signs, that often hold tests together."""
 
 
-def tests_in_two(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> str:
+def tests_in_two(rows: Rows, mapped: Mapping[str, str]) -> str:
     """Return how a map reads two columns as tests, if no column is; empty if no two look like it."""
     columns, used = columns_in(rows), {part for name in mapped.values() for part in (name, name.partition(".")[0])}
     beside: dict[str, dict[str, str]] = {}
@@ -264,7 +251,7 @@ def tests_in_two(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -
     return f"{two[0]} and {two[1]} look like tests, and are stored in extra: --map FILE with `tests: {{{pairs}}}`"
 
 
-def hints_for(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     """Return how a map or an option reads lists of programs, messages and tests that no field holds, or that one cannot."""
     found = [hint] if (hint := tests_in_two(rows, mapped)) else list[str]()
     taken = [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]
@@ -291,7 +278,7 @@ def hints_for(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> l
     return found
 
 
-def tell_no_outcome(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     """Return the columns that may be the outcome as a hint, if rows have programs and no outcome."""
     used = {*columns_in(rows)}
     given, programs = (
@@ -305,7 +292,7 @@ def tell_no_outcome(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]
     ] * bool(found)
 
 
-def possible_outcomes(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> list[str]:
+def possible_outcomes(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     """Return the columns that may be the outcome where no field is: with a few short values, of which one task has several."""
     tasks = [mapped[name] for name in ("task_id", "prompt") if name in mapped]
     found: list[str] = []
@@ -340,14 +327,16 @@ def says_opposite(column: str) -> bool:
     """
     for part in reversed(column.split(".")):
         words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part).lower())
-        if any(word not in NEUTRAL for word in words):
-            failures = any(FAILURE.search(word) for word in words) or "".join(words) in CODES or "exit" in words
+        if not {*words} <= {*KNOWN["meanings"]["neutral"]}:
+            failures = (
+                any(FAILURE.search(word) for word in words) or "".join(words) in KNOWN["meanings"]["codes"] or "exit" in words
+            )
             negated = any(NEGATION.match(word) for word in words)
             return failures != negated if failures or any(map(SUCCESS.search, words)) else False
     return False
 
 
-def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], statuses: Iterable[Any]) -> None:
+def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: Iterable[Any]) -> None:
     """Raise SourceError if a column's name suggests that 1, true or yes means failure, and the map does not define these words."""
     known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
     for name in ("status", "passed", "outcomes"):
@@ -374,7 +363,7 @@ def vague_in(value: Any) -> Iterator[str]:
 
 def refuse_codes(
     path: Path,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
     mapped: Mapping[str, str],
     *,
     passed_at: float | None,
@@ -413,7 +402,7 @@ def refuse_codes(
         )
 
 
-def has_decimal_commas(path: Path, rows: Sequence[Mapping[str, Any]], column: str, *, full: float, commas: bool) -> bool:
+def has_decimal_commas(path: Path, rows: Rows, column: str, *, full: float, commas: bool) -> bool:
     """Return whether ``1,5`` in a column of points is one number, and not those of two tests: as all first rows allow.
 
     ``full``: points of a full answer; ``commas``: whether commas separate no cells, so that they are decimal if both are possible.
@@ -447,13 +436,13 @@ def are_scores(values: Sequence[Any]) -> bool:
     return bool(values) and all(graded_in(value) is not None for value in values)
 
 
-def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
+def numbers_in(rows: Rows, column: str) -> set[str]:
     """Return the numbers in a column; empty if the column also has other values."""
     found = {"" if isinstance(value, bool) else number_in(str(value).strip()) for value in values_of(rows, column)}
     return set[str]() if "" in found else found
 
 
-def unfit_status(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> str:
+def unfit_status(rows: Rows, named: Mapping[str, str]) -> str:
     """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
     values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
     fit = any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)

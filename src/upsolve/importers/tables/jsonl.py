@@ -31,7 +31,7 @@ from upsolve.importers.outcome import (
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, as_json, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
-from upsolve.importers.source import IMPORTS, Source, Unit
+from upsolve.importers.source import IMPORTS, Source, split_files
 from upsolve.importers.tables.columns import likely_fields
 from upsolve.languages.names import comparison_of, language_in
 from upsolve.policy.answers import names_of, program_in
@@ -73,11 +73,6 @@ def advise(rows: Sequence[dict[str, Any]]) -> None:
                 "into a new archive",
                 stacklevel=3,
             )
-
-
-def split(path: Path, **_options: Any) -> list[Unit]:
-    """Return the files as units."""
-    return [Unit(file) for file in data_files(path, Kind.JSONL)]
 
 
 def records_of(
@@ -193,6 +188,6 @@ SOURCE = Source(
     read,
     "a .jsonl file of upsolve's records, compressed or not, or a folder of such files",
     (IMPORTS,),
-    split=split,
+    split=partial(split_files, kinds=(Kind.JSONL,)),
     detect=("kind=task|attempt|verdict",),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from upsolve.archive.store import read_tasks
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.rows import columns_in
+from upsolve.importers.rows import Rows, columns_in
 from upsolve.importers.source import Option
 from upsolve.importers.tables import OF_TASK, SPANS, hash_of
 from upsolve.importers.tables.columns import says_opposite, values_of
@@ -235,7 +235,7 @@ def rollout(extra: Mapping[str, Any], about: Mapping[str, Any], **fields: Any) -
     return {**extra, OF_TASK: {**about}, **{f"@{name}": value for name, value in fields.items()}}
 
 
-def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Reader | None:
+def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Rows) -> Reader | None:
     """Return what makes records of rollouts; None for other rows. SourceError if no column, or none of that name, is the score."""
     if plan.rollouts is None:
         return None
@@ -246,7 +246,7 @@ def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Sequence
     return rollouts_of(plan.name or path.name.partition(".")[0], mapped, **options, reward=rewards)
 
 
-def score_columns(path: Path, rows: Sequence[Mapping[str, Any]], option: str, *, may_lack: bool) -> dict[str, str]:
+def score_columns(path: Path, rows: Rows, option: str, *, may_lack: bool) -> dict[str, str]:
     """Return column -> name of each score of ``--score``; SourceError if a table lacks the column, unless some rows may lack it."""
     pairs = (part.strip().partition("=") for part in option.split(",") if part.strip())
     scores = {column.strip(): name.strip() or column.strip() for column, _, name in pairs}
@@ -262,7 +262,7 @@ def names_of_rewards(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def reward_columns(path: Path, rows: Sequence[Mapping[str, Any]], wanted: Sequence[str], taken: Iterable[str]) -> Sequence[str]:
+def reward_columns(path: Path, rows: Rows, wanted: Sequence[str], taken: Iterable[str]) -> Sequence[str]:
     """Return the columns of the score: the wanted ones, or the only one of real numbers besides the advantage, if more is better by its name.
 
     Raises:

@@ -22,6 +22,7 @@ from upsolve.importers.rows import (
     BadRow,
     Numbered,
     Row,
+    Rows,
     build_each,
     columns_in,
     emptied,
@@ -163,7 +164,7 @@ def reader_in(
     plan: Map,
     mapped: Mapping[str, str],
     named: Mapping[str, str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
     scores: Mapping[str, str],
 ) -> Reader:
     """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
@@ -225,7 +226,7 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
         warn(f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?")
 
 
-def advise(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+def advise(path: Path, reader: Reader, rows: Rows) -> None:
     """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
     name, mapped = reader.name, reader.columns
     tell_languages(reader, rows)
@@ -245,7 +246,7 @@ def advise(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> Non
     tell_several(path, reader, rows)
 
 
-def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
+def language_of_all(rows: Rows, named: dict[str, str], mapped: dict[str, str]) -> str:
     """Return the language that ``--language`` names and take it from the columns; empty if a column has that name."""
     word = named.get("language", "")
     if not word or any(word in nested_columns(row) for row in rows):
@@ -256,7 +257,7 @@ def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], ma
     return language_in(word)
 
 
-def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+def tell_languages(reader: Reader, rows: Rows) -> None:
     """Let programs show their language where no column does, if at least one in ten is not Python, and warn of it."""
     languages = [reader.value(row, reader.columns.get("language", "language")) for row in rows]
     if reader.constant or any(map(is_given, languages)):
@@ -277,7 +278,7 @@ def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def tell_several(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+def tell_several(path: Path, reader: Reader, rows: Rows) -> None:
     """Warn if many programs have rows with different outcomes; SourceError if a column names the tests of such rows."""
     found: dict[str, set[str]] = {}
     cases: dict[str, dict[str, set[str]]] = {}
@@ -304,7 +305,7 @@ def tell_several(path: Path, reader: Reader, rows: Sequence[Mapping[str, Any]]) 
         )
 
 
-def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
+def likely_columns(rows: Rows, mapped: Mapping[str, str]) -> dict[str, str]:
     """Return field -> likely column for fields without a column: the field's name in capitals, or a similar name (``likely_fields``)."""
     found = dict.fromkeys(name for row in rows for name in row)
     by_lower = {name.lower().replace(" ", "_"): name for name in found}
@@ -390,7 +391,7 @@ def is_array(file: Member) -> bool:
 
 def check_columns(
     path: Path,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
     named: Mapping[str, str],
     mapped: Mapping[str, str],
     shape: Shape,

@@ -13,7 +13,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
-from upsolve.importers.rows import nested_value
+from upsolve.importers.rows import Rows, nested_value
 from upsolve.importers.tables.columns import values_of
 from upsolve.languages.names import language_in
 from upsolve.types import Status
@@ -98,7 +98,7 @@ QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
-def refuse_escapes(path: Path, rows: Sequence[Mapping[str, Any]], column: str) -> None:
+def refuse_escapes(path: Path, rows: Rows, column: str) -> None:
     """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines.
 
     A template in place of a column says how programs are read, as they are by ``{column}``.
