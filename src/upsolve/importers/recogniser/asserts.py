@@ -44,32 +44,9 @@ def constant(node: ast.expr) -> str | None:
     Values are bounded (``LARGEST``), so that a row such as ``"a" * 10**10`` costs an import neither time nor memory.
     """
     try:
-        value = value_of(node)
-        text = repr(value)
-        text = written(value) if "{" in text else text
-        return text if is_literal(value) else None
+        return written(value_of(node))
     except Exception:
         return None
-
-
-def written(value: Any) -> str:
-    """Return ``repr`` of a value with the items of its sets in an order that is the same in every process."""
-    kind = type(value)
-    if kind is set and value:
-        items = [*map(written, value)]
-        return f"{{{', '.join(items if all(map(is_steady, value)) else sorted(items))}}}"
-    if kind is dict:
-        return f"{{{', '.join(f'{written(key)}: {written(item)}' for key, item in value.items())}}}"
-    if kind is list:
-        return f"[{', '.join(map(written, value))}]"
-    if kind is tuple:
-        return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
-    return repr(value)
-
-
-def is_steady(value: Any) -> bool:
-    """Return whether the hash of a value is the same in every process: that of numbers and of tuples of them."""
-    return all(map(is_steady, value)) if isinstance(value, tuple) else isinstance(value, int | float)
 
 
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
@@ -77,16 +54,25 @@ NESTED = 90
 """Depth up to which values can be read back from their text."""
 
 
-def is_literal(value: Any, depth: int = NESTED) -> bool:
-    """Return whether the text of a value is a literal."""
+def written(value: Any, depth: int = NESTED) -> str:
+    """Return a value as a literal, with the items of its sets in the same order in every process; ValueError if it has none."""
     kind = type(value)
-    if kind in (float, complex):
-        return cmath.isfinite(value)
+    if kind in SCALARS or (kind in (float, complex) and cmath.isfinite(value)):
+        return repr(value)
+    if not depth or kind not in (dict, list, tuple, set):
+        raise ValueError("no literal")
     if kind is dict:
-        return depth > 0 and all(is_literal(item, depth - 1) for pair in value.items() for item in pair)
-    if kind in (list, tuple, set):
-        return depth > 0 and all(is_literal(item, depth - 1) for item in value)
-    return kind in SCALARS
+        pairs = (f"{written(key, depth - 1)}: {written(item, depth - 1)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    items = [written(item, depth - 1) for item in value]
+    if kind is set:
+        return f"{{{', '.join(items if all(map(is_steady, value)) else sorted(items))}}}" if items else "set()"
+    return f"[{', '.join(items)}]" if kind is list else f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+
+def is_steady(value: Any) -> bool:
+    """Return whether the hash of a value is the same in every process: that of numbers and of tuples of them."""
+    return all(map(is_steady, value)) if isinstance(value, tuple) else isinstance(value, int | float)
 
 
 def value_of(node: ast.expr) -> Any:

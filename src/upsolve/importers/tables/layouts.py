@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path, PurePosixPath
@@ -82,16 +82,10 @@ def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:
     """Return the files that may be attempts: by their endings, without tests, packages and tools; all if there are no others."""
     all_of_them = [file for file in found if file.suffix.lower() in LANGUAGES]
     splits = any(part in ("train", "dev") for file in all_of_them for part in file.parts)
-    kept = [file for file in all_of_them if not is_apart(file, splits=splits)] or all_of_them
+    apart = {*TREES["apart"]} - ({"test"} if splits else set())  # a folder of a split
+    kept = [file for file in all_of_them if not TEST.fullmatch(file.stem) and apart.isdisjoint(file.parts[:-1])] or all_of_them
     busy = {file.parent for file in kept if file.suffix not in TOOLS}
     return [file for file in kept if file.suffix not in TOOLS or file.parent not in busy]
-
-
-def is_apart(file: PurePosixPath, *, splits: bool) -> bool:
-    """Return whether a program is a test or of a package; ``splits``: folders ``test`` are those of a split."""
-    return bool(TEST.fullmatch(file.stem)) or any(
-        part in TREES["apart"] and not (splits and part == "test") for part in file.parts[:-1]
-    )
 
 
 def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[PurePosixPath]) -> Layout:
@@ -131,13 +125,13 @@ def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[Pure
 
 def add_others(layout: Layout, programs: Iterable[PurePosixPath]) -> None:
     """Add the programs of other depths whose paths have known names, unless their task and author have another program."""
-    taken = Counter(key_of(parts_of(file), layout.places) for files in layout.read.values() for file in files)
+    taken = Counter(key_of(file, layout.places) for files in layout.read.values() for file in files)
     groups: dict[Parts, dict[tuple[Parts, str], list[PurePosixPath]]] = {}
     for file in programs:
         parts = parts_of(file)
         if len(parts) > DEEPEST or (places := places_in(parts, layout)) is None:
             continue
-        taken[key_of(parts, places)] += 1
+        taken[key_of(file, places)] += 1
         named = dict(zip(places, layout.places, strict=True))
         marked = tuple(f"{{{named[at]}}}" if at in named else plain(part) for at, part in enumerate(parts))
         general = tuple(part if at in named else "*" for at, part in enumerate(marked))
@@ -150,7 +144,7 @@ def add_others(layout: Layout, programs: Iterable[PurePosixPath]) -> None:
                 exact[general, suffix] += files
         places = [at for at, part in enumerate(general) if part != "*"]
         for pattern, files in exact.items():
-            if all(taken[key_of(parts_of(file), places)] == 1 for file in files):
+            if all(taken[key_of(file, places)] == 1 for file in files):
                 layout.read[pattern] = files
 
 
@@ -174,8 +168,9 @@ def places_in(parts: Parts, layout: Layout) -> tuple[int, ...] | None:
     return ways[0] if outcome is None or parts[outcome] in layout.known[layout.outcome or 0] else None
 
 
-def key_of(parts: Parts, places: Iterable[int]) -> Parts:
-    """Return the names of task, author and outcome in a path."""
+def key_of(file: PurePosixPath, places: Iterable[int]) -> Parts:
+    """Return the names of task, author and outcome in the path of a file."""
+    parts = parts_of(file)
     return tuple(parts[place] for place in places)
 
 
@@ -217,8 +212,9 @@ def orders_of(layout: Layout, parts: Parts, found: Sequence[PurePosixPath]) -> l
     others = [part.lower() for level, part in enumerate(parts) if level not in layout.places]
     first, second = levels[0], levels[1] if len(levels) > 1 else set[str]()
     told = [is_told(layout, level, found) for level in layout.levels]
-    is_task = are(EXERCISE, first) or are(PERSON, second) or told[0]
-    is_author = are(PERSON, first) or are(EXERCISE, second) or any(told[1:])
+    exercises, persons = ([bool(one) and all(map(form.match, one)) for one in (first, second)] for form in (EXERCISE, PERSON))
+    is_task = exercises[0] or persons[1] or told[0]
+    is_author = persons[0] or exercises[1] or any(told[1:])
     if not second:
         repeats = sum(map(len, layout.read.values())) > len(first)
         is_task |= (layout.outcome is not None and repeats) or any(map(PERSON.match, others))
@@ -232,11 +228,6 @@ def is_told(layout: Layout, level: int, found: Iterable[PurePosixPath]) -> bool:
     names = layout.known[level]
     plan = beside((), [file.parts[level + 1 :] for file in found if len(file.parts) > level + 1 and file.parts[level] in names])
     return "tests" in plan or ("texts" in plan and plan["texts"]["statement"] != "README.md")
-
-
-def are(form: re.Pattern[str], names: Collection[str]) -> bool:
-    """Return whether there are names, and all have a form."""
-    return bool(names) and all(map(form.match, names))
 
 
 def map_of(path: Path, layout: Layout, names: Mapping[int, str], found: Sequence[PurePosixPath]) -> dict[str, Any]:
