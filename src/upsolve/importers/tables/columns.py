@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.outcome import (
-    DECIMAL,
-    PERCENT,
-    are_statuses,
-    graded_in,
-    number_in,
-    points_in,
-    status_of,
-    with_point,
-    words_of,
-)
+from upsolve.importers import outcome
 from upsolve.importers.rows import SECONDS, Rows, columns_in, known_words, nested_value
 from upsolve.languages.names import language_looked_like
 
@@ -85,11 +75,11 @@ def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] =
         if field == "tests":
             columns += [name for name in free if NAMED_TEST.search(bare(name)) and are_tests(values_of(rows, name))]
         if field == "status" and has_totals(rows):  # 1 may be one of several tests
-            columns = [name for name in columns if are_statuses(values_of(rows, name))]
+            columns = [name for name in columns if outcome.are_statuses(values_of(rows, name))]
         if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
             held = {name: values_of(rows, name) for name in free}
             sure = [name for name, values in held.items() if {str(value).lower() for value in values} - {*VAGUE}]
-            columns += [name for name in sure if are_statuses(held[name])]
+            columns += [name for name in sure if outcome.are_statuses(held[name])]
         if columns:
             likely[field] = columns[0]
             free.remove(columns[0])
@@ -123,19 +113,19 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
     Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
     """
     if field == "outcomes":
-        return any(map(are_outcomes, values)) and all(are_outcomes(value) or are_statuses([value]) for value in values)
+        return any(map(are_outcomes, values)) and all(are_outcomes(value) or outcome.are_statuses([value]) for value in values)
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
     if field == "tests":
         lists = [value for value in values if isinstance(value, list)]
-        texts = [str(value) for value in values if not isinstance(value, list) and not number_in(str(value).strip())]
+        texts = [str(value) for value in values if not isinstance(value, list) and not outcome.number_in(str(value).strip())]
         if not column.lower().endswith("s"):  # may be the name of a test
             texts = [text for text in texts if TESTING.search(text)]
         return bool(lists or texts) and not any(map(are_results, lists))
     if field in ("task_id", "prompt"):
         least = 2 if STATEMENT.search(bare(column)) else WORDS
         return (max(len(str(value).split()) for value in values) >= least) == (field == "prompt")
-    numbers = {number_in(str(value).strip()) for value in values}
+    numbers = {outcome.number_in(str(value).strip()) for value in values}
     if field == "created":  # seconds since 1970, and not those of a run
         return "" in numbers or all(float(number) >= SECONDS for number in numbers)
     if field in ("code", "answer") and ("" not in numbers or column.lower().endswith("id")):
@@ -149,13 +139,13 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
     if field in COUNTS:
         return "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
-    return good or any(are_statuses([value]) for value in values)
+    return good or any(outcome.are_statuses([value]) for value in values)
 
 
 def are_outcomes(value: Any) -> bool:
     """Return whether a value has several words for outcomes: a list, or between commas."""
     with suppress(ValueError):
-        return len([*map(status_of, words_of(value))]) > 1
+        return len([*map(outcome.status_of, outcome.words_of(value))]) > 1
     return False
 
 
@@ -163,7 +153,7 @@ def has_totals(rows: Rows) -> bool:
     """Return whether a column of rows is a number of tests, of which a row has several, by its name."""
     columns = columns_in(rows)
     totals = {*by_name("total", columns), *(name for name in columns if bare(name) == "total")}
-    return any((graded_in(value) or 0) > 1 for name in totals for value in values_of(rows, name))
+    return any((outcome.graded_in(value) or 0) > 1 for name in totals for value in values_of(rows, name))
 
 
 def are_tests(values: Sequence[Any]) -> bool:
@@ -338,7 +328,7 @@ def says_opposite(column: str) -> bool:
 
 def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: Iterable[Any]) -> None:
     """Raise SourceError if a column's name suggests that 1, true or yes means failure, and the map does not define these words."""
-    known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
+    known = {outcome.number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
     for name in ("status", "passed", "outcomes"):
         column = named.get(name, "")
         if not says_opposite(column):
@@ -357,8 +347,8 @@ def vague_in(value: Any) -> Iterator[str]:
     items: Any = value if isinstance(value, list | tuple) else re.split(r"[\[\],;|\s]+", str(value))
     for item in items:
         word = str(item).strip().strip("'\"").lower()
-        if number_in(word) or word in VAGUE:
-            yield number_in(word) or word
+        if outcome.number_in(word) or word in VAGUE:
+            yield outcome.number_in(word) or word
 
 
 def refuse_codes(
@@ -375,21 +365,21 @@ def refuse_codes(
     ``passed_at``: from which on a score is passed, None if numbers are no scores; ``words`` for a status and for ``languages`` are those that are known.
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
-    if passed_at is not None and not any(graded_in(value) is not None for value in values_of(rows, status)):
+    if passed_at is not None and not any(outcome.graded_in(value) is not None for value in values_of(rows, status)):
         free = [name for name in columns_in(rows) if name not in mapped.values() and are_scores(values_of(rows, name))]
         name = shlex.quote(max(free, key=lambda one: bool(SCORE.search(bare(one))), default="COLUMN"))
         lacks = f"{status} has no scores" if values_of(rows, status) else "no column is the outcome"
         numbers = f"{name} has numbers: " if free else ""
         raise SourceError(f"{path}: --passed-at {passed_at:g}, but {lacks}; {numbers}--status {name} --passed-at {passed_at:g}")
-    percents = [PERCENT.fullmatch(str(value)) is not None for value in values_of(rows, status)]
-    unsaid = passed_at is None and all(percents) and not any(map(PERCENT.fullmatch, words))
+    percents = [outcome.PERCENT.fullmatch(str(value)) is not None for value in values_of(rows, status)]
+    unsaid = passed_at is None and all(percents) and not any(map(outcome.PERCENT.fullmatch, words))
     if any(percents) and (unsaid or (passed_at or 0) > 1):
         raise SourceError(
             f"{path}: {status} has scores in percent, which are read as shares: 67% is 0.67. --passed-at X, the lowest share that passes, "
             "such as 0.5 for 50%"
         )
     codes = numbers_in(rows, status)
-    if codes - {"0", "1"} and passed_at is None and not any(map(number_in, words)):
+    if codes - {"0", "1"} and passed_at is None and not any(map(outcome.number_in, words)):
         shown = ", ".join(sorted(codes, key=float)[:9])
         raise SourceError(
             f"{path}: {status} has numbers, {shown}, either codes or scores. For codes: --map FILE with `columns: {{status: {status}}}` "
@@ -411,9 +401,9 @@ def has_decimal_commas(path: Path, rows: Rows, column: str, *, full: float, comm
         SourceError: both are possible, and the file says nothing.
     """
     texts = [value for value in values_of(rows, column) if isinstance(value, str) and "," in value]
-    if not texts or not all(map(DECIMAL.fullmatch, texts)):
+    if not texts or not all(map(outcome.DECIMAL.fullmatch, texts)):
         return False
-    fit = [all(are_points(value, full) for value in values) for values in (texts, [*map(with_point, texts)])]
+    fit = [all(are_points(value, full) for value in values) for values in (texts, [*map(outcome.with_point, texts)])]
     if all(fit) and not commas:
         one, two = texts[0].split(",")
         raise SourceError(
@@ -425,7 +415,7 @@ def has_decimal_commas(path: Path, rows: Rows, column: str, *, full: float, comm
 def are_points(value: Any, full: float) -> bool:
     """Return whether a value can be points, of which a full answer has ``full``."""
     try:
-        points_in(value, full)
+        outcome.points_in(value, full)
     except ValueError:
         return False
     return True
@@ -433,17 +423,17 @@ def are_points(value: Any, full: float) -> bool:
 
 def are_scores(values: Sequence[Any]) -> bool:
     """Return whether all values are numbers, and there are any."""
-    return bool(values) and all(graded_in(value) is not None for value in values)
+    return bool(values) and all(outcome.graded_in(value) is not None for value in values)
 
 
 def numbers_in(rows: Rows, column: str) -> set[str]:
     """Return the numbers in a column; empty if the column also has other values."""
-    found = {"" if isinstance(value, bool) else number_in(str(value).strip()) for value in values_of(rows, column)}
+    found = {"" if isinstance(value, bool) else outcome.number_in(str(value).strip()) for value in values_of(rows, column)}
     return set[str]() if "" in found else found
 
 
 def unfit_status(rows: Rows, named: Mapping[str, str]) -> str:
     """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
     values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
-    fit = any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)
+    fit = any(outcome.are_statuses([value]) or outcome.number_in(str(value).strip()) in ("0", "1") for value in values)
     return "" if fit or not values else str(values[0])

@@ -11,23 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.preference import score_verdicts
+from upsolve.importers import outcome
 from upsolve.importers.formats import Kind, data_files, json_lines
-from upsolve.importers.outcome import (
-    OUTCOME_FIELDS,
-    check_counts,
-    judge_name,
-    name_attempt,
-    named_attempt,
-    points_in,
-    recorded_verdict,
-    scores_in,
-    status_of,
-    whole,
-    with_given_points,
-    without_left_out,
-    without_odd,
-    words_of,
-)
 from upsolve.importers.recogniser.code import sound_tests
 from upsolve.importers.recogniser.failing import About
 from upsolve.importers.rows import Row, as_json, build_each, emptied, first_rows, language_of_task, left_out, odd_fields
@@ -64,7 +49,7 @@ def advise(rows: Sequence[dict[str, Any]]) -> None:
     for kind, looked_for in LOOKED_FOR.items():
         known = {
             name: name
-            for name in (*KINDS[kind].__dataclass_fields__, *((*OUTCOME_FIELDS, "scores") if kind == "attempt" else ()))
+            for name in (*KINDS[kind].__dataclass_fields__, *((*outcome.OUTCOME_FIELDS, "scores") if kind == "attempt" else ()))
         }
         if likely := likely_fields([row for row in rows if row.get("kind") == kind], known, looked_for):
             renamed = ", ".join(f"{column} to {field}" for field, column in likely.items())
@@ -87,7 +72,7 @@ def records_of(
         raise ValueError(f"{problem}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":
         verdict = verdict_of(fields, ids)
-        yield from filter(None, [without_left_out(verdict, kept.get(verdict.attempt_id, ()))])
+        yield from filter(None, [outcome.without_left_out(verdict, kept.get(verdict.attempt_id, ()))])
     elif kind == "task":
         compare = comparison_of(str(fields.get("language", "")))
         task = from_row(Task, {"compare": compare, **with_extra(fields, Task)})
@@ -102,7 +87,7 @@ def records_of(
         for record in attempt_of(with_program(with_language(fields, known), known), ids):
             if isinstance(record, Attempt) and record.task_id in known and (sound := known[record.task_id][2]):
                 kept[record.attempt_id] = sound
-            found = without_left_out(record, kept.get(record.attempt_id, ())) if isinstance(record, Verdict) else record
+            found = outcome.without_left_out(record, kept.get(record.attempt_id, ())) if isinstance(record, Verdict) else record
             if found:
                 yield found
 
@@ -126,40 +111,40 @@ def with_program(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dict
 
 def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
     """Return the verdict of a line, whose outcomes are words as in attempts."""
-    name, judge = fields.get("attempt_id"), judge_name(fields.get("judge") or JUDGE)
+    name, judge = fields.get("attempt_id"), outcome.judge_name(fields.get("judge") or JUDGE)
     if "status" in fields:
-        fields["status"] = status_of(fields["status"])
+        fields["status"] = outcome.status_of(fields["status"])
     if "outcomes" in fields:
-        fields["outcomes"] = [*map(status_of, words_of(fields["outcomes"]))]
-    points = points_in(fields.pop("points", None))
-    attempt_id = named_attempt(ids, str(whole(name)))
+        fields["outcomes"] = [*map(outcome.status_of, outcome.words_of(fields["outcomes"]))]
+    points = outcome.points_in(fields.pop("points", None))
+    attempt_id = outcome.named_attempt(ids, str(outcome.whole(name)))
     verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id or name, "judge": judge}))
     if "passed" in fields:
-        check_counts(verdict.status, verdict.passed, verdict.total)
-    return with_given_points(verdict, *points) if points != ((), None) else verdict
+        outcome.check_counts(verdict.status, verdict.passed, verdict.total)
+    return outcome.with_given_points(verdict, *points) if points != ((), None) else verdict
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     """Yield an attempt, the verdict that its line records, and its scores."""
-    names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
+    names = [str(outcome.whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
     if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
         del fields["attempt_id"]  # upsolve's own, which is computed
-    outcome, odd = without_odd({name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields})
+    recorded, odd = outcome.without_odd({name: fields.pop(name) for name in outcome.OUTCOME_FIELDS if name in fields})
     yield from odd_fields(odd, "is no such number")
     fields |= {f"recorded_{name}": value for name, value in odd.items()}
     scores = fields.pop("scores", {})
     if not isinstance(scores, dict):
         raise ValueError('scores must be an object of numbers by name, such as {"grader": 0.7}')
     parent = fields.get("parent_id", "")
-    columns = {**with_extra(fields, Attempt), "parent_id": named_attempt(ids, str(whole(parent))) or parent}
+    columns = {**with_extra(fields, Attempt), "parent_id": outcome.named_attempt(ids, str(outcome.whole(parent))) or parent}
     attempt = refuse_impossible(from_row(Attempt, columns))
     if fields.get("language", attempt.language) != attempt.language:
         names.append(replace(attempt, language=fields["language"]).attempt_id)
-    verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
+    verdict = outcome.recorded_verdict(attempt.attempt_id, recorded, JUDGE)
     for name in names:
         if name != attempt.attempt_id:
-            name_attempt(ids, name, attempt.attempt_id)
-    yield from filter(None, (attempt, verdict, *score_verdicts(attempt.attempt_id, scores_in(scores))))
+            outcome.name_attempt(ids, name, attempt.attempt_id)
+    yield from filter(None, (attempt, verdict, *score_verdicts(attempt.attempt_id, outcome.scores_in(scores))))
 
 
 def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:

@@ -11,27 +11,8 @@ from typing import Any
 
 from upsolve.archive.preference import score_verdicts
 from upsolve.checkers import checker_in
+from upsolve.importers import outcome, tables
 from upsolve.importers.formats.files import is_file
-from upsolve.importers.outcome import (
-    OUTCOME_FIELDS,
-    POINTS,
-    in_units,
-    is_given,
-    name_attempt,
-    named_attempt,
-    number_in,
-    points_in,
-    recorded_verdict,
-    refuse_outcome,
-    scored,
-    scores_in,
-    unit_of,
-    whole,
-    with_point,
-    with_points_for_commas,
-    without_left_out,
-    without_odd,
-)
 from upsolve.importers.problems import prompt_of
 from upsolve.importers.recogniser.asserts import called_first, imports_of, names_bound, names_read, packages_in
 from upsolve.importers.recogniser.calls import graded
@@ -49,21 +30,6 @@ from upsolve.importers.rows import (
     odd_fields,
     without,
 )
-from upsolve.importers.tables import (
-    ATTEMPT_FIELDS,
-    ATTEMPTS,
-    FILE_FIELDS,
-    NAMES,
-    OF_TASK,
-    PROGRAMS,
-    SAMPLE_FIELDS,
-    SPANS,
-    TASK_FIELDS,
-    TEST_FIELDS,
-    hash_of,
-    hashes_of,
-    sampled,
-)
 from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.templates import loaded
 from upsolve.importers.tables.trees import Files
@@ -75,18 +41,18 @@ from upsolve.verify.limits import with_imports
 
 __all__ = ["Reader"]
 
-FIELDS = (*ATTEMPT_FIELDS, *SAMPLE_FIELDS, *OUTCOME_FIELDS, *POINTS)
+FIELDS = (*tables.ATTEMPT_FIELDS, *tables.SAMPLE_FIELDS, *outcome.OUTCOME_FIELDS, *outcome.POINTS)
 ABOUT_ATTEMPT = tuple(name for name in FIELDS if name not in ("code", "answer", "language"))
 """Fields that say something about an attempt, beside its program."""
-ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
+ABOUT_TASK = tuple(name for name in tables.TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
 BUILT = 1 << 21
 """Most characters of the cells of tasks that are held, about."""
-OF_TASKS = frozenset((*TASK_FIELDS, *TEST_FIELDS, "language"))
+OF_TASKS = frozenset((*tables.TASK_FIELDS, *tables.TEST_FIELDS, "language"))
 """Fields that make the task of a row."""
 REFERENCES = ("task_id", "id", "parent", "author")
 """Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
-OUTCOMES = (*OUTCOME_FIELDS, *POINTS)
+OUTCOMES = (*outcome.OUTCOME_FIELDS, *outcome.POINTS)
 """Fields of a recorded outcome."""
 KNOWN = 1000
 """Most words of outcomes whose verdicts are held."""
@@ -155,11 +121,11 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
-        self.factors = {name: factor for name, one in self.columns.items() if (factor := unit_of(name, one)[0]) != 1}
+        self.factors = {name: factor for name, one in self.columns.items() if (factor := outcome.unit_of(name, one)[0]) != 1}
         for name, column in self.columns.items():
             self.fields.setdefault(column, []).append(name)
         self.tests_in_files = self.columns.get("tests") == TESTS
-        self.names_files = not self.columns.keys().isdisjoint(FILE_FIELDS)
+        self.names_files = not self.columns.keys().isdisjoint(tables.FILE_FIELDS)
         self.nested = {column: tuple(column.split(".")) for column in (*self.fields, *self.scores) if "." in column}
 
     def value(self, row: Mapping[str, Any], column: str) -> Any:
@@ -168,11 +134,11 @@ class Reader:
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
-        if ATTEMPTS in row:
-            yield from self.several(row, *row.pop(ATTEMPTS))
+        if tables.ATTEMPTS in row:
+            yield from self.several(row, *row.pop(tables.ATTEMPTS))
             return
         cells, rest = self.cells(row)
-        cells, odd = without_odd(in_units(with_points_for_commas(cells), self.factors))
+        cells, odd = outcome.without_odd(outcome.in_units(outcome.with_points_for_commas(cells), self.factors))
         rest |= {self.columns[name]: value for name, value in odd.items()}
         yield from odd_fields(odd, "is no such number or time")
         described = self.describes(cells)
@@ -184,10 +150,10 @@ class Reader:
         if self.scores and attempted:
             scores = {name: self.value(row, column) for column, name in self.scores.items()}
             rest = {column: value for column, value in rest.items() if column not in self.scores}
-        of_task = rest.pop(OF_TASK, {}) if attempted and described else {}
+        of_task = rest.pop(tables.OF_TASK, {}) if attempted and described else {}
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
-        rest |= rest.pop(OF_TASK, {})
+        rest |= rest.pop(tables.OF_TASK, {})
         extra = as_json(of_task if attempted else rest) if of_task or (rest and not attempted) else ""
         given = ((name, value) for name, value in cells.items() if name in OF_TASKS)
         about = (attempted, *[(name, value) if type(value) is str else (name, "is", repr(value)) for name, value in given])
@@ -199,7 +165,7 @@ class Reader:
             yield replace(task, extra=extra) if extra else task
         elif described:
             old = self.tasks[task.task_id]
-            if attempted and "reference" in cells and old[0][SPANS["reference"]] != hash_of(task, "reference"):
+            if attempted and "reference" in cells and old[0][tables.SPANS["reference"]] != tables.hash_of(task, "reference"):
                 rest |= {self.columns["reference"]: cells["reference"]}  # a correct program that an earlier row does not have
             if of_task and old[2] != hash(extra):
                 rest, extra = {**of_task, **rest}, ""
@@ -209,9 +175,9 @@ class Reader:
             for record in self.attempt(cells, rest, task):
                 yield record
                 if scores and isinstance(record, Attempt):
-                    yield from score_verdicts(record.attempt_id, scores_in(scores))
+                    yield from score_verdicts(record.attempt_id, outcome.scores_in(scores))
         if is_new:  # last: if the attempt cannot be used, the row is rejected as a whole
-            self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
+            self.tasks[task.task_id] = tables.hashes_of(task), sys.intern(task.language), hash(extra)
         if described and about not in self.built:
             self.built, self.size = (self.built, self.size) if self.size < BUILT else ({}, 0)
             self.built[about], self.size = task, self.size + len(repr(about))
@@ -221,7 +187,7 @@ class Reader:
     ) -> Iterator[Row]:
         """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept`` are the columns of which filled ones are stored."""
         cells, rest = self.cells(row)
-        cells, odd = without_odd(cells)
+        cells, odd = outcome.without_odd(cells)
         yield from odd_fields(odd, "is no such number or time")
         if lacking := [name for name in ("task_id", "prompt") if name not in cells]:
             raise ValueError(f"no field {self.columns[lacking[0]]!r}")
@@ -232,7 +198,7 @@ class Reader:
         if "\r" in (reference := str(cells.get("reference", ""))) and "```" not in reference:
             task = replace(task, reference=reference)
         shown = {"starter": cells["starter"]} if "starter" in cells else {}
-        rest = {name: value for name, value in rest.items() if name in kept} | kept.get(OF_TASK, {})
+        rest = {name: value for name, value in rest.items() if name in kept} | kept.get(tables.OF_TASK, {})
         rest |= {self.columns[name]: value for name, value in {**odd, **shown}.items()} | {"tests_left_out": [*self.lost]}
         rest = {name: value for name, value in rest.items() if value not in ([], {})}
         yield from left_out(self.refused)
@@ -259,10 +225,10 @@ class Reader:
                 rest[column] = value
             else:
                 for name in fields[column]:
-                    cells[name] = whole(value) if name in REFERENCES else value
+                    cells[name] = outcome.whole(value) if name in REFERENCES else value
         self.used |= cells.keys()
         if self.names_files:
-            cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
+            cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in tables.FILE_FIELDS if key in cells}
         for path in nested.values():
             rest = without(rest, path)
         return cells, rest
@@ -274,8 +240,10 @@ class Reader:
         row that has no attempt, as JSON; ``rest``: their names.
         """
         old, _, other = self.tasks[task.task_id]
-        new = hashes_of(task) if given else old
-        if new != old and (differs := [name for name, span in SPANS.items() if name in given and old[span] != new[span]]):
+        new = tables.hashes_of(task) if given else old
+        if new != old and (
+            differs := [name for name, span in tables.SPANS.items() if name in given and old[span] != new[span]]
+        ):
             self.contested |= {task.task_id} if "prompt" in differs else set()
             raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
@@ -283,9 +251,9 @@ class Reader:
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and fields of an attempt, which would be lost."""
-        if not cells.keys().isdisjoint(PROGRAMS):
+        if not cells.keys().isdisjoint(tables.PROGRAMS):
             return
-        empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
+        empty = [self.columns[name] for name in tables.PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
         lost = [name for name in ABOUT_ATTEMPT if name in cells]
         if empty and lost:
             raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
@@ -335,12 +303,12 @@ class Reader:
                     f"no prompt, and earlier rows have different prompts of the task {full}: give one of the two a new id"
                 )
             return Task(full, "", language="" if self.language(cells) else self.language_of(full))
-        fields = {"prompt": "", **{key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}}
+        fields = {"prompt": "", **{key: cells[key] for key in tables.TASK_FIELDS if key in cells and key != "tests"}}
         fields |= {"setup": text_in(cells["setup"])} if "setup" in cells else {}
         fields |= {"reference": cells["reference"].replace("\r\n", "\n")} if isinstance(cells.get("reference"), str) else {}
         fields |= {"checker": checker_in(cells["checker"])} if "checker" in cells else {}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
-        attempted = any(key in cells for key in PROGRAMS)
+        attempted = any(key in cells for key in tables.PROGRAMS)
         language = ""
         if not self.any_language:
             language = self.language(cells) or self.language_of(full) or (self.default if attempted else "")
@@ -381,8 +349,8 @@ class Reader:
         about = About(
             entry, setup, language, codes, graded((), "", grader)[0], hidden=hidden, published=published and not grader
         )
-        whole = grader == "unittest"
-        found: Found = sound_suite(str(tests), about) if whole else recognise(tests, about)
+        is_suite = grader == "unittest"
+        found: Found = sound_suite(str(tests), about) if is_suite else recognise(tests, about)
         if not codes[0] and not shown and about.asked:
             self.forms.setdefault(full, program)
         self.refused, self.lost = [*found.refused], found.left_out
@@ -393,7 +361,7 @@ class Reader:
             fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
         if found.setup:
             fields["setup"] = f"{found.setup}\n{setup}" if setup else found.setup
-        if (grader and not whole) or (found.compare and "compare" not in cells):
+        if (grader and not is_suite) or (found.compare and "compare" not in cells):
             fields["compare"] = graded(found.tests, found.compare, grader)[1] if grader else found.compare
         return fields
 
@@ -402,13 +370,13 @@ class Reader:
         word = str(cells.get("language", "")).strip()
         if self.constant:
             return self.constant
-        if self.detects and not word and is_given(cells.get("code")):
+        if self.detects and not word and outcome.is_given(cells.get("code")):
             if found := language_looked_like(str(cells["code"])):
                 return found
             raise ValueError(
                 "no column says the language of the program, and it looks like none: --language COLUMN or LANGUAGE"
             )
-        return self.languages.get(number_in(word) or word.lower()) or language_in(word)
+        return self.languages.get(outcome.number_in(word) or word.lower()) or language_in(word)
 
     def language_of(self, task_id: str) -> str:
         """Return the language of a task in an earlier row, another file or another import; empty if unknown, or if the task accepts any."""
@@ -417,12 +385,16 @@ class Reader:
     def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether a task has rows in several languages."""
         found: dict[str, set[str]] = {}
-        columns = {name: self.columns.get(name, name) for name in (*NAMES, "language", "code")}
+        columns = {name: self.columns.get(name, name) for name in (*tables.NAMES, "language", "code")}
         for row in rows:
             word, code = (self.value(row, columns[name]) for name in ("language", "code"))
-            shown = language_looked_like(str(code)) if self.detects and not is_given(word) and is_given(code) else ""
-            if shown or is_given(word):
-                names = [self.value(row, columns[name]) for name in NAMES]
+            shown = (
+                language_looked_like(str(code))
+                if self.detects and not outcome.is_given(word) and outcome.is_given(code)
+                else ""
+            )
+            if shown or outcome.is_given(word):
+                names = [self.value(row, columns[name]) for name in tables.NAMES]
                 found.setdefault(repr(names), set()).add(shown or self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
@@ -434,15 +406,15 @@ class Reader:
             rest = {**rest, self.columns.get("language", "language"): cells["language"]}  # with the version
         fields = self.with_program(fields, cells, task)
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
-        if "share" in cells and not is_given(cells.get("outcomes")):
+        if "share" in cells and not outcome.is_given(cells.get("outcomes")):
             total, share = len(self.kept.get(task.task_id, task.tests)), float(cells["share"])
             cells = {**cells, "status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
         if "points" in cells:
-            given = with_point(cells["points"]) if self.decimal_commas else cells["points"]
-            shares, overall = points_in(given, self.full_points)
+            given = outcome.with_point(cells["points"]) if self.decimal_commas else cells["points"]
+            shares, overall = outcome.points_in(given, self.full_points)
             cells = {**cells, "points": shares or overall}
         if self.passed_at is not None or "total" in cells:
-            cells, points = scored(cells, self.passed_at)
+            cells, points = outcome.scored(cells, self.passed_at)
             rest = {**rest, **{self.columns.get(name, name): value for name, value in points.items()}}
         if "id" in cells:
             rest = {**rest, self.columns.get("id", "id"): cells["id"]}
@@ -455,29 +427,29 @@ class Reader:
         attempt = Attempt(**columns) if {*map(type, columns.values())} == {str} else from_row(Attempt, columns)
         judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
         if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
-            name_attempt(self.attempts, name, attempt.attempt_id)
+            outcome.name_attempt(self.attempts, name, attempt.attempt_id)
         verdict = self.verdict(attempt.attempt_id, cells, judge)
-        verdict = verdict and without_left_out(verdict, self.kept.get(task.task_id, ()))
+        verdict = verdict and outcome.without_left_out(verdict, self.kept.get(task.task_id, ()))
         if "id" in cells and verdict and self.attempts[name]:
-            refuse_outcome(self.outcomes, name, verdict, judge=judge)
+            outcome.refuse_outcome(self.outcomes, name, verdict, judge=judge)
         return [attempt, verdict] if verdict else [attempt]
 
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
         """Return the fields of an attempt, with the program of its answer and what is known of its tokens."""
         if "code" not in fields:
             fields = {**fields, "code": program_in(str(fields["answer"]), fields["language"], names_of(task))}
-        return {**fields, **sampled(cells, str(fields.get("answer", fields["code"])), str(fields["code"]))}
+        return {**fields, **tables.sampled(cells, str(fields.get("answer", fields["code"])), str(fields["code"]))}
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
         """Return the verdict that a row records; that of an earlier row with the same words is copied."""
         given = [(name, cells[name]) for name in OUTCOMES if name in cells]
         if len(given) > 2 or not all(type(value) is str for _, value in given):
-            return recorded_verdict(attempt_id, cells, judge, self.words)
+            return outcome.recorded_verdict(attempt_id, cells, judge, self.words)
         key = tuple(given)
         if key not in self.same:
             if len(self.same) >= KNOWN:
                 self.same.clear()
-            found = recorded_verdict(attempt_id, cells, judge, self.words)
+            found = outcome.recorded_verdict(attempt_id, cells, judge, self.words)
             names = [name for name in Verdict.__slots__ if name != "attempt_id"]
             self.same[key] = found and partial(Verdict, **{name: getattr(found, name) for name in names})
         make = self.same[key]
@@ -489,7 +461,7 @@ class Reader:
         if not name:
             return ""
         names = (name, name.removesuffix(".0"))  # as pandas writes CSV
-        found = next(filter(None, (named_attempt(self.attempts, one) for one in names)), None)
+        found = next(filter(None, (outcome.named_attempt(self.attempts, one) for one in names)), None)
         if name and not found:
             raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
         return found or ""

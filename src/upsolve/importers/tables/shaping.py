@@ -10,21 +10,8 @@ from upsolve.importers.formats import member_of, rows_of
 from upsolve.importers.outcome import is_given, number_in, whole
 from upsolve.importers.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, reason_of, without
-from upsolve.importers.tables import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE
+from upsolve.importers.tables import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE, templates
 from upsolve.importers.tables.plans import TESTS, Join, Map, Match
-from upsolve.importers.tables.templates import (
-    ByCase,
-    Constant,
-    Firsts,
-    Maker,
-    Template,
-    fits,
-    loaded,
-    maker_of,
-    names_in,
-    text_of,
-    value_at,
-)
 from upsolve.importers.tables.trees import ROWS, Files
 
 __all__ = ["Shape", "parents_first", "path_columns"]
@@ -87,10 +74,10 @@ class Shape:
         ]
         lists = [name.partition(".")[0] for one in several for name in one.explode]
         self.lists = {*lists, *(one.columns[name] for one in several for name in PROGRAMS if name in one.columns)}
-        self.optional = {name for name, make in plan.makers.items() if isinstance(make, ByCase | Firsts)}
+        self.optional = {name for name, make in plan.makers.items() if isinstance(make, templates.ByCase | templates.Firsts)}
         """Columns that rows of some cases have, or of which some rows have another."""
         self.missing = {*plan.explode, *(one.column for one in plan.match)}
-        made = {name for make in plan.makers.values() for name in names_in(make)}
+        made = {name for make in plan.makers.values() for name in templates.names_in(make)}
         self.plain = {column for column in self.columns.values() if column not in plan.makers}
         self.joins = {name: tuple(name.split("+")) for name in self.plain if "+" in name}
         used = self.plain | made | {*plan.only} | {one.column for one in plan.match} | {*plan.texts, *plan.constants}
@@ -101,11 +88,11 @@ class Shape:
         self.spent |= {*plan.without}
         texts = [*plan.texts.values(), *((plan.tests.input, plan.tests.expected) if plan.tests else ())]
         named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
-        named |= {name for text in texts for name in names_in(path_of(text))} | (self.plain if plan.files else set())
+        named |= {name for text in texts for name in templates.names_in(path_of(text))} | (self.plain if plan.files else set())
         self.path = [name for name in PATH if name in named]
         self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
         self.spent |= {"text", *(("file",) if plan.attempts is not None else ())} - self.plain if plan.files else set()
-        some = {name for column in self.optional for name in names_in(plan.makers[column])}
+        some = {name for column in self.optional for name in templates.names_in(plan.makers[column])}
         self.always = (self.spent - some) | {*plan.without} | self.lists
         """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
@@ -173,10 +160,10 @@ class Shape:
         outer = row = gathered(row, [name for name in self.plan.explode if "*" in name])
         lists = list[list[dict[str, Any]]]()
         for name in self.plan.explode:
-            value = value_at(row, name)
+            value = templates.value_at(row, name)
             self.missing -= {name} if value is not None else set()
             if isinstance(value, str) and whole:
-                value = loaded(value) if value.lstrip().startswith(("[", "{")) else [value] if value else None
+                value = templates.loaded(value) if value.lstrip().startswith(("[", "{")) else [value] if value else None
             if isinstance(value, str):
                 value = (value or None) if (found := json_in(value)) is None else found
             if whole and isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
@@ -198,11 +185,11 @@ class Shape:
             counts, plan = Counter[str](), shape.plan
             for item in shape.items(row, whole=True)[0] if plan.explode else [{}]:
                 for one in shape.made({**row, **item}):
-                    values = {name: value_at(one, column) for name, column in shape.columns.items()}
+                    values = {name: templates.value_at(one, column) for name, column in shape.columns.items()}
                     cells = {name: value for name, value in values.items() if is_given(value)}
-                    if plan.reference is not None and fits(one, plan.reference):
+                    if plan.reference is not None and templates.fits(one, plan.reference):
                         reference.setdefault(REFERENCE, cells.get("code"))
-                    if not fits(one, self.plan.kept, {*self.plan.kept}):
+                    if not templates.fits(one, self.plan.kept, {*self.plan.kept}):
                         continue
                     counts[language := str(cells.get("language", ""))] += 1
                     is_more = 0 < self.plan.most < counts[language]
@@ -232,24 +219,24 @@ class Shape:
         row |= plan.constants
         self.add_texts(row)
         row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join, self.joined_at[name]))}
-        self.missing -= {name for name in self.missing if value_at(row, name) is not None} if self.missing else set()
+        self.missing -= {name for name in self.missing if templates.value_at(row, name) is not None} if self.missing else set()
         rows = [row]
         for match in plan.match:
             rows = [more for one in rows for more in matches_of(one, match)]
         for one in rows:
             for name, parts in self.joins.items():
-                values = [value_at(one, part) for part in parts]
+                values = [templates.value_at(one, part) for part in parts]
                 if name not in one and all(map(is_given, values)):
                     one[name] = "-".join(str(whole(value)) for value in values)
             self.add_tests(one)
             for name, make in plan.makers.items():
                 if (value := make(one)) is not None:
                     one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
-                elif isinstance(make, Template):
+                elif isinstance(make, templates.Template):
                     one.pop(name, None)
             names = plan.kept if plan.attempts is None else ()
             kept = {name: plan.kept[name] for name in names if is_given(one.get(name))}
-            if fits(one, self.only, self.languages) and fits(one, kept, {*kept}):
+            if templates.fits(one, self.only, self.languages) and templates.fits(one, kept, {*kept}):
                 yield one
             else:
                 self.passed_over += 1
@@ -259,16 +246,20 @@ class Shape:
         for name, make in self.beside.items():
             path = make(row) if self.files else None
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
-                row |= dict(loaded(text)) if name == "*" else {name: text}
+                row |= dict(templates.loaded(text)) if name == "*" else {name: text}
 
-    def joined(self, row: Mapping[str, Any], join: Join, make: Maker) -> list[dict[str, Any]]:
+    def joined(self, row: Mapping[str, Any], join: Join, make: templates.Maker) -> list[dict[str, Any]]:
         """Return the rows of another table, whose path ``make`` returns, that belong to a row."""
         if not self.files or not (path := make(row)):
             return []
         near = (self.files.root, self.files.root.parent)
         file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
-        wanted = {there: (value_at(row, here),) for there, here in join.where.items()}
-        rows = [one for _, one in (rows_of(member_of(file)) if file else ()) if isinstance(one, dict) and fits(one, wanted)]
+        wanted = {there: (templates.value_at(row, here),) for there, here in join.where.items()}
+        rows = [
+            one
+            for _, one in (rows_of(member_of(file)) if file else ())
+            if isinstance(one, dict) and templates.fits(one, wanted)
+        ]
         numbers = (([one[name] for name in join.order if is_given(one.get(name))] or [0])[0] for one in rows)
         by_number = sorted(zip(map(float, numbers), rows, strict=True), key=lambda pair: pair[0])
         return [one for _, one in by_number][: join.most or None]
@@ -292,7 +283,7 @@ class Shape:
         elif self.spent:
             spent = self.spent  # of alternatives those that a row does not use are stored
             if self.optional:
-                taken = {name for make in plan.makers.values() for name in names_in(make, row)}
+                taken = {name for make in plan.makers.values() for name in templates.names_in(make, row)}
                 spent = spent & (taken | self.always | {*self.parts})
             row = {name: value for name, value in row.items() if name not in spent}
         own = {*self.columns.values()}
@@ -303,7 +294,7 @@ class Shape:
 
 def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
     """Return what a map has in place of a value, the value itself if it has nothing; ValueError for an unknown number among labels of numbers."""
-    word = text_of(value).lower()
+    word = templates.text_of(value).lower()
     if word not in values and number_in(word) and any(values.values()) and all(map(number_in, values)):
         raise ValueError(f"{name} is {word}, which `values` of the map lacks")
     return values.get(word, value)
@@ -332,7 +323,7 @@ def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> I
 
 def name_in(row: Mapping[str, Any] | BadRow, column: str) -> str:
     """Return the name of an attempt in a row, as text; empty if there is none."""
-    value = None if isinstance(row, BadRow) else value_at(row, column)
+    value = None if isinstance(row, BadRow) else templates.value_at(row, column)
     return str(whole(value)).removesuffix(".0") if is_given(value) else ""
 
 
@@ -357,8 +348,8 @@ def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
     """Return the columns that a pattern fits, by what its asterisk is."""
     before, _, after = pattern.partition("*")
     size = len(before) + len(after)
-    fits = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
-    return {name[len(before) : len(name) - len(after)]: name for name in fits}
+    found = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
+    return {name[len(before) : len(name) - len(after)]: name for name in found}
 
 
 def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
@@ -374,9 +365,9 @@ def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[di
     return [{**own(side, others), name: row[side], "key": side} for name, side, others in found]
 
 
-def path_of(text: str) -> Maker:
+def path_of(text: str) -> templates.Maker:
     """Return what makes the path of a file by a template."""
-    return maker_of(text) if "{" in text else Constant(text)
+    return templates.maker_of(text) if "{" in text else templates.Constant(text)
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:
@@ -386,8 +377,8 @@ def as_row(name: str, item: Any) -> dict[str, Any]:
 
 def matches_of(row: dict[str, Any], match: Match) -> Iterator[dict[str, Any]]:
     """Yield a row with the groups of its first match, or a row for every match; ValueError if there is none of these."""
-    value = value_at(row, match.column)
-    text = text_of(value) if is_given(value) else ""
+    value = templates.value_at(row, match.column)
+    text = templates.text_of(value) if is_given(value) else ""
     if match.every:
         found = [groups_of(one) for pattern in match.patterns for one in pattern.finditer(text)]
         if not found:

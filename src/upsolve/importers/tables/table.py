@@ -32,18 +32,7 @@ from upsolve.importers.rows import (
 )
 from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
 from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
-from upsolve.importers.tables.columns import (
-    VAGUE,
-    has_decimal_commas,
-    hints_for,
-    likely_fields,
-    options_for,
-    refuse_codes,
-    refuse_opposite,
-    says_opposite,
-    tell_no_outcome,
-    unfit_status,
-)
+from upsolve.importers.tables import columns as guesses
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
@@ -129,16 +118,16 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
         needed = [name for name in (KEYS if may_lack else FIELDS) if name != "status" or plan.rollouts is None]  # unscored
         check_columns(path, first, named, mapped, shape, needed)
     scores = score_columns(path, first, score, may_lack=may_lack)
-    refuse_opposite(path, first, named, plan.statuses)
+    guesses.refuse_opposite(path, first, named, plan.statuses)
     refuse_escapes(path, first, mapped.get("code", ""))
-    if word := unfit_status(first, named):
+    if word := guesses.unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
     if not plan.full_points > 0:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
     reader.full_points = plan.full_points
-    reader.decimal_commas = has_decimal_commas(
+    reader.decimal_commas = guesses.has_decimal_commas(
         path, first, mapped.get("points", ""), full=plan.full_points, commas=has_free_commas(member, plan)
     )
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
@@ -169,7 +158,7 @@ def reader_in(
 ) -> Reader:
     """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
-    refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
+    guesses.refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
     return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
 
 
@@ -212,8 +201,8 @@ def words_in(plan: Map, named: Mapping[str, str]) -> dict[str, Status]:
     """Return the words for a status, first the map's words."""
     given = {word.strip().lower(): Status(status) for word, status in plan.statuses.items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
-    vague = bool(outcomes) and all(map(says_opposite, outcomes))
-    known = {word: status for word, status in WORDS.items() if not vague or word not in VAGUE}
+    vague = bool(outcomes) and all(map(guesses.says_opposite, outcomes))
+    known = {word: status for word, status in WORDS.items() if not vague or word not in guesses.VAGUE}
     return {**known, **{word.replace("_", " ").replace("-", " "): status for word, status in given.items()}, **given}
 
 
@@ -235,11 +224,11 @@ def advise(path: Path, reader: Reader, rows: Rows) -> None:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
         warn(
             f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
-            f"archive with {options_for(likely)}{unjudged}"
+            f"archive with {guesses.options_for(likely)}{unjudged}"
         )
-    without = () if {"status", "exit_code"} & likely.keys() or reader.files else tell_no_outcome(rows, mapped)
+    without = () if {"status", "exit_code"} & likely.keys() or reader.files else guesses.tell_no_outcome(rows, mapped)
     units = [f"{mapped[one]} is read in {unit_of(one, mapped[one])[1]}, by its name" for one in reader.factors]
-    for hint in (*hints_for(rows, mapped), *without, *units):
+    for hint in (*guesses.hints_for(rows, mapped), *without, *units):
         warn(f"{name}: {hint}")
     if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
         warn(f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf")
@@ -310,7 +299,7 @@ def likely_columns(rows: Rows, mapped: Mapping[str, str]) -> dict[str, str]:
     found = dict.fromkeys(name for row in rows for name in row)
     by_lower = {name.lower().replace(" ", "_"): name for name in found}
     capital = {field: by_lower[field] for field in FIELDS if field in by_lower and mapped.get(field) == field not in found}
-    return {**capital, **likely_fields(rows, {**mapped, **capital})}
+    return {**capital, **guesses.likely_fields(rows, {**mapped, **capital})}
 
 
 def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
@@ -413,7 +402,7 @@ def check_columns(
     if twins := [name for name in mapped.values() if name not in known and f"{name} 2" in known]:
         raise SourceError(f"{path}: has two columns {twins[0]!r}: rename one of them, or name the one to read: {twins[0]} 1")
     if found and not {mapped.get(name) for name in NAMES} & known:
-        likely = options_for(likely_columns(rows, mapped))
+        likely = guesses.options_for(likely_columns(rows, mapped))
         advice = f"; perhaps {likely}" if likely else ""
         raise SourceError(
             f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}{advice}"
