@@ -14,28 +14,14 @@ from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import data_files, json_lines, rows_of_file
 from upsolve.importers.problems import rest_of
 from upsolve.importers.recogniser.calls import literal
-from upsolve.importers.rows import BadRow, Row, build_each
+from upsolve.importers.rows import BadRow, Row, build_each, data_in
 from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.references import expected_values
 
 __all__ = ["SOURCE"]
 
-ANY_ORDER = (
-    "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum intersection_array find_dissimilar Diff"
-)
-"""Functions of MBPP+ whose lists may be in any order."""
-SURFACE = "round(inputs[0] ** 2 + 2 * inputs[0] * ((inputs[0] / 2) ** 2 + inputs[1] ** 2) ** 0.5)"
-DIGITS = "sum(abs(int(a) - int(b)) for a, b in zip(*(str(value).zfill(max(len(str(v)) for v in inputs)) for value in inputs)))"
-ORACLES = {
-    **dict.fromkeys(ANY_ORDER.split(), "set(got) == set(expected)"),
-    "are_equivalent": "True",
-    "sum_div": "got in (expected, 0)",
-    "surface_Area": f"got in (expected, {SURFACE})",
-    "digit_distance_nums": f"got in (expected, {DIGITS})",
-    "find_zero": "abs(sum(factor * got**power for power, factor in enumerate(inputs[0]))) <= 1e-4",
-}
-"""Functions of EvalPlus with several correct values -> condition on ``got``, ``expected`` and ``inputs``, as its evaluation accepts them."""
+ORACLES: Mapping[str, str] = data_in("programs.yaml")["oracles"]
 RTOL = "1e-7"
 """Relative tolerance of EvalPlus, in addition to the task's absolute one: 1e-07 in its evaluation."""
 FOUND = "expected == (got if isinstance(got, bool) else got is not None)"
