@@ -12,15 +12,15 @@ from upsolve.importers.formats.texts import Quotes
 from upsolve.importers.tables.plans import TESTS, Choice, Join, Map, Match, TestFiles
 from upsolve.importers.tables.templates import (
     Bounds,
-    ByCase,
-    Constant,
-    Firsts,
     Maker,
-    Parts,
-    StatusOf,
-    TestsIn,
     Wanted,
+    by_case,
+    constant,
+    first_of,
     maker_of,
+    object_of,
+    status_in,
+    tests_in,
 )
 from upsolve.types import Status
 from upsolve.verify.limits import Imports
@@ -101,7 +101,9 @@ class Parser:
         column = columns.get("status", "status")
         if status.get("match") or status.get("negate"):
             words = {**found.statuses, **status.get("words", {})}
-            made = StatusOf(makers.get(column) or maker_of(column), status.get("match"), bool(status.get("negate")), words)
+            made = status_in(
+                makers.get(column) or maker_of(column), status.get("match"), words, negate=bool(status.get("negate"))
+            )
             columns["status"] = f"status of {column}"
             makers[columns["status"]] = made
         statuses = {**found.statuses, **status.get("words", {})}
@@ -113,7 +115,7 @@ class Parser:
         if isinstance(value, list) and value:
             makers = tuple(self.maker(key, one) for one in value)
             name = " or ".join(map(str, value))
-            return name, {name: Firsts(makers)}
+            return name, {name: first_of(makers)}
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
             last = key.rpartition(".")[2]
             raise SourceError(
@@ -296,7 +298,7 @@ class Parser:
             match, make = self.pattern(f"{key}.match", value["match"]), self.maker(f"{key}.column", value["column"])
             if {*match.groupindex} != {"input", "expected"}:
                 raise self.error(f"{key}.match", "must have two groups: (?P<input>...) and (?P<expected>...)")
-            return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": TestsIn(make, match)}}
+            return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": tests_in(make, match)}}
         if any("*" in str(one) for one in value.values()):
             name = "call" if "call" in value else "input"
             if {*value} != {name, "expected"} or "*" not in str(value[name]):
@@ -308,8 +310,8 @@ class Parser:
     def made(self, key: str, value: Any) -> Maker:
         """Return what makes a value: a column or template, a list of such, or an object of these."""
         if isinstance(value, dict):
-            return Parts({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
-        return Firsts(tuple(self.maker(key, one) for one in value)) if isinstance(value, list) else self.maker(key, value)
+            return object_of({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
+        return first_of([self.maker(key, one) for one in value]) if isinstance(value, list) else self.maker(key, value)
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
@@ -393,10 +395,10 @@ def by_cases(whole: Map, cases: Iterable[Map]) -> Map:
                 column = case.columns[name]
                 own.append((case.only if case is not whole else {}, case.makers.get(column) or maker_of(column)))
             elif name in case.constants or name in case.unset:
-                own.append((case.only if case is not whole else {}, Constant(case.constants.get(name))))
+                own.append((case.only if case is not whole else {}, constant(case.constants.get(name))))
         is_field = any(name in case.columns or name in case.unset for case in (whole, *cases))
         made = f"{name} by case" if is_field else name
-        makers[made] = ByCase(tuple(own))
+        makers[made] = by_case(own)
         columns |= {name: made} if is_field else {}
         constants.pop(name, None)
     gone = {whole.columns.get(name) for name in names} - {*columns.values()}

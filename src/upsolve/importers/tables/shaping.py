@@ -74,10 +74,10 @@ class Shape:
         ]
         lists = [name.partition(".")[0] for one in several for name in one.explode]
         self.lists = {*lists, *(one.columns[name] for one in several for name in PROGRAMS if name in one.columns)}
-        self.optional = {name for name, make in plan.makers.items() if isinstance(make, templates.ByCase | templates.Firsts)}
+        self.optional = {name for name, make in plan.makers.items() if make.kind == "choice"}
         """Columns that rows of some cases have, or of which some rows have another."""
         self.missing = {*plan.explode, *(one.column for one in plan.match)}
-        made = {name for make in plan.makers.values() for name in templates.names_in(make)}
+        made = {name for make in plan.makers.values() for name in make.names(None)}
         self.plain = {column for column in self.columns.values() if column not in plan.makers}
         self.joins = {name: tuple(name.split("+")) for name in self.plain if "+" in name}
         used = self.plain | made | {*plan.only} | {one.column for one in plan.match} | {*plan.texts, *plan.constants}
@@ -88,11 +88,11 @@ class Shape:
         self.spent |= {*plan.without}
         texts = [*plan.texts.values(), *((plan.tests.input, plan.tests.expected) if plan.tests else ())]
         named = made | {*plan.only, *plan.of_task} | {one.column for one in plan.match}
-        named |= {name for text in texts for name in templates.names_in(path_of(text))} | (self.plain if plan.files else set())
+        named |= {name for text in texts for name in path_of(text).names(None)} | (self.plain if plan.files else set())
         self.path = [name for name in PATH if name in named]
         self.spent |= {*self.path} - self.plain - {"file", *plan.of_task, *(plan.extra or ())}
         self.spent |= {"text", *(("file",) if plan.attempts is not None else ())} - self.plain if plan.files else set()
-        some = {name for column in self.optional for name in templates.names_in(plan.makers[column])}
+        some = {name for column in self.optional for name in plan.makers[column].names(None)}
         self.always = (self.spent - some) | {*plan.without} | self.lists
         """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
@@ -232,7 +232,7 @@ class Shape:
             for name, make in plan.makers.items():
                 if (value := make(one)) is not None:
                     one[name] = value.strip() if name == self.prompt and isinstance(value, str) else value
-                elif isinstance(make, templates.Template):
+                elif make.kind == "template":
                     one.pop(name, None)
             names = plan.kept if plan.attempts is None else ()
             kept = {name: plan.kept[name] for name in names if is_given(one.get(name))}
@@ -283,7 +283,7 @@ class Shape:
         elif self.spent:
             spent = self.spent  # of alternatives those that a row does not use are stored
             if self.optional:
-                taken = {name for make in plan.makers.values() for name in templates.names_in(make, row)}
+                taken = {name for make in plan.makers.values() for name in make.names(row)}
                 spent = spent & (taken | self.always | {*self.parts})
             row = {name: value for name, value in row.items() if name not in spent}
         own = {*self.columns.values()}
@@ -367,7 +367,7 @@ def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[di
 
 def path_of(text: str) -> templates.Maker:
     """Return what makes the path of a file by a template."""
-    return templates.maker_of(text) if "{" in text else templates.Constant(text)
+    return templates.maker_of(text) if "{" in text else templates.constant(text)
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
 from upsolve.importers.tables.rollouts import REWARD, ROLLOUT_OPTIONS, rollouts_in, score_columns
 from upsolve.importers.tables.shaping import Shape, parents_first, path_columns
-from upsolve.importers.tables.templates import names_in, refuse_escapes
+from upsolve.importers.tables.templates import refuse_escapes
 from upsolve.importers.tables.trees import FILE, Files, in_words, reads, rows_in, unread
 from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Status, content_id
@@ -308,7 +308,7 @@ def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
     What a map says about several files, or where they are, is read as a whole.
     """
     plan = planned(plan, options)
-    is_numbered = any("position" in names_in(make) for make in plan.makers.values())  # over all files
+    is_numbered = any("position" in make.names(None) for make in plan.makers.values())  # over all files
     return [Unit(path)] if plan.parts or plan.first or is_numbered else units_of(path, plan)
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,26 +20,43 @@ from upsolve.types import Status
 
 __all__ = [
     "Bounds",
-    "ByCase",
-    "Constant",
-    "Firsts",
     "Maker",
-    "Parts",
-    "StatusOf",
-    "Template",
-    "TestsIn",
     "Wanted",
+    "by_case",
+    "constant",
+    "first_of",
     "fits",
     "loaded",
     "maker_of",
-    "names_in",
+    "object_of",
     "refuse_escapes",
+    "status_in",
+    "tests_in",
     "text_of",
     "value_at",
 ]
 
-Maker = Callable[[Mapping[str, Any]], Any]
-"""Returns a value of a row; None if the row has none."""
+Cells = Mapping[str, Any]
+Wanted = Mapping[str, "tuple[Any, ...] | Bounds"]
+"""Column -> its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes a value of a row."""
+
+    value: Callable[[Cells], Any]
+    """Returns the value; None if the row has none."""
+    names: Callable[[Cells | None], Iterable[str]]
+    """Returns the columns of which the value is made, in a row if it is given; of a case also those that tell it."""
+    kind: str = ""
+    """``template``, or ``choice`` of columns that not every row has."""
+
+    def __call__(self, row: Cells) -> Any:
+        """Return the value in a row."""
+        return self.value(row)
+
+
 PLACE = re.compile(r"(\{\{|\}\})|\{([^{}?]+)(\?[^{}]*)?\}")
 """A doubled brace, ``{column}``, or ``{column?text before it}``, which may be missing; ``{column|filter}`` changes the value."""
 
@@ -133,85 +150,79 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
     return row.get(name) if name in row or "." not in name else nested_value(row, name.split("."))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A column, alone or in a template."""
+def column(name: str, change: str = "") -> Maker:
+    """Return what makes the value of a column, changed by the filter of a name."""
 
-    name: str
-    before: str | None = None
-    """Text before the value, if there is one; None if the value may not be missing."""
-    change: str = ""
-    """Name of a filter; empty: none."""
+    def value(row: Cells) -> Any:
+        found = value_at(row, name)
+        return FILTERS[change](found) if change and is_given(found) else found
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        value = value_at(row, self.name)
-        return FILTERS[self.change](value) if self.change and is_given(value) else value
+    return Maker(value, lambda _row: (name,))
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """Text with the values of columns; the value as it is if the template is one column; None if a column has no value."""
+def template(parts: Sequence[str | tuple[Maker, str | None]]) -> Maker:
+    """Return what makes a text with values, each with the text before it if the row has it, None if the row must have it.
 
-    parts: tuple[str | Place, ...]
+    The value as it is if it is the only part; no value if one is missing that must be there.
+    """
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        if len(self.parts) == 1 and isinstance(place := self.parts[0], Place):
-            return place(row)
+    def value(row: Cells) -> Any:
         texts: list[str] = []
-        for part in self.parts:
-            if isinstance(part, str):
-                texts.append(part)
-            elif is_given(value := part(row)):
-                texts += [part.before or "", text_of(value)]
-            elif part.before is None:
+        for part in parts:
+            make, before = (None, part) if isinstance(part, str) else part
+            if make is None:
+                texts.append(before or "")
+            elif is_given(found := make(row)):
+                texts += [before or "", text_of(found)]
+            elif before is None:
                 return None
         return "".join(texts)
 
-
-@dataclass(frozen=True, slots=True)
-class Firsts:
-    """The first of several values that a row has."""
-
-    makers: tuple[Maker, ...]
-
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        return next((value for make in self.makers if is_given(value := make(row))), None)
+    makers = [part[0] for part in parts if not isinstance(part, str)]
+    alone = len(parts) == 1 and bool(makers)
+    return Maker(makers[0].value if alone else value, lambda row: names_of(makers, row), "template")
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """An object of several values, without missing ones; None if all are missing."""
-
-    makers: Mapping[str, Maker]
-
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        return {name: value for name, make in self.makers.items() if is_given(value := make(row))} or None
+def names_of(makers: Iterable[Maker], row: Cells | None) -> Iterator[str]:
+    """Yield the columns of which makers make their values."""
+    yield from (name for make in makers for name in make.names(row))
 
 
-@dataclass(frozen=True, slots=True)
-class TestsIn:
-    """Tests in a text: inputs and outputs that an expression finds; ValueError if it finds none."""
+def first_of(makers: Sequence[Maker]) -> Maker:
+    """Return what makes the first of several values that a row has."""
 
-    __test__ = False  # not a pytest class
-    make: Maker
-    """Makes the text."""
-    match: re.Pattern[str]
-    """Expression with the groups ``input`` and ``expected``; each match is a test. Entities of XML are decoded."""
+    def names(row: Cells | None) -> Iterator[str]:
+        for make in makers:
+            yield from make.names(row)
+            if row is not None and is_given(make(row)):
+                return
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        if not is_given(value := self.make(row)):
+    return Maker(lambda row: next((value for make in makers if is_given(value := make(row))), None), names, "choice")
+
+
+def object_of(makers: Mapping[str, Maker]) -> Maker:
+    """Return what makes an object of several values, without missing ones; None if all are missing."""
+
+    def value(row: Cells) -> Any:
+        return {name: found for name, make in makers.items() if is_given(found := make(row))} or None
+
+    return Maker(value, lambda row: names_of(makers.values(), row))
+
+
+def tests_in(make: Maker, match: re.Pattern[str]) -> Maker:
+    """Return what makes the tests in a text: each match has the groups ``input`` and ``expected``, in which entities of XML are decoded."""
+
+    def value(row: Cells) -> Any:
+        if not is_given(given := make(row)):
             return None
-        text = text_of(value)
+        text = text_of(given)
         decode = unescape if text.lstrip().startswith("<") else str
-        tests = [{name: decode(part or "") for name, part in one.groupdict().items()} for one in self.match.finditer(text)]
+        tests = [{name: decode(part or "") for name, part in one.groupdict().items()} for one in match.finditer(text)]
         if not tests:
-            raise ValueError(f"no match of {self.match.pattern!r} for tests: {text[:60]!r}")
+            raise ValueError(f"no match of {match.pattern!r} for tests: {text[:60]!r}")
         return [{"input": one["input"], "output": one["expected"]} for one in tests]
+
+    return Maker(value, make.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +254,6 @@ def is_less(value: Any, other: Any, bound: Any) -> bool:
         return str(value)[: len(str(bound))] < str(other)[: len(str(bound))]
 
 
-Wanted = Mapping[str, tuple[Any, ...] | Bounds]
-"""Column -> its values."""
-
-
 def fits(row: Mapping[str, Any], wanted: Wanted, languages: Collection[str] = ()) -> bool:
     """Return whether a row has some values; columns of ``languages`` may have another name of the same language."""
     for column, values in wanted.items():
@@ -262,59 +269,48 @@ def fits(row: Mapping[str, Any], wanted: Wanted, languages: Collection[str] = ()
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """The same value in every row."""
-
-    value: Any
-
-    def __call__(self, _row: Mapping[str, Any]) -> Any:
-        """Return the value in any row."""
-        return self.value
+def constant(value: Any) -> Maker:
+    """Return what makes the same value in every row."""
+    return Maker(lambda _row: value, lambda _row: ())
 
 
-@dataclass(frozen=True, slots=True)
-class ByCase:
-    """A value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
+def by_case(cases: Sequence[tuple[Wanted, Maker]]) -> Maker:
+    """Return what makes a value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
 
-    cases: tuple[tuple[Wanted, Maker], ...]
-    """Values of the rows of a case, and what makes the value there."""
+    def fitting(row: Cells) -> Sequence[Maker]:
+        return [make for wanted, make in cases if fits(row, wanted)][-1:]
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        return next((make(row) for wanted, make in reversed(self.cases) if fits(row, wanted)), None)
+    def names(row: Cells | None) -> Iterator[str]:
+        yield from (name for wanted, _ in cases for name in wanted)
+        yield from names_of([make for _, make in cases] if row is None else fitting(row), row)
+
+    return Maker(lambda row: next((make(row) for make in fitting(row)), None), names, "choice")
 
 
 OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOf:
-    """An outcome in a text, or one that is written the other way round; None if the text has none."""
+def status_in(make: Maker, match: re.Pattern[str] | None, words: Mapping[str, str], *, negate: bool) -> Maker:
+    """Return what makes an outcome of a text; no value if the text has none.
 
-    make: Maker
-    """Makes the text or value."""
-    match: re.Pattern[str] | None = None
-    """Expression whose group is the word."""
-    negate: bool = False
-    """Whether passed means failed; of numbers, 0 is passed then, and all others are failed."""
-    words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Word -> status."""
+    ``match``: expression whose group is the word; ``negate``: passed means failed; of numbers, 0 is passed then, and all others are failed.
+    """
+    own = {str(name).strip().lower(): Status(one) for name, one in words.items()}
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the value in a row."""
-        value = self.make(row)
-        if self.match and is_given(value):
-            found = self.match.search(text_of(value))
-            value = found[1] if found else None
-        if not self.negate or not is_given(value):
-            return value
-        word = str(value).strip().lower()
-        own = {str(name).strip().lower(): Status(one) for name, one in self.words.items()}
+    def value(row: Cells) -> Any:
+        given = make(row)
+        if match and is_given(given):
+            found = match.search(text_of(given))
+            given = found[1] if found else None
+        if not negate or not is_given(given):
+            return given
+        word = str(given).strip().lower()
         if number_in(word) and word not in own:
             return (Status.PASSED if float(word) == 0 else Status.FAILED).value
-        status = own.get(word) or status_of(value)
+        status = own.get(word) or status_of(given)
         return OPPOSITE.get(status, status).value
+
+    return Maker(value, make.names)
 
 
 def text_of(value: Any) -> str:
@@ -325,8 +321,8 @@ def text_of(value: Any) -> str:
 def maker_of(text: str) -> Maker:
     """Return what makes the value of a template or column; ValueError for a brace without its other half."""
     if "{" not in text and "}" not in text:
-        return Place(text)
-    parts: list[str | Place] = []
+        return column(text)
+    parts: list[str | tuple[Maker, str | None]] = []
     at = 0
     for found in (*PLACE.finditer(text), None):
         plain = text[at : found.start() if found else len(text)]
@@ -335,35 +331,11 @@ def maker_of(text: str) -> Maker:
         parts += [plain] if plain else []
         if found:
             at = found.end()
-            parts.append(found[1][0] if found[1] else place_of(found[2].strip(), None if found[3] is None else found[3][1:]))
-    return Template(tuple(parts))
+            parts.append(found[1][0] if found[1] else (place_of(found[2].strip()), None if found[3] is None else found[3][1:]))
+    return template(parts)
 
 
-def place_of(name: str, before: str | None) -> Place:
-    """Return a column in a template; what stands behind a bar is a filter if it has the name of one."""
-    column, _, change = name.rpartition("|")
-    return Place(column.strip(), before, change) if change in FILTERS and column else Place(name, before)
-
-
-def names_in(make: Any, row: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Yield the columns of which a value is made, in a row if it is given; of a case also those that tell it."""
-    match make:
-        case Template(parts=parts):
-            yield from (part.name for part in parts if isinstance(part, Place))
-        case Place(name=name):
-            yield name
-        case Firsts(makers=makers):
-            for one in makers:
-                yield from names_in(one, row)
-                if row is not None and is_given(one(row)):
-                    return
-        case Parts(makers=makers):
-            yield from (name for one in makers.values() for name in names_in(one, row))
-        case StatusOf(make=inner) | TestsIn(make=inner):
-            yield from names_in(inner, row)
-        case ByCase(cases=cases):
-            yield from (name for wanted, _ in cases for name in wanted)
-            fitting = [one for wanted, one in cases if row is None or fits(row, wanted)]
-            yield from (name for one in (fitting if row is None else fitting[-1:]) for name in names_in(one, row))
-        case _:
-            return
+def place_of(name: str) -> Maker:
+    """Return what makes the value at a place in a template; what stands behind a bar is a filter if it has the name of one."""
+    before, _, change = name.rpartition("|")
+    return column(before.strip(), change) if change in FILTERS and before else column(name)
