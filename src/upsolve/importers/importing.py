@@ -36,6 +36,7 @@ __all__ = [
     "Job",
     "Journal",
     "Place",
+    "Tally",
     "all_places",
     "content_in",
     "import_share",
@@ -80,12 +81,28 @@ class Job:
         return f"{self.number:08d}-{share:05d}.{batch:05d}-{self.tag}"
 
 
-@dataclass(slots=True)
-class Journal:
-    """Records that a share has stored."""
+@dataclass
+class Tally:
+    """What was read, and what of it was not stored as it is."""
 
     read: int = 0
-    """Rows read."""
+    """Records read, rejected ones included."""
+    bad: int = 0
+    """Records that could not be used and were rejected."""
+    left_out: int = 0
+    """Tests that cannot fail and were left out of their tasks; of a journal, also the optional fields of another form."""
+    odd: int = 0
+    """Optional fields of another form, which are stored in ``extra``."""
+    rows: int = 0
+    """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
+    examples: list[str] = field(default_factory=list[str])
+    """The first three tests or fields of another form, each with file, line and reason."""
+
+
+@dataclass
+class Journal(Tally):
+    """Records that a share has stored."""
+
     batches: int = 0
     """Batches stored."""
     checksum: int = 0
@@ -96,16 +113,6 @@ class Journal:
     """Verdicts stored."""
     repeated: int = 0
     """Tasks that were known before."""
-    bad: int = 0
-    """Rejected rows."""
-    left_out: int = 0
-    """Tests that cannot fail, and fields of another form, that were left out."""
-    odd: int = 0
-    """Those of them that are fields."""
-    rows: int = 0
-    """Rows of the files, each of which may hold several records; 0 if the reader does not count them."""
-    examples: list[str] = field(default_factory=list[str])
-    """The first three of them, each with file, line and reason."""
     done: bool = False
     """True if all units have been read."""
 

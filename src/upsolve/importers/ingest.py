@@ -24,7 +24,7 @@ from upsolve.importers.definitions import PLAN, Runs, begin, drop_rows, is_curre
 from upsolve.importers.formats import Kind
 from upsolve.importers.formats.files import files_of, size_of
 from upsolve.importers.formats.tabular import copy_of_query, is_database
-from upsolve.importers.importing import Job, Journal
+from upsolve.importers.importing import Job, Journal, Tally
 from upsolve.importers.rows import BadRow
 from upsolve.importers.shares import import_shares, shares_of
 from upsolve.importers.source import Source, parse_options
@@ -39,15 +39,11 @@ COUNTS = ("read", "tasks", "verdicts", "repeated", "bad", "left_out", "odd", "ro
 
 
 @dataclass
-class IngestReport:
+class IngestReport(Tally):
     """Counts of an import; records read = stored + repeated + rejected."""
 
     added: Counter[str] = field(default_factory=Counter[str])
     """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
-    read: int = 0
-    """Records read, rejected ones included."""
-    bad: int = 0
-    """Records that could not be used and were rejected."""
     reasons: list[BadRow] = field(default_factory=list[BadRow])
     """The first three rejected rows."""
     rejected: Path | None = None
@@ -60,18 +56,10 @@ class IngestReport:
     """Id of a task that an attempt lacks; empty if there is none."""
     mistaken: str = ""
     """Warning that attempts of earlier imports are in another language than their tasks, which this import stored; empty if none is."""
-    left_out: int = 0
-    """Tests that cannot fail and were left out of their tasks."""
-    rows: int = 0
-    """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
     bad_rows: int = 0
     """Rows with a rejected record."""
-    odd: int = 0
-    """Optional fields of another form, which are stored in ``extra``."""
     unread: str = ""
     """Number and names of the files of the path that are not read; empty if all are."""
-    examples: list[str] = field(default_factory=list[str])
-    """The first three of them, each with file, line and reason."""
     known: bool = False
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
