@@ -14,19 +14,9 @@ from dataclasses import replace
 from itertools import compress
 from typing import TypeGuard
 
+from upsolve.importers.recogniser import suites
 from upsolve.importers.recogniser.asserts import BUILTINS, call_test, constant, names_in, parsed
 from upsolve.importers.recogniser.failing import About, Found, Module, asserts, is_shared, touches
-from upsolve.importers.recogniser.suites import (
-    RUN,
-    Function,
-    Own,
-    is_import_of,
-    is_main,
-    is_test,
-    pytest_tests,
-    unittest_tests,
-    variants,
-)
 from upsolve.importers.rows import data_in
 from upsolve.types import TestCase, TestKind
 
@@ -69,20 +59,21 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
     if uncalled:
         body, source = statements(f"{source}\n\n{uncalled}()\n", about)
     module = Module(body, source, about)
-    suites = [node for node in body if is_suite(node)]
+    tested = [node for node in body if is_suite(node)]
     cases, refused, left_out = tuple[TestCase, ...](), list[tuple[str, str]](), tuple[str, ...]()
-    if suites:
+    if tested:
         head = [node for node in body if not is_suite(node) and not module.is_test(node)]
-        suite, refused = pytest_tests(ast.unparse(ast.Module([*head, *suites], [])), module=""), [*empty_tests(suites, module)]
+        suite = suites.pytest_tests(ast.unparse(ast.Module([*head, *tested], [])), module="")
+        refused = [*empty_tests(tested, module)]
         skipped = {name for why, name in refused if why == "is skipped"}
         left_out = tuple(name for name in suite.left_out if name not in skipped)
         refused = [(why, name) for why, name in refused if name not in left_out]
         empty = {name for _, name in refused}
         cases = tuple(compress(suite.tests, (name not in empty for name in suite.names)))
         refused += [("needs fixtures, teardown or async, which only pytest runs", name) for name in left_out]
-    others = module.tests(suites, whole=whole)
+    others = module.tests(tested, whole=whole)
     kept = () if refused else (*(True for _ in cases), *others.kept)
-    refused += [(why, text) for why, text in others.refused if not suites or why != "asserts nothing"]  # what tests share
+    refused += [(why, text) for why, text in others.refused if not tested or why != "asserts nothing"]  # what tests share
     return Found((*cases, *others.tests), refused=tuple(refused), kept=kept, left_out=left_out)
 
 
@@ -97,7 +88,7 @@ def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
         for node in taken
         for alias in node.names
     }
-    plain = [Own(names).visit(node) for node in body if node not in taken]
+    plain = [suites.Own(names).visit(node) for node in body if node not in taken]
     fixtures = {node.name: node for node in plain if isinstance(node, ast.FunctionDef) and is_plain_fixture(node)}
     while others := [name for name, node in fixtures.items() if any(one.arg not in fixtures for one in node.args.args)]:
         fixtures = {name: node for name, node in fixtures.items() if name not in others}
@@ -264,7 +255,7 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
         raise ValueError(f"tests: line {error.lineno}: {error.msg}: {str(error.text or '').strip()[:60]!r}") from None
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"tests: nested too deeply: {error}") from None
-    flat = [part for node in tree.body for part in (node.body if is_main(node) and isinstance(node, ast.If) else [node])]
+    flat = [part for node in tree.body for part in (node.body if suites.is_main(node) and isinstance(node, ast.If) else [node])]
     aliases = [alias for node in flat if isinstance(node, ast.ImportFrom) and node.module == "unittest" for alias in node.names]
     runners = RUNNERS | {alias.asname or alias.name for alias in aliases if alias.name == "main"}
     kept = [
@@ -288,7 +279,7 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
             body.append(node)
     changed |= len(body) < len(kept)
     if renamed or modules:
-        own = Own(renamed, modules)
+        own = suites.Own(renamed, modules)
         body = [own.visit(node) for node in body]
     if "self" in source and any("self" in reads - binds for binds, reads in map(names_in, body)):
         body = [*ast.parse("import unittest\nself = unittest.TestCase()").body, *body]
@@ -349,7 +340,7 @@ def as_assert(node: ast.stmt) -> ast.stmt:
 def is_suite(node: ast.stmt) -> bool:
     """Return whether a statement is a test function, or a class of tests."""
     bases = " ".join(map(ast.unparse, node.bases)) if isinstance(node, ast.ClassDef) else ""
-    return is_test(node) or (isinstance(node, ast.ClassDef) and (node.name.startswith("Test") or "TestCase" in bases))
+    return suites.is_test(node) or (isinstance(node, ast.ClassDef) and (node.name.startswith("Test") or "TestCase" in bases))
 
 
 def is_check(node: ast.FunctionDef, body: Sequence[ast.stmt]) -> bool:
@@ -408,7 +399,7 @@ def refusal(test: TestCase, about: About) -> str:
     bound, reads = names_in(tree)
     module = Module(tree.body, test.input, about)
     if agreeing := module.agreeing():
-        tree = Own({}, agreeing=agreeing).visit(tree)
+        tree = suites.Own({}, agreeing=agreeing).visit(tree)
         module = Module(tree.body, test.input, about)
     run = (part for node in tree.body if about.lenient and not is_shared(node) for part in ast.walk(node))
     acts = any(isinstance(part, ast.Call) and ast.unparse(part.func) != "print" for part in run)
@@ -419,7 +410,8 @@ def refusal(test: TestCase, about: About) -> str:
 
 def sound_suite(source: str, about: About) -> Found:
     """Return the tests of a file of unittest without those that cannot fail; they are named, not shown."""
-    suite, body = unittest_tests(source), [node for node in ast.parse(source).body if not is_import_of(node, "solution")]
+    suite = suites.unittest_tests(source)
+    body = [node for node in ast.parse(source).body if not suites.is_import_of(node, "solution")]
     whys = {name: why for why, name in empty_tests(filter(is_suite, body), Module(body, source, about))}
     return without_refused(suite.tests, [whys.get(name, "") for name in suite.names], suite.names)
 
@@ -447,7 +439,7 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
         return (whole_body,)
     callee = ast.parse(entry, mode="eval").body
     body = [node for node in checks[0].body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
-    rename = Own({checks[0].args.args[0].arg if checks[0].args.args else "candidate": callee})
+    rename = suites.Own({checks[0].args.args[0].arg if checks[0].args.args else "candidate": callee})
     body = [rename.visit(node) for node in body]
     own, (bound, read) = names_in(callee)[1], names_in(ast.Module(body, []))
     if not body or not all(isinstance(node, ast.Assert) for node in body) or not read <= own | bound | BUILTINS:
@@ -456,14 +448,14 @@ def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCa
     return tuple(test or TestCase(TestKind.CODE, ast.unparse(node), "", True) for node, test in found)
 
 
-def empty_tests(suites: Iterable[ast.stmt], module: Module) -> Iterator[tuple[str, str]]:
+def empty_tests(tested: Iterable[ast.stmt], module: Module) -> Iterator[tuple[str, str]]:
     """Yield the reasons and names of the tests in test functions and classes that cannot fail."""
     places = {node: at for at, node in enumerate(module.body)}
-    for node in suites:
-        others = [part for part in getattr(node, "body", ()) if isinstance(part, Function) and not is_test(part)]
+    for node in tested:
+        others = [part for part in getattr(node, "body", ()) if isinstance(part, suites.Function) and not suites.is_test(part)]
         others = others if isinstance(node, ast.ClassDef) else []
         helpers = {*module.helpers, *(part.name for part in others if asserts(part, module.helpers, module.local))}
-        for one in variants(node, RUN):
+        for one in suites.variants(node, suites.RUN):
             bound, read = names_in(ast.Module(one.body, []))
             if is_skipped(node) or is_skipped(one.function):
                 yield "is skipped", one.name

@@ -10,17 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from upsolve.importers.recogniser import calls
 from upsolve.importers.recogniser.asserts import UNREADABLE, names_in, names_read, parsed
-from upsolve.importers.recogniser.calls import (
-    PACKED,
-    Callee,
-    called_in,
-    callee_of,
-    calls_of,
-    other_form,
-    text_of,
-    value_in,
-)
 from upsolve.importers.recogniser.code import FENCE, functions_of, plain, tests_in_code
 from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.rows import known_words
@@ -49,7 +40,7 @@ def recognise(value: Any, about: About) -> Found:
     """
     found = of_value(value, about)
     if not found.tests and (
-        (found.refused and not about.hidden) or (isinstance(value, str) and value_in(value) is None and not found.refused)
+        (found.refused and not about.hidden) or (isinstance(value, str) and calls.value_in(value) is None and not found.refused)
     ):
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
@@ -129,13 +120,13 @@ def around(fields: Json, tests: Any, about: About) -> Found:
 
 def as_value(value: Any) -> Any:
     """Return the list or object that a text is; any other value as it is."""
-    return value if not isinstance(value, str) or (inner := value_in(value)) is None else inner
+    return value if not isinstance(value, str) or (inner := calls.value_in(value)) is None else inner
 
 
 def as_items(value: Any) -> list[Any]:
     """Return tests as a list, from a list, from columns of inputs and outputs, or from a single test."""
     inner = as_value(value)
-    if isinstance(inner, str) and PACKED.fullmatch(inner):
+    if isinstance(inner, str) and calls.PACKED.fullmatch(inner):
         raise ValueError(f"tests: {inner[:60]!r} are neither tests nor packed tests")
     if isinstance(inner, Mapping) and isinstance(inner.get("input"), list) and isinstance(inner.get("output"), list):
         inner = [*zip(inner["input"], inner["output"], strict=True)]
@@ -145,13 +136,13 @@ def as_items(value: Any) -> list[Any]:
 
 def of_items(items: Sequence[Any], about: About) -> Found:
     """Return the tests of a list."""
-    items = [inner if isinstance(item, str) and isinstance(inner := value_in(item), Mapping) else item for item in items]
+    items = [inner if isinstance(item, str) and isinstance(inner := calls.value_in(item), Mapping) else item for item in items]
     texts = [code_of(item) for item in items]
     if texts and all(texts) and (about.language not in ("", "python") or (depend(texts) and not about.hidden)):
         return of_text("\n".join(texts), about)
     tests, kept = list[tuple[TestCase, ...]](), list[bool]()
     refused: list[tuple[str, str]] = []
-    calls: dict[str, dict[int, Json]] = {}
+    by_function: dict[str, dict[int, Json]] = {}
     entry = ""
     for at, (item, text) in enumerate(zip(items, texts, strict=True)):
         tests.append(())
@@ -161,12 +152,12 @@ def of_items(items: Sequence[Any], about: About) -> Found:
             empty = [] if found.tests or found.refused else [("asserts nothing", text)]
             tests[at], refused = found.tests, [*refused, *found.refused, *empty]
         elif name := function_in(item, about):
-            calls.setdefault(name, {})[at] = as_object(item)
+            by_function.setdefault(name, {})[at] = as_object(item)
         else:
             tests[at] = (as_test(item),)
         kept += [bool(tests[at])] * max(1, len(tests[at])) if text else [True]
     found = Found((), entry, tuple(refused), kept=tuple(kept))
-    for name, group in calls.items():
+    for name, group in by_function.items():
         found, made = called(name, [*group.values()], found, about)
         for at, test in zip(group, made, strict=True):
             tests[at] = (test,)
@@ -230,7 +221,7 @@ def function_in(item: Any, about: About) -> str:
     kind = kind_of(item)
     if STDIO.match(kind) or is_own(item):
         return ""
-    named = function_named(fields) or called_in(field_of(fields, ("call", "expression"))[1])
+    named = function_named(fields) or calls.called_in(field_of(fields, ("call", "expression"))[1])
     given = field_of(fields, INPUTS)[1] if fields else item[0] if isinstance(item, list | tuple) and item else None
     fed = about.language not in ("", "python") or (isinstance(given, str) and given.endswith("\n"))
     entry = named or ("" if fed and not CALLS.match(kind) else about.entry_point)
@@ -245,24 +236,25 @@ def function_in(item: Any, about: About) -> str:
 def called(name: str, items: Sequence[Json], found: Found, about: About) -> tuple[Found, tuple[TestCase, ...]]:
     """Return the tests that call a function, and the facts about their task, completed by these tests."""
     codes = [code for code in about.programs() if "class Solution" in code or functions_of(code)]
-    callee = Callee(name.rpartition(".")[2], in_class=True) if name.startswith("Solution().") else callee_of(name, *codes)
+    is_method = name.startswith("Solution().")
+    callee = calls.Callee(name.rpartition(".")[2], in_class=True) if is_method else calls.callee_of(name, *codes)
     if not any(codes) and any(str(item.get("testtype")) == "functional" for item in items):
-        callee = Callee(name, in_class=True)  # LiveCodeBench's word for its functions, which are methods
+        callee = calls.Callee(name, in_class=True)  # LiveCodeBench's word for its functions, which are methods
     wrapped = any(function_named(item) or CALLS.match(kind_of(item)) for item in items)
-    tests, setup, compare = calls_of(callee, items, about, wrapped=wrapped)
+    tests, setup, compare = calls.calls_of(callee, items, about, wrapped=wrapped)
     return replace(found, entry_point=callee.entry_point, setup=setup, compare=compare), tests
 
 
 def in_both_forms(found: Found, about: About) -> Found:
     """Return tests by text, of which all are direct calls of one function, with what lets a program of either form pass (``other_form``)."""
-    names = {called_in(test.input) if test.kind is TestKind.CALL else "" for test in found.tests}
+    names = {calls.called_in(test.input) if test.kind is TestKind.CALL else "" for test in found.tests}
     name = names.pop() if len(names) == 1 else ""
-    callee = Callee(name.rpartition(".")[2], in_class=name.startswith("Solution()."))
+    callee = calls.Callee(name.rpartition(".")[2], in_class=name.startswith("Solution()."))
     own = re.split(r"\W+", found.entry_point or about.entry_point)[-1]
     if name not in (callee.name, f"Solution().{callee.name}") or own not in ("", callee.name, "Solution"):
         return found
     given = f"{about.setup}\n{found.setup}"
-    setup = "" if name == "Solution" or "__future__" in given else other_form(callee, found.tests, given)
+    setup = "" if name == "Solution" or "__future__" in given else calls.other_form(callee, found.tests, given)
     return replace(found, entry_point=callee.entry_point, setup=f"{found.setup}{setup}") if setup else found
 
 
@@ -275,7 +267,7 @@ def as_test(item: Any) -> TestCase:
     """Return a test of standard input and output, or upsolve's own; ValueError for one with an unknown field or a value of another type."""
     if not is_own(item):
         fields = as_object(item)
-        given, expected = text_of(fields["input"]), text_of(fields["output"])
+        given, expected = calls.text_of(fields["input"]), calls.text_of(fields["output"])
         return TestCase(TestKind.STDIO, given, expected, bool(fields.get("hidden", True)))
     unknown = {*item} - {"kind", "input", "expected", "hidden"}
     odd = [name for name in ("input", "expected") if not isinstance(item.get(name, ""), str)]

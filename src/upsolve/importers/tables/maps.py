@@ -9,19 +9,8 @@ from typing import Any
 from upsolve.errors import SourceError, one_line
 from upsolve.importers.formats.files import size_of
 from upsolve.importers.formats.texts import Quotes
+from upsolve.importers.tables import templates
 from upsolve.importers.tables.plans import TESTS, Choice, Join, Map, Match, TestFiles
-from upsolve.importers.tables.templates import (
-    Bounds,
-    Maker,
-    Wanted,
-    by_case,
-    constant,
-    first_of,
-    maker_of,
-    object_of,
-    status_in,
-    tests_in,
-)
 from upsolve.types import Status
 from upsolve.verify.limits import Imports
 
@@ -101,21 +90,20 @@ class Parser:
         column = columns.get("status", "status")
         if status.get("match") or status.get("negate"):
             words = {**found.statuses, **status.get("words", {})}
-            made = status_in(
-                makers.get(column) or maker_of(column), status.get("match"), words, negate=bool(status.get("negate"))
-            )
+            make = makers.get(column) or templates.maker_of(column)
+            made = templates.status_in(make, status.get("match"), words, negate=bool(status.get("negate")))
             columns["status"] = f"status of {column}"
             makers[columns["status"]] = made
         statuses = {**found.statuses, **status.get("words", {})}
         negated, passed_at = bool(status.get("negate")), status.get("passed_at")
         return replace(found, columns=columns, makers=makers, statuses=statuses, negated=negated, passed_at=passed_at)
 
-    def column(self, key: str, value: Any) -> tuple[str, dict[str, Maker]]:
+    def column(self, key: str, value: Any) -> tuple[str, dict[str, templates.Maker]]:
         """Return the name of a column, and what makes its value if the rows do not have it."""
         if isinstance(value, list) and value:
             makers = tuple(self.maker(key, one) for one in value)
             name = " or ".join(map(str, value))
-            return name, {name: first_of(makers)}
+            return name, {name: templates.first_of(makers)}
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
             last = key.rpartition(".")[2]
             raise SourceError(
@@ -124,12 +112,12 @@ class Parser:
         text = str(value)
         return text, {text: self.maker(key, text)} if "{" in text or "}" in text else {}
 
-    def maker(self, key: str, value: Any) -> Maker:
+    def maker(self, key: str, value: Any) -> templates.Maker:
         """Return what makes a value of a row, by the name of a column or a template."""
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
             raise self.error(key, f"must be {COLUMN}")
         try:
-            return maker_of(str(value))
+            return templates.maker_of(str(value))
         except ValueError as error:
             raise self.error(key, str(error)) from error
 
@@ -212,7 +200,7 @@ class Parser:
             raise self.error(key, "must be a positive number")
         return float(value)
 
-    def wanted(self, key: str, value: Any) -> Wanted:
+    def wanted(self, key: str, value: Any) -> templates.Wanted:
         """Check which rows are read."""
         found: dict[str, Any] = {}
         for column, one in self.table(key, value).items():
@@ -221,7 +209,7 @@ class Parser:
             elif not one or {*one} - {"from", "to", "given"}:
                 raise self.error(f"{key}.{column}", "must be a value, a list of values, `{from: X, to: Y}` or `{given: true}`")
             else:
-                found[column] = Bounds(one.get("from"), one.get("to"), one.get("given") is not False)
+                found[column] = templates.Bounds(one.get("from"), one.get("to"), one.get("given") is not False)
         return found
 
     def several(self, key: str, value: Any) -> tuple[Map, ...]:
@@ -298,7 +286,7 @@ class Parser:
             match, make = self.pattern(f"{key}.match", value["match"]), self.maker(f"{key}.column", value["column"])
             if {*match.groupindex} != {"input", "expected"}:
                 raise self.error(f"{key}.match", "must have two groups: (?P<input>...) and (?P<expected>...)")
-            return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": tests_in(make, match)}}
+            return {"columns": {"tests": "tests in text"}, "makers": {"tests in text": templates.tests_in(make, match)}}
         if any("*" in str(one) for one in value.values()):
             name = "call" if "call" in value else "input"
             if {*value} != {name, "expected"} or "*" not in str(value[name]):
@@ -307,11 +295,13 @@ class Parser:
         name = "tests of " + ", ".join(map(str, value.values()))
         return {"columns": {"tests": name}, "makers": {name: self.made(key, value)}}
 
-    def made(self, key: str, value: Any) -> Maker:
+    def made(self, key: str, value: Any) -> templates.Maker:
         """Return what makes a value: a column or template, a list of such, or an object of these."""
         if isinstance(value, dict):
-            return object_of({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
-        return first_of([self.maker(key, one) for one in value]) if isinstance(value, list) else self.maker(key, value)
+            return templates.object_of({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
+        if isinstance(value, list):
+            return templates.first_of([self.maker(key, one) for one in value])
+        return self.maker(key, value)
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
         """Check what says the outcome."""
@@ -387,18 +377,18 @@ def joined(whole: Mapping[Any, Any], part: Mapping[Any, Any]) -> dict[Any, Any]:
 def by_cases(whole: Map, cases: Iterable[Map]) -> Map:
     """Return a map with the columns and constants of cases."""
     names = dict.fromkeys(name for case in cases for name in (*case.constants, *case.columns, *case.unset))
-    columns, makers, constants = {**whole.columns}, dict[str, Maker](), {**whole.constants}
+    columns, makers, constants = {**whole.columns}, dict[str, templates.Maker](), {**whole.constants}
     for name in names:
-        own: list[tuple[Wanted, Maker]] = []
+        own: list[tuple[templates.Wanted, templates.Maker]] = []
         for case in (whole, *cases):
             if name in case.columns:
                 column = case.columns[name]
-                own.append((case.only if case is not whole else {}, case.makers.get(column) or maker_of(column)))
+                own.append((case.only if case is not whole else {}, case.makers.get(column) or templates.maker_of(column)))
             elif name in case.constants or name in case.unset:
-                own.append((case.only if case is not whole else {}, constant(case.constants.get(name))))
+                own.append((case.only if case is not whole else {}, templates.constant(case.constants.get(name))))
         is_field = any(name in case.columns or name in case.unset for case in (whole, *cases))
         made = f"{name} by case" if is_field else name
-        makers[made] = by_case(own)
+        makers[made] = templates.by_case(own)
         columns |= {name: made} if is_field else {}
         constants.pop(name, None)
     gone = {whole.columns.get(name) for name in names} - {*columns.values()}
