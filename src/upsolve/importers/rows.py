@@ -162,10 +162,10 @@ def build_each(
         while chunk := first_rows(numbered, CHUNK):
             built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
             found = [record for _, _, records, _ in built for record in records]
-            by_kind: dict[type, list[Any]] = {kind: [] for kind in (*KINDS.values(), BadRow, LeftOut, Odd)}
-            for record in found:
-                by_kind[type(record)].append(record)
-            odd = tuple(kind for kind in KINDS.values() if by_kind[kind] and not are_plain(by_kind[kind]))
+            by_kind: dict[type, list[Any]] = {
+                kind: [record for record in found if type(record) is kind] for kind in KINDS.values()
+            }
+            odd = tuple(kind for kind, some in by_kind.items() if some and not are_plain(some))
             for number, row, records, tasks in built:
                 plain = not odd or not any(isinstance(record, odd) for record in records)
                 sound, more = (records, []) if plain else build_row(file, number, row, partial(checked_rows, records))
