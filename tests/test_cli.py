@@ -512,6 +512,9 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
         now[0] += 1.0
     report("train: entropy 0.80", 1, 2)
     report("train: entropy 0.70", 2, 2)
+    report("checks: secrets", 0, 14)
+    now[0] += 9.0
+    report("checks: sanity", 13, 14)
     assert said == [
         "sample: 3 of 100, 2 s, about 97 s left",
         "sample: 33 of 100, 32 s, about 67 s left",
@@ -519,6 +522,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
         "sample: 93 of 100, 92 s, about 7 s left",
         "sample: 100 of 100, 99 s",
         "train: entropy 0.70: 2 of 2, 0 s",
+        "checks: sanity: 13 of 14, 9 s",
     ]
 
 

@@ -102,6 +102,7 @@ def documented(browser):
         shoot(page, ROOT / "docs" / "report.png")
         file = Path(folder) / "embedded.html"
         print(write_page(open_path("embedded"), file))
+        page.set_viewport_size({"width": 1280, "height": 640})
         page.goto(file.as_uri() + "#/attempts?status=runtime_error&author=")
         page.wait_for_selector("main tbody tr")
         page.wait_for_timeout(500)
@@ -111,7 +112,7 @@ def documented(browser):
         page.wait_for_timeout(300)
         page.locator("#theme").click()
         page.locator("#theme").click()
-        page.set_viewport_size({"width": 1000, "height": 760})
+        page.set_viewport_size({"width": 1000, "height": 600})
         shoot(page, ROOT / "docs" / "viewer_attempt.png")
         assert not faults, faults
 

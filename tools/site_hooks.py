@@ -2,12 +2,14 @@
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +26,11 @@ BOOST = {"Tutorials": 4.0, "": 3.0, "Measurements": 0.3, "Reference": 0.3}
 """Section of the navigation -> weight of its pages in the search; "": pages that are in no section. Other guides have 2."""
 LEFT_OUT = ("log.md", "changelog.md", "agents.md")
 """Pages that the search does not find: what they say of a word is rarely what its reader wants."""
+MENDED = {
+    'nav",{class:"md-code__nav"}': 'div",{class:"md-code__nav"}',
+    'class:"md-typeset__scrollwrap"': 'class:"md-typeset__scrollwrap",tabIndex:0',
+}
+"""Text of the theme's script -> what stands there for it."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -64,9 +71,29 @@ def on_page_content(html: str, **_: Any) -> str:
     return html.replace("<th></th>", "<td></td>")
 
 
-def on_post_page(output: str, **_: Any) -> str:
-    """Name the dialog of the search, which the theme leaves without a name."""
+def on_post_page(output: str, config: MkDocsConfig, **_: Any) -> str:
+    """Name the dialog of the search, and parts of the table of contents that have one name, such as a method of two classes, apart."""
+    landmarks = re.findall(r'<nav class="md-[a-z_]+__[^>]*aria-label="([^"]*)"', output)
+    seen = Counter(name.lower() for name in (*landmarks, *(name for section in config.nav or () for name in section)))
+
+    def numbered(nav: re.Match[str]) -> str:
+        name = nav[1].lower()
+        seen[name] += 1
+        return f'<nav class="md-nav" aria-label="{nav[1]}{f" {seen[name]}" if seen[name] > 1 else ""}">'
+
+    output = re.sub(r'<nav class="md-nav" aria-label="([^"]*)">', numbered, output)
     return output.replace(' role="dialog">', ' role="dialog" aria-label="Search">')
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Reach wide tables by the keyboard, and take the buttons of code blocks out of the landmarks, in what the theme's script makes."""
+    (script,) = (Path(config.site_dir) / "assets" / "javascripts").glob("bundle.*.min.js")
+    text = script.read_text(encoding="utf-8")
+    for old, new in MENDED.items():
+        if text.count(old) != 1:
+            raise PluginError(f"{script.name}: has not one {old}")
+        text = text.replace(old, new)
+    script.write_text(text, encoding="utf-8")
 
 
 def from_outside(name: str, link: re.Match[str]) -> str:

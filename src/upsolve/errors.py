@@ -17,6 +17,7 @@ __all__ = [
     "SourceError",
     "TrainingError",
     "UpsolveError",
+    "counted",
     "one_line",
     "several",
 ]
@@ -72,6 +73,11 @@ class CollapseError(TrainingError):
     def __init__(self, message: str, *, ahead: bool = False) -> None:
         super().__init__(message)
         self.ahead = ahead
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 step`` and ``2,000 steps``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def one_line(error: object) -> str:

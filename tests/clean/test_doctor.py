@@ -228,6 +228,18 @@ def test_a_wrong_setting_is_refused(word, message):
         parse_settings([word])
 
 
+@pytest.mark.parametrize(
+    ("out", "said"), [("full", "is not empty"), ("file", "file: cannot be written"), ("file/below", "below: cannot be written")]
+)
+def test_the_folder_of_a_cleaned_archive_is_tried_before_the_checks(make, tmp_path, monkeypatch, out, said):
+    (tmp_path / "full").mkdir()
+    for file in (tmp_path / "file", tmp_path / "full" / "x"):
+        file.touch()
+    monkeypatch.setattr("upsolve.clean.doctor.examine", None)
+    with pytest.raises(ArchiveError, match=said):
+        app(["archive", "doctor", str(make().path), "--fix", str(tmp_path / out)], standalone_mode=False)
+
+
 def test_the_command_prints_what_it_found(make, tmp_path, capsys):
     archive = make(judged(RIGHT, PASSED), judged(RIGHT, PASSED, author="ben"))
     words = ["archive", "doctor", str(archive.path), "--check", "duplicates"]

@@ -46,7 +46,7 @@ def test_a_task_unscored_in_one_run_only_is_left_out_and_named():
     for pair in ((one, other), (other, one)):
         found = compare(*pair)
         assert found.left_out == ("t3",) and found.paired.difference.tasks == 39
-        assert "1 tasks left out" in found.text() and "t3" in found.text()
+        assert "1 task left out" in found.text() and "t3" in found.text()
 
 
 def test_k_above_all_samples_is_undefined_and_no_error():

@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 from pytest import approx
 
@@ -9,7 +10,7 @@ from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
 from upsolve.report.blocks import curve, html_of
 from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
-from upsolve.report.overview import curves_of, stopped_at
+from upsolve.report.overview import CURVES, curve_name, curves_of, logged, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.programs import Reason, diff_lines, program_pair, reason_of
 from upsolve.report.run import chosen_attempts, finder, rewarded_of
@@ -218,7 +219,7 @@ def test_the_picture_by_temperature_has_a_line_a_model(tmp_path):
     assert page.index("<h3>pass@1 by temperature</h3>") < page.index("<h3>pass@1 by difficulty")
     picture = pass_by_temperature(content.sweeps)
     assert all(
-        f"<!-- {text} -->" in picture for text in ("base (1 dev tasks)", "trained (1 dev tasks)", "temperature (0: greedy)")
+        f"<!-- {text} -->" in picture for text in ("base (1 dev task)", "trained (1 dev task)", "temperature (0: greedy)")
     )
     assert "pass@1 by temperature" not in page_of(tmp_path, BASE, BETTER), "one temperature"
 
@@ -259,7 +260,7 @@ def test_capability_stands_beside_temperature():
 def test_a_page_is_written_whatever_is_undefined(tmp_path):
     gone = TaskScore("t3", "easy", 0, 0, {"unscored": 8})
     holed = Evaluation("holed", "m", "x:test", 0.2, 1.0, 0, 100, (*BASE.scores[:3], gone, *BASE.scores[4:]))
-    assert "1 tasks left out" in page_of(tmp_path, BASE, holed)
+    assert "1 task left out" in page_of(tmp_path, BASE, holed)
     assert "pass@16" not in page_of(tmp_path, BASE, BETTER, ks=(16,)), "there are 8 samples a task"
     assert "pass@1" in page_of(tmp_path, BASE, BETTER, ks=())
     few = page_of(tmp_path, evaluation("a", [0] * 5), evaluation("b", [0] * 5))
@@ -288,7 +289,7 @@ def test_the_cost_of_a_run_by_hand():
     table = cost_table((chosen("base", FEW, COLD),), ({"step": 0.0, "round": 0.0}, *steps))
     assert table.rows == (
         ("evaluation of base", "189 samples", "3,780 tokens sampled", "48 s"),
-        ("training", "1 steps", "1,000 tokens trained", "2 min"),
+        ("training", "1 step", "1,000 tokens trained", "2 min"),
         ("sum", "", "", "3 min"),
     )
 
@@ -374,3 +375,12 @@ def test_a_report_says_which_attempts_are_imitated():
     assert fact("demo") == {"attempts": "imitated where passed AND author = 'right:plain'"}
     assert fact("rloo", "select.attempts=NOT truncated") == {"attempts": "where NOT truncated"}
     assert fact("sft") == {}
+
+
+def test_every_metric_of_the_documents_has_a_plain_name():
+    """Reports, the viewer and comparisons name curves alike; a metric of a plug-in comes last, without underscores."""
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    names = re.findall(r"`(\w+)`", "".join(re.findall(r"^\|(`[^|]*)\|", text, re.MULTILINE)))
+    assert len(names) > 25 and {*names} <= {*CURVES} and not [label for label in CURVES.values() if "_" in label]
+    assert logged([{"step": 1, "lr": 1, "loss": 2, "my_metric": 3}]) == ["loss", "lr", "my_metric"]
+    assert curve_name("my_metric") == "my metric"

@@ -197,6 +197,11 @@ def test_all_settings_reach_the_workers():
     assert seen == [settings]
 
 
+def test_a_language_that_the_machine_lacks_is_no_evidence():
+    task = Task("a", "", (TestCase(TestKind.STDIO, "1", "1"),), language="klingon")
+    assert run_inputs(task, Attempt("a", "x", "klingon"), task.tests, FAST) == Outputs((None,))
+
+
 @pytest.mark.usefixtures("importers")
 def test_the_command_answers_with_a_real_model(tiny_model, tmp_path, capsys):
     (tmp_path / "tasks.jsonl").write_text(

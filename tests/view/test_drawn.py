@@ -1,6 +1,8 @@
 """The groups of a run as they were trained on: recorded by training, read by the viewer."""
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -8,13 +10,19 @@ import pytest
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
-from upsolve.config import Recipe
+from upsolve.config import OptimConfig, Recipe
+from upsolve.report.run import trained_on
 from upsolve.reward.formula import reward
 from upsolve.train.data import drawn
 from upsolve.train.data.drawn import DrawnGroups, attempt_key
+from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.groups import TrainGroup, with_advantages
+from upsolve.train.data.pack import pack_round
 from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import form_groups, train
+from upsolve.train.run.folder import Trained
+from upsolve.train.run.steps import Round
+from upsolve.train.update.step import FrozenScores
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.opening import open_path
 from upsolve.view.scores import Drawn, Recorded
@@ -51,6 +59,32 @@ def test_of_a_round_with_too_many_attempts_whole_groups_are_recorded(tmp_path, m
     DrawnGroups(tmp_path, by_token=False).record(0, [group_of("a", ["1", "2"]), group_of("a", ["3", "4", "5"])])
     recorded = Recorded(tmp_path)
     assert len(recorded.of_task("a")) == 1 and recorded.dropped == 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (None, "training on 4 attempts at 2 tasks (5 with repeats), "),
+        (3, "trained on 4 attempts at 2 tasks (5 with repeats), "),
+        (1, "trained on 1 of 3 groups (4 attempts at 2 tasks in all), "),
+    ],
+)
+def test_an_overview_counts_the_groups_of_the_steps_done(tmp_path, groups, said):
+    one, two = group_of("a", ["1", "2"]), group_of("b", ["3"])
+    for number, some in enumerate(([one, two], [group_of("a", ["1", "4"])])):
+        DrawnGroups(tmp_path, by_token=False).record(number, some)
+    trained = None if groups is None else Trained(tmp_path, 1, 1, "", groups, {}, {}, [])
+    assert trained_on(tmp_path, trained, zero=True) == said
+
+
+def test_a_round_counts_the_groups_of_the_steps_done():
+    """Two passes over three groups of which two fit into a step; the numbers have their nouns in the singular and the plural."""
+    groups = [EncodedGroup((number,) * 4, (EncodedAttempt((9,) * 26, np.ones(26, np.float32)),)) for number in range(3)]
+    steps = pack_round(groups, OptimConfig(tokens_per_step=64, tokens_per_batch=64, epochs=2), orders=(0, 0), processes=1)
+    now = Round(0, steps, FrozenScores(), 3, Counter(), Counter(), {})
+    assert [now.groups_in(done) for done in range(len(steps) + 1)] == [0, 2, 3, 3, 3]
+    assert Trained(Path(), 1, 1, "", 1, {}, {}, []).text().startswith("1 step on 1 group, weights of step 1;")
+    assert Trained(Path(), 1200, 3, "", 0, {}, {}, []).text().startswith("1,200 steps on 0 groups")
 
 
 def test_a_large_round_is_written_in_parts(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The lists and the page of an attempt in a real Chromium: order, previews, colours, what failed tests gave, and the way back."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
         page.get_by_role("button", name="Tokens").click()
         page.wait_for_selector('th[aria-sort="descending"]')
         assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
+
+
+def test_the_attempts_at_a_task_sort_too(chromium, tmp_path, show):
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(by_length(tmp_path / 'a'))}#/task/a%2Ftask")
+        page.wait_for_selector("main tbody tr:nth-child(100)")
+        heads = [head.inner_text() for head in page.locator("main thead th").all() if head.is_visible()]
+        assert heads == ["Attempt", "Outcome", "Tests"] and column(page, 1)[0] == "failed", "no attempt has an author"
+        for order in ("ascending", "descending"):
+            page.get_by_role("button", name="Outcome").click()
+            page.wait_for_selector(f'th[aria-sort="{order}"]')
+        assert column(page, 1)[0] == "unjudged" and "a%2Ftask?sort=-outcome" in page.url and not faults, faults
 
 
 def test_a_click_on_a_head_of_the_tasks_sorts_them(chromium, tmp_path, show):
@@ -143,11 +156,21 @@ def test_the_order_of_a_list_has_every_attempt_once(tmp_path, monkeypatch):
 
 
 def test_a_text_in_the_code_is_searched_once(tmp_path, monkeypatch):
-    """In any case and literally; once it is counted, neither another order nor another page reads the code again."""
+    """In any case and literally; no part is read twice, whether for a page, another order, or the count at the same time."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
-    index = Index(plain_archive(tmp_path / "a"))
+    monkeypatch.setattr(browse, "SCANNED", 1)
+    read, index = [], Index(plain_archive(tmp_path / "a"))
+    reads = browse.matches
+    monkeypatch.setattr(
+        browse, "matches", lambda index, number, text: (read.append((text, number)), reads(index, number, text))[1]
+    )
     for text, count in (("NUMBER 24", 5 + 6), ("(X)", 250), ("number .", 0)):
         rows = list_attempts(index, Filters(text=text))["rows"]
+        assert len(read) == (2 if count > 100 else 3), "a full page needs no further part"
+        with ThreadPoolExecutor(4) as pool:
+            assert {*pool.map(lambda text: count_attempts(index, Filters(text=text)), [text] * 4)} == {count}
+        assert sorted(read) == [(text, 0), (text, 1), (text, 2)]
+        read.clear()
         assert count_attempts(index, Filters(text=text)) == count and len(rows) == min(count, 100)
         with monkeypatch.context() as patch:
             patch.setattr(browse, "matches", None)

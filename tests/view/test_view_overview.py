@@ -59,8 +59,12 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert [*numbers] == ["base", "trained", "change, points", "gain beyond the control"]
             assert numbers["base"][0] == "12.5 %" and re.fullmatch(r"\[\d+\.\d, \d+\.\d\]", numbers["base"][1])
             assert numbers["change, points"][0] == "+53.1" and numbers["gain beyond the control"][0] == "+40.6"
-            assert numbers["gain beyond the control"][2].startswith("the control (placebo, verdicts shuffled) itself +12.5 [")
+            assert numbers["gain beyond the control"][2].startswith(
+                "the same training with shuffled verdicts (placebo) gains +12.5 ["
+            )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
+            about = page.locator(".overview > p.soft").first.inner_text().split(" · ")
+            assert about[0] == "none" and about[2] == "rloo" and about[3:] == [facts["date"], facts["duration"]]
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
@@ -135,7 +139,7 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             page.goto(viewer.address)
             page.wait_for_selector("main tbody tr")
             rows = [row.inner_text().split("\t") for row in page.locator("main tbody tr").all()]
-            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][3:5] == ["12.5", "65.6"]
+            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][4:8] == ["12.5", "65.6", "3", "as judged"]
             page.get_by_role("button", name="Compare the marked runs").click()
             page.get_by_text("0 marked: mark two to four runs.").wait_for()
             page.get_by_label("compare placebo").check()

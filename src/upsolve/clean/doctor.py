@@ -91,7 +91,7 @@ def examine(
     done = Examination()
     with open_contents(archive, progress) as contents:
         for number, (name, check) in enumerate(checks.items()):
-            progress("checks", number, len(checks))
+            progress(f"checks: {name}", number, len(checks))
             if lacking := absent(*check.modules):
                 done.found.append(Found(name, f"not run: needs pip install 'upsolve[{EXTRAS[lacking[0]]}]'", "", 0, check.cost))
                 continue
@@ -105,6 +105,7 @@ def examine(
                 done.found.append(Found(name, f"not run: {error}", "", 0, check.cost))
             for table, changes in done.changes.items():
                 contents.remove(table, [place for place, faults in changes.items() if removes(name, faults)])
+    progress("checks", len(checks), len(checks))
     return done
 
 

@@ -78,11 +78,15 @@ def write_cleaned(archive: Archive, examination: Examination, folder: str | Path
 
 
 def new_folder(folder: str | Path) -> Path:
-    """Return the folder that a cleaned archive is written to; ArchiveError if it is not empty, a URL, or an archive of the package."""
+    """Create the folder that a cleaned archive is written to; ArchiveError if it is not empty, a file, a URL, or an archive of the package."""
     out = local_place(folder)
-    if out.exists() and any(out.iterdir()):
-        raise ArchiveError(f"{out}: the folder is not empty; name a new one")
     refuse_shipped(folder)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise ArchiveError(f"{out}: the folder is not empty; name a new one")
+    except OSError as error:
+        raise ArchiveError(f"{out}: cannot be written: {error}") from error
     return out
 
 

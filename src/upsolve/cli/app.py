@@ -292,6 +292,8 @@ FIRST_SECONDS = 2.0
 """Seconds before the first line of a stage if standard error is not a terminal."""
 EVERY_SECONDS = 30.0
 """Seconds between two lines."""
+UNEVEN = ("checks",)
+"""Stages whose parts take unlike times, so that the time left is unknown."""
 
 
 @contextmanager
@@ -303,7 +305,14 @@ def bars() -> "Generator[OnProgress, None, None]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    class Remaining(TimeRemainingColumn):
+        """Time left, of a stage whose parts take alike."""
+
+        def render(self, task: Any) -> Any:
+            """Return the time left as text; nothing for parts that differ."""
+            return "" if stage_name(task.description) in UNEVEN else super().render(task)
+
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Remaining()
     with Progress(TextColumn("{task.description:<28}"), *columns, console=Console(stderr=True)) as progress:
         known: dict[str, object] = {}
 
@@ -327,12 +336,13 @@ def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], 
         if done < total and now < due.setdefault(name, now + FIRST_SECONDS):
             return
         due[name] = now + EVERY_SECONDS
-        left = f", about {(now - begun) * (total - done) / (done - before):.0f} s left" if before < done < total else ""
+        known = before < done < total and name not in UNEVEN
+        left = f", about {(now - begun) * (total - done) / (done - before):.0f} s left" if known else ""
         (say or partial(typer.echo, err=True))(f"{stage}: {done} of {total}, {now - begun:.0f} s{left}")
 
     return report
 
 
 def stage_name(stage: str) -> str:
-    """Return a stage without the number that may follow its name: ``train: entropy 0.52``, ``rows: 20,000``."""
-    return re.sub(r": (entropy )?[\d.,]+$", "", stage)
+    """Return a stage without what may follow its name: ``train: entropy 0.52``, ``rows: 20,000``, ``checks: secrets``."""
+    return re.sub(r": (entropy )?[\d.,]+$|(?<=^checks): \w+$", "", stage)

@@ -460,7 +460,7 @@ def derive(
     from upsolve.verify.limits import judge_settings
 
     how = DeriveSettings(kind, options_of(option, context), limit or 0, seed or 0)
-    judging = judge_settings(load(None, settings).verify)
+    judging = judge_settings(load(None, settings, reads=("verify",)).verify)
     with bars() as progress:
         rows = write_derived(open_filled(archive), out, how, settings=judging, progress=progress)
     made, used = sum(row["derived"] for row in rows), sum(bool(row["derived"]) for row in rows)

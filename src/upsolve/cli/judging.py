@@ -95,7 +95,7 @@ def verify(
     }
     options |= {"analyses": sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None}
     given = [f"verify.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
-    loaded = load(recipe, [*(settings or []), *given])
+    loaded = load(recipe, [*(settings or []), *given], reads=("verify", "reward") if serve else ("verify",))
     judging = judge_settings(loaded.verify, lines=lines)
     if serve == bool(archive):
         raise ConfigError(f"verify takes an archive to judge or --serve, {'not both' if serve else 'and neither is given'}")

@@ -112,15 +112,27 @@ def explain(
 
 
 def load(
-    recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
+    recipe: str | None,
+    settings: Sequence[str] | None,
+    *,
+    model: str = "",
+    archive: str = "",
+    seed: int | None = None,
+    reads: Sequence[str] = (),
 ) -> "Recipe":
-    """Read a recipe and apply the options that all commands with a model have; ConfigError for a wrong name, key or value."""
+    """Read a recipe and apply the options that all commands with a model have.
+
+    ``reads``: stages and keys that the command reads; empty: all. ConfigError for a wrong name, key or value, and for a setting of another key.
+    """
     from upsolve.config import load_recipe
 
     if recipe and Path(recipe).is_dir():
         raise ConfigError(f"{recipe} is a folder, not a recipe; to name an archive, use --archive {recipe}")
     overrides = [f"{key}={value}" for key, value in (("model.name", model), ("data.archive", archive)) if value]
     loaded = load_recipe(recipe, [*(settings or []), *overrides])
+    for setting in settings or () if reads else ():
+        if not f"{setting.partition('=')[0].strip()}.".startswith(tuple(f"{one}." for one in reads)):
+            raise ConfigError(f"--set {setting}: has no effect on this command, which reads {', '.join(reads)}; leave it out")
     return loaded if seed is None else seeded(loaded, seed)
 
 
@@ -132,14 +144,20 @@ def open_trained_on(recipe: "Recipe") -> "Archive":
 
 
 def load_evaluated(
-    recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
+    recipe: str | None,
+    settings: Sequence[str] | None,
+    *,
+    model: str = "",
+    archive: str = "",
+    seed: int | None = None,
+    reads: Sequence[str] = (),
 ) -> "Recipe":
-    """Read a recipe for a command that evaluates; ConfigError also if a setting that evaluations do not read is overridden."""
+    """Read a recipe for a command that evaluates (``load``); ConfigError also if a setting that evaluations do not read is overridden."""
     for setting in settings or ():
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
             raise ConfigError(f"evaluations ignore sample.temperature: set evaluate.temperatures=[{value.strip()}]")
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
         temperatures = ", ".join(f"{temperature:g}" for temperature in loaded.evaluate.temperatures)
         typer.echo(f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}", err=True)

@@ -106,7 +106,8 @@ def grow(
     from upsolve.suites.grow import grow as write_grown
     from upsolve.verify.limits import judge_settings
 
-    how, judging = GrowSettings(inputs, most, agree, visible, seed or 0), judge_settings(load(None, settings).verify)
+    how = GrowSettings(inputs, most, agree, visible, seed or 0)
+    judging = judge_settings(load(None, settings, reads=("verify",)).verify)
     with bars() as progress:
         rows = write_grown(open_filled(archive), out, how, settings=judging, progress=progress)
     counts = {name: sum(len(row[name]) for row in rows) for name in ("new", "caught")}

@@ -187,7 +187,10 @@ def sample(
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`, rerun to resume."""
     if hint and repair:
         raise ConfigError("--hint excludes --repair: sample with one of them")
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    if repair and any(setting.partition("=")[0].strip() == "sample.samples" for setting in settings or ()):
+        raise ConfigError("sample.samples has no effect with --repair, which samples one correction a program; leave it out")
+    reads = ("model", "sample", "data.archive", *(("data.authors",) if repair else ()))
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     stored = open_trained_on(loaded)
     from upsolve.archive.places import SHIPPED
     from upsolve.policy.collect import sample_attempts, sample_hinted, sample_repairs
@@ -215,7 +218,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model at several temperatures on the held-out tasks of an archive. Rerun the same command to resume."""
-    loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
+    reads = ("data", "evaluate", "model", "sample", "verify")
+    loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     stored = open_trained_on(loaded)
     from upsolve.archive.split import split_archive
     from upsolve.cli.figures import results_figures
@@ -246,6 +250,8 @@ def evaluate(
 
 
 BUDGETS = ("tokens", "seconds")
+SOLVING = ("model", "sample", "verify")
+"""Stages of a recipe that ``solve`` reads."""
 
 
 def budget_of(text: str) -> dict[str, float]:
@@ -253,7 +259,8 @@ def budget_of(text: str) -> dict[str, float]:
     limits: dict[str, float] = {}
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
-        if name not in BUDGETS or not number.replace(".", "", 1).isdigit() or float(number) <= 0:
+        digits = number if name == "tokens" else number.replace(".", "", 1)
+        if name not in BUDGETS or name in limits or not (digits.isascii() and digits.isdigit() and float(number)):
             raise ConfigError(f"--budget {part}: write tokens=N (of a task) or seconds=N (of the command), such as tokens=2000")
         limits[name] = float(number)
     return limits
@@ -293,7 +300,7 @@ def solve(
     from upsolve.solve.scoring import scorer_of
     from upsolve.solve.solving import SolveSettings
 
-    loaded = load(None, [f"sample.samples={samples}", *(settings or [])], model=model, seed=seed)
+    loaded = load(None, [f"sample.samples={samples}", *(settings or [])], model=model, seed=seed, reads=SOLVING)
     limits = budget_of(budget)
     if parents and rounds == 1:
         raise ConfigError(f"--parents {parents} has no effect with one round: add --rounds 3")
@@ -323,8 +330,11 @@ def changed(recipe: "Recipe") -> str:
 
 def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None) -> "Sequence[Task]":
     """Return the tasks at a place, or that of the prompt on standard input; ConfigError for options of a prompt without one."""
-    from upsolve.languages.names import is_query_language, language_in
+    from upsolve.languages import PYTHON
+    from upsolve.languages import language as tools_of
+    from upsolve.languages.names import language_in
     from upsolve.solve.asked import asked_task, read_tests, tasks_at
+    from upsolve.solve.databases import schema_in
 
     given = {"--language": language, "--schema": schema, "--tests": tests}
     if place != "-":
@@ -333,11 +343,16 @@ def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None)
                 f"{option} has no effect on {place}, whose tasks have their own; it belongs to a prompt: `solve -`"
             )
         return tasks_at(place)
-    language = language or "python"
+    language = language_in(language or "python")
+    try:
+        queries = language not in PYTHON and bool(tools_of(language).engine)
+    except ValueError as error:
+        raise ConfigError(f"--language: {error}") from error
     text = text_of(schema, "--schema") if schema else ""
-    queries = is_query_language(language)
+    if schema and queries and not schema_in(text):
+        raise ConfigError(f"--schema {schema}: holds no CREATE TABLE statement")
     shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}", queries=queries) if tests else ()
-    return [asked_task(sys.stdin.read(), language=language_in(language), schema=text, tests=shown)]
+    return [asked_task(sys.stdin.read(), language=language, schema=text, tests=shown)]
 
 
 def answers(
@@ -362,6 +377,8 @@ def known(kind: str, option: str, text: str) -> tuple[str, ...]:
     from upsolve.plugins import find
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ConfigError(f"{option}: names nothing")
     for name in names:
         try:
             find(kind, name)

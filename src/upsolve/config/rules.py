@@ -7,6 +7,7 @@ from typing import Any
 
 from upsolve.config.running import DataConfig, EvalConfig, OptimConfig
 from upsolve.config.strict import Rule
+from upsolve.errors import counted
 from upsolve.plugins import KINDS, load
 
 __all__ = [
@@ -468,7 +469,7 @@ def few_tasks(count: int, config: EvalConfig) -> str:
     if not 0 < count < FEW_TASKS:
         return ""
     fix = f"raise evaluate.tasks (now {config.tasks})" if count == config.tasks else "add tasks, or run with --folds 5"
-    return f"{count} task{'s' * (count != 1)} to measure on: fewer than {FEW_TASKS} show large differences alone; {fix}"
+    return f"{counted(count, 'task')} to measure on: fewer than {FEW_TASKS} show large differences alone; {fix}"
 
 
 def few_steps(steps: int, optim: OptimConfig) -> str:
@@ -477,7 +478,7 @@ def few_steps(steps: int, optim: OptimConfig) -> str:
         return ""
     key = "attempts_per_step" if optim.attempts_per_step else "tokens_per_step"
     return (
-        f"{steps} optimizer step{'s' * (steps > 1)} in all, so the model hardly changes: lower optim.{key} (now {getattr(optim, key):,}), or "
+        f"{counted(steps, 'optimizer step')} in all, so the model hardly changes: lower optim.{key} (now {getattr(optim, key):,}), or "
         f"raise optim.epochs (now {optim.epochs})"
     )
 
@@ -487,4 +488,4 @@ def few_dev_tasks(count: int, config: EvalConfig, data: DataConfig) -> str:
     if count >= FEW_DEV_TASKS or len(config.temperatures) == 1:
         return ""
     short = f"evaluate.dev_tasks (now {config.dev_tasks})" if count == config.dev_tasks else f"data.dev (now {data.dev:g})"
-    return f"{count} dev task{'s' * (count != 1)} with tests: which temperature is best on so few is chance; raise {short}"
+    return f"{counted(count, 'dev task')} with tests: which temperature is best on so few is chance; raise {short}"

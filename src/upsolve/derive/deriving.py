@@ -117,7 +117,7 @@ def checked(how: DeriveSettings) -> DeriveSettings:
         options = parse_options(f"derivation {how.kind}", record.options, how.options)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    if wrong := next((name for name, value in options.items() if isinstance(value, int) and value < 1), ""):
+    if wrong := next((name for name, value in options.items() if isinstance(value, int | float) and value < 1), ""):
         raise ConfigError(f"derivation {how.kind}, option {wrong}: must be at least 1, got {options[wrong]}")
     return replace(how, options=options)
 

@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from upsolve.errors import counted
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_line, chosen_change, compare, interval_text
 from upsolve.evaluate.intervals import mcnemar
 from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, pass_at_k, task_pass_at_k, temperature_name
@@ -226,4 +227,4 @@ def clause_of(comparison: Comparison, *, own: bool = False) -> str:
 
 def tasks_of(comparison: Comparison) -> str:
     """Return the number of tasks of a comparison as text."""
-    return f"{comparison.paired.difference.tasks if comparison.paired else 0} tasks"
+    return counted(comparison.paired.difference.tasks if comparison.paired else 0, "task")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from upsolve.config.rules import FEW_TASKS
+from upsolve.errors import counted
 from upsolve.evaluate.intervals import Estimate, Paired, detectable, paired_difference
 from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskScore, by_task_set, task_pass_at_k, temperature_name
 from upsolve.types import html_facts
@@ -83,7 +84,7 @@ class Comparison:
         if self.paired is None:
             return ""
         change = self.paired.difference
-        counts = f"{change.tasks} tasks: {self.paired.better} better, {self.paired.worse} worse"
+        counts = f"{counted(change.tasks, 'task')}: {self.paired.better} better, {self.paired.worse} worse"
         if change.tasks < DECIDABLE:
             return counts
         interval = f"95 % interval over tasks [{points(change.low)}, {points(change.high)}]"
@@ -113,12 +114,14 @@ class Comparison:
         sentences: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW_TASKS:
-            sentences.append(f"Only {tasks} tasks: fewer than {FEW_TASKS} show large differences alone; evaluate more tasks.")
+            sentences.append(
+                f"Only {counted(tasks, 'task')}: fewer than {FEW_TASKS} show large differences alone; evaluate more tasks."
+            )
         sentences += self.unlike
         if self.left_out:
             names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
             sentences.append(
-                f"{len(self.left_out)} tasks left out, unscored or with fewer than {self.k} samples in one run: {names}"
+                f"{counted(len(self.left_out), 'task')} left out, unscored or with fewer than {self.k} samples in one run: {names}"
             )
         return tuple(sentences)
 
@@ -206,7 +209,7 @@ def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str
                 first, second = (100 * mean for mean in change.means)
                 where = f"on {label} tasks" if label else "on tasks without a difficulty"
                 sentences.append(
-                    f"pass@{k} {where} falls from {first:.1f} to {second:.1f} % ({change.paired.difference.tasks} tasks)"
+                    f"pass@{k} {where} falls from {first:.1f} to {second:.1f} % ({counted(change.paired.difference.tasks, 'task')})"
                 )
                 break
     return tuple(sentences)

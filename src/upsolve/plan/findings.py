@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from upsolve.advantage.table import NEEDED, Needs
 from upsolve.config.online import UNSOLVED
+from upsolve.errors import counted
 from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = [
@@ -440,7 +441,7 @@ def worth_it(plan: Plan) -> str:
         return f"The archive passes all checks: {groups}. Name a --model to check whether it can learn from them.{measured}"
     seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
     minutes = 0 if math.isnan(seconds) else max(1, round(seconds / 60))
-    time = "an unknown time" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
+    time = "an unknown time" if not minutes else f"about {counted(minutes, 'minute')} with both evaluations"
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 

@@ -9,7 +9,7 @@ from upsolve.evaluate.scores import temperature_name
 from upsolve.files import write_text
 from upsolve.report.blocks import Node, html_of, listing
 from upsolve.report.content import ReportContent, tables_of
-from upsolve.report.overview import CURVES, curves_of, example_block, most_changed, overview_block, table_block
+from upsolve.report.overview import curves_of, example_block, logged, most_changed, overview_block, table_block
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, reliability
 from upsolve.report.tables import Table
 
@@ -67,7 +67,7 @@ def write_page(
         "html_of": html_of,
         "listing": listing,
         "table_block": table_block,
-        "CURVES": [*CURVES],
+        "logged": logged(content.training),
     }
     text = page.get_template("report.html.j2").render(parts | functions)
     write_text(Path(path), text)

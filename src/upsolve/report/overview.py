@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from upsolve.errors import counted
 from upsolve.evaluate.comparison import DECIDABLE
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
@@ -13,9 +14,11 @@ from upsolve.report.tables import Table, capability_table, percent
 
 __all__ = [
     "CURVES",
+    "curve_name",
     "curves_of",
     "example_block",
     "interval",
+    "logged",
     "most_changed",
     "overview_block",
     "stopped_at",
@@ -27,17 +30,41 @@ MOST_CHANGED = 5
 """Tasks of the overview: those whose pass rate changed most."""
 CURVES = {
     "loss": "loss",
-    "heldout_passed_logp": "held-out passed attempts, nats per token",
+    "heldout_passed_logp": "log-likelihood of held-out passed attempts, nats per token",
     "heldout_margin": "held-out passed minus failed, nats per token",
+    "sampled_passed": "share of new samples that passed",
+    "heldout_failed_logp": "log-likelihood of held-out failed attempts, nats per token",
     "entropy": "entropy, nats",
-    "logp_up": "log-likelihood, A > 0, nats per token",
-    "logp_down": "log-likelihood, A <= 0, nats per token",
-    "heldout_logit_variance": "held-out variance of logits",
-    "grad_norm": "gradient norm",
-    "ess": "effective sample size",
+    "logp_up": "log-likelihood where the advantage is positive, nats per token",
+    "logp_down": "log-likelihood of the other attempts, nats per token",
+    "mass_up": "share of positive advantages",
+    "clipped": "share of tokens clipped or masked",
+    "grad_norm": "gradient norm before clipping",
+    "lr": "learning rate",
+    "ess": "effective sample size, share",
+    "ratio_second_moment": "mean squared log-ratio to the start or author",
+    "heldout_logit_variance": "variance of the logits, held-out attempts",
+    "logit_variance": "variance of the logits",
+    "malformed": "share of attempts that do not compile",
+    "staleness": "rounds since the weights that sampled, mean",
+    "staleness_max": "rounds since the weights that sampled, most",
+    "drift": "trainer against sampler, mean |log-ratio|, nats",
+    "drift_k3": "trainer against sampler, KL, nats per token",
+    "drift_max": "trainer against sampler, largest |log-ratio|, nats",
+    "sampler_known": "share of tokens whose sampler is known",
+    "corrected": "share of tokens whose weight was corrected",
+    "value_mean": "mean value",
+    "return_mean": "mean return",
+    "value_explained": "explained variance of the values",
+    "skipped_steps": "steps without a finite gradient",
+    "sampled": "new samples",
+    "sampled_tokens": "tokens of the new samples",
+    "attempt_tokens": "tokens trained on in a step",
     "tokens_per_second": "tokens per second",
+    "seconds": "time of a step, s",
+    "preparing_seconds": "time to sample, judge and pack, s",
 }
-"""Metrics of which a report has curves, the first three also the overview."""
+"""Metric -> name of its curve in reports and the viewer, in their order; the overview has the first three."""
 
 
 def overview_block(content: ReportContent) -> Node:
@@ -47,6 +74,7 @@ def overview_block(content: ReportContent) -> Node:
     curves = curves_of(content, [*CURVES][:3])
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
     parts = [
+        *([about_line(content.summary)] if content.summary else []),
         *map(verdict_block, changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
         *(
@@ -65,6 +93,12 @@ def overview_block(content: ReportContent) -> Node:
     return el("div", *parts, class_="overview")
 
 
+def about_line(summary: Mapping[str, str]) -> Node:
+    """Return model, archive, recipe, date and duration of a run in a line."""
+    known = (summary.get(name, "").partition(": ")[0] for name in ("model", "data", "recipe", "date", "duration"))
+    return el("p", " · ".join(filter(None, known)), class_="soft")
+
+
 def most_changed(examples: Sequence[Example]) -> list[Example]:
     """Return the examples of the overview, the largest change first."""
     return sorted(examples, key=lambda one: -abs(one.change))[:MOST_CHANGED]
@@ -75,9 +109,7 @@ def unfinished(content: ReportContent) -> str:
     steps = int(max((row["step"] for row in content.training), default=0))
     if not content.training:
         return "Not trained yet." if len(content.sweeps) < 2 else ""
-    return (
-        f"Not finished: {steps:,} step{'s' if steps != 1 else ''} of training so far, the trained model is not evaluated yet."
-    )
+    return f"Not finished: {counted(steps, 'step')} of training so far, the trained model is not evaluated yet."
 
 
 def verdict_block(change: Change) -> Node:
@@ -118,7 +150,7 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         difference = change.capability.best.paired.difference
         cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
     for control in content.controls:
-        gain = f"the control ({control.name}) itself {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
+        gain = f"the same training with {control.name} gains {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
         number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
         cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:
@@ -130,8 +162,8 @@ def model_card(sweep: Sweep) -> Node:
     """Return the pass@1 of a model at its best temperature."""
     values = [*task_pass_at_k(sweep.best.scores, 1).values()]
     known = mean_interval(values) if values else None
-    name = temperature_name(sweep.best.temperature).replace("T ", "temperature ")
-    note = f"pass@1, {name}, {len(values)} task{'s' if len(values) != 1 else ''}"
+    how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "likeliest answer (greedy)")
+    note = f"{counted(len(values), 'task')}, share solved with one sample (pass@1), {how}"
     return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", note)
 
 
@@ -150,6 +182,17 @@ def interval(estimate: Estimate, *, sign: str = "") -> str:
     return f"[{100 * estimate.low:{sign}.1f}, {100 * estimate.high:{sign}.1f}]"
 
 
+def logged(rows: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the metrics of the log of a run that have a curve, those of a plug-in last."""
+    names = {name for row in rows for name in row} - {"step", "round"}
+    return [*(name for name in CURVES if name in names), *sorted(names - {*CURVES})]
+
+
+def curve_name(metric: str) -> str:
+    """Return the name of the curve of a metric."""
+    return CURVES.get(metric, metric.replace("_", " "))
+
+
 def curves_of(content: ReportContent, names: Sequence[str]) -> list[Node]:
     """Return the curves of these metrics of training, with the limits of the monitor, and where the run stopped or what it kept."""
     if not content.training:
@@ -162,7 +205,7 @@ def curves_of(content: ReportContent, names: Sequence[str]) -> list[Node]:
     steps |= {} if stopped is None else {"stopped": stopped}
     lines: dict[str, Points] = {name: [(row["step"], row[name]) for row in rows if name in row] for name in names}
     return [
-        curve(CURVES[name], {"": points}, limit=content.limits.get(name), steps=steps)
+        curve(curve_name(name), {"": points}, limit=content.limits.get(name), steps=steps)
         for name, points in lines.items()
         if points
     ]

@@ -12,6 +12,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from upsolve.errors import counted
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Evaluation, Sweep, outcome_mix, task_pass_at_k
@@ -83,7 +84,7 @@ def samples_text(evaluation: Evaluation) -> str:
     counts = [score.samples for score in evaluation.scores if score.samples]
     least, most = min(counts, default=0), max(counts, default=0)
     if least == most:
-        return f"{most} sample{'s' if most > 1 else ''} a task" if most else "no sample"
+        return f"{counted(most, 'sample')} a task" if most else "no sample"
     return f"{least}–{most} samples a task"
 
 
@@ -115,7 +116,9 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
             axes.text(at, 100 * top + 1, f"{100 * estimate.mean:.1f}", ha="center", fontsize=8)
     scores = evaluations[0].scores
     sizes = [sum(label in ("all", score.difficulty) for score in scores) for label in labels]
-    axes.set_xticks(range(len(labels)), [f"{label}\n{size} tasks" for label, size in zip(labels, sizes, strict=True)])
+    axes.set_xticks(
+        range(len(labels)), [f"{label}\n{counted(size, 'task')}" for label, size in zip(labels, sizes, strict=True)]
+    )
     percentages(axes, f"pass@{k}, %")
     return svg(figure)
 
@@ -130,7 +133,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
         if not points:
             continue
         colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # shifted, so that equal points do not overlap
-        name = f"{sweep.name} ({len(sweep.dev[0].scores)} dev tasks)"
+        name = f"{sweep.name} ({counted(len(sweep.dev[0].scores), 'dev task')})"
         means = [100 * estimate.mean for _, estimate in points]
         axes.plot([at + shift for at, _ in points], means, color=colour, marker="o", markersize=4, label=name)
         for at, estimate in points:
@@ -157,7 +160,7 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
                     axes.text(left[row] + share / 2, row, f"{share:.0f}", ha="center", va="center", fontsize=8, color=ink)
             left += shares
     counts = [sum(sum(score.statuses.values()) for score in evaluation.scores) for evaluation in evaluations]
-    names = [f"{evaluation.name}\n{count:,} samples" for evaluation, count in zip(evaluations, counts, strict=True)]
+    names = [f"{evaluation.name}\n{counted(count, 'sample')}" for evaluation, count in zip(evaluations, counts, strict=True)]
     axes.set_yticks(range(len(mixes)), names)
     axes.invert_yaxis()
     axes.set_xlabel("share of samples, %")
@@ -179,7 +182,7 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     low, high = axes.get_ylim()
     axes.set_ylim(min(-LEAST, low), max(LEAST, high))
     up, down = sum(value > 0 for value in change), sum(value < 0 for value in change)
-    axes.set_xlabel(f"{len(change)} tasks, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
+    axes.set_xlabel(f"{counted(len(change), 'task')}, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
     axes.set_xticks([])
     simplify_axes(axes)
     return svg(figure)

@@ -28,7 +28,7 @@ from upsolve.config import (
     recipe_yaml,
 )
 from upsolve.config.rules import FEW_DEV_TASKS, few_dev_tasks, few_steps
-from upsolve.errors import ArchiveError, UpsolveError
+from upsolve.errors import ArchiveError, UpsolveError, counted
 from upsolve.evaluate.calibration import Calibration, calibrations
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import pairings_of, task_changes
@@ -43,7 +43,7 @@ from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
 from upsolve.report.tables import cost_table
 from upsolve.reward.formula import Rewarded
-from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_keys, recorded_rows
+from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_groups, recorded_keys, recorded_rows
 from upsolve.train.data.groups import keeps_zero, rewards_of, select
 from upsolve.train.run.folder import Trained, load_trained
 from upsolve.train.run.monitor import limits_of
@@ -153,7 +153,7 @@ def run_content(
         facts={**facts, **chosen_attempts(recipe.select.attempts, recipe.advantage), "seeds": seeds},
         summary={
             "model": recipe.model.name,
-            "data": f"{recipe.data.archive}: {trained_on(drawn, zero=zero)}measured on {measured_on(sweeps)}",
+            "data": f"{recipe.data.archive}: {trained_on(drawn, trained, zero=zero)}measured on {measured_on(sweeps)}",
             "recipe": recipe_text(recipe.name, recipe.advantage.kind, recipe.objective.kind, lr=recipe.optim.lr),
             **when_and_cost(folder, sweeps, metrics),
             "command": facts.get("command") or f"upsolve run {folder / 'recipe.yaml'}",
@@ -214,13 +214,18 @@ def warnings_of(
     return tuple(filter(None, (few_dev_tasks(dev, evaluate, data), few_steps(steps, optim) or alone)))
 
 
-def trained_on(folder: Path, *, zero: bool) -> str:
-    """Return how many attempts and tasks a run was trained on, as a clause; "" if it recorded no groups."""
-    rows = recorded_rows(folder, zero=zero)
+def trained_on(folder: Path, trained: Trained | None, *, zero: bool) -> str:
+    """Return how many attempts and tasks a run was trained on, as a clause; "" if it recorded no groups. Of a run that stopped within an
+    epoch, only the number of its groups is known."""
+    rows, drawn = recorded_rows(folder, zero=zero), recorded_groups(folder)
     if not rows:
         return ""
-    attempts, tasks = len({key for _, key in rows}), len({task for task, _ in rows})
-    return f"trained on {attempts:,} attempts at {tasks:,} tasks ({len(rows):,} with repeats), "
+    attempts = {key for _, key in rows}
+    what = f"{counted(len(attempts), 'attempt')} at {counted(len({task for task, _ in rows}), 'task')}"
+    if trained and trained.groups < drawn:
+        return f"trained on {trained.groups:,} of {counted(drawn, 'group')} ({what} in all), "
+    repeats = f" ({len(rows):,} with repeats)" if len(rows) > len(attempts) else ""
+    return f"{'trained' if trained else 'training'} on {what}{repeats}, "
 
 
 def measured_on(sweeps: Sequence[Sweep]) -> str:
@@ -262,7 +267,7 @@ def controls_of(folder: Path) -> tuple[Gain, ...]:
             if run.verdicts == "as_judged" and (shared := gains(run).keys() & gains(control).keys()):
                 mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
                 zero = dict.fromkeys(theirs, 0.0)
-                label = f"{control.name}, verdicts {control.verdicts}"
+                label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
                 found.append(
                     Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
                 )

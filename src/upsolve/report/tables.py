@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from upsolve.errors import counted
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text, task_changes
@@ -121,8 +122,7 @@ def capability_table(change: Capability) -> Table:
     both = change.solved
     chance = "< 0.001" if both.p_value < 0.001 else f"= {both.p_value:.3f}"
     changed = f"{both.gained} gained, {both.lost} lost; McNemar p {chance}"
-    tries = "1 sample" if both.samples == 1 else f"{both.samples} samples"
-    rows.append((f"tasks solved in {tries}", str(both.before), str(both.after), changed))
+    rows.append((f"tasks solved in {counted(both.samples, 'sample')}", str(both.before), str(both.after), changed))
     logps = (before.heldout_logp, after.heldout_logp)
     entropies = [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)]
     if None not in logps:
@@ -343,11 +343,11 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
         known = [mean * count for mean, count in counts if mean is not None]
         tokens = f"{sum(known):,.0f} tokens sampled" if known else "–"
         samples, seconds = sum(count for _, count in counts), sum(part.wall_seconds for part in parts)
-        rows.append((f"evaluation of {sweep.name}", f"{samples:,} samples", tokens, seconds))
+        rows.append((f"evaluation of {sweep.name}", counted(samples, "sample"), tokens, seconds))
     if training:
         trained = sum(row.get("attempt_tokens", 0.0) for row in training)
         steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
-        rows.append(("training", f"{steps:,} steps", f"{trained:,.0f} tokens trained", seconds))
+        rows.append(("training", counted(steps, "step"), f"{trained:,.0f} tokens trained", seconds))
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
     total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))

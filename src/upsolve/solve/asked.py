@@ -17,11 +17,7 @@ __all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "database
 
 
 def tasks_at(place: str) -> list[Task]:
-    """Return the tasks of an archive, of a JSONL file of tasks, or of ``source:path``.
-
-    Raises:
-        SourceError: nothing can be read there; says what is expected.
-    """
+    """Return the tasks of an archive, of a JSONL file of tasks, or of ``source:path``; SourceError says what is expected."""
     is_file = Path(place).suffix == ".jsonl" and ":" not in place
     if is_file and not Path(place).is_file():
         raise SourceError(
@@ -33,17 +29,10 @@ def tasks_at(place: str) -> list[Task]:
 def asked_task(
     prompt: str, *, language: str = "python", schema: str = "", tests: Sequence[TestCase] = (), entry_point: str = ""
 ) -> Task:
-    """Return the task of one question.
+    """Return the task of one question; ConfigError if it is empty.
 
-    Args:
-        prompt: the question.
-        language: language of the answer.
-        schema: CREATE TABLE statements, put before the question and run before the query.
-        tests: visible tests.
-        entry_point: function that the program defines; empty for a program that reads standard input.
-
-    Raises:
-        ConfigError: the prompt is empty.
+    The CREATE TABLE statements of ``schema`` are put before the question and run before the query. ``entry_point``: function that
+    the program defines; empty for a program that reads standard input.
     """
     if not prompt.strip():
         raise ConfigError("the prompt is empty: write the question to standard input, as in `echo QUESTION | upsolve solve -`")
@@ -53,11 +42,7 @@ def asked_task(
 
 
 def database_input(path: Path) -> TestCase:
-    """Return a SQLite database as the input of queries.
-
-    Raises:
-        ConfigError: the file is no SQLite database.
-    """
+    """Return a SQLite database as the input of queries; ConfigError if the file is none."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return TestCase(TestKind.STDIO, "\n".join(connection.iterdump()))
@@ -66,10 +51,8 @@ def database_input(path: Path) -> TestCase:
 
 
 def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCase]]:
-    """Return the database of ``--database`` as the input of each task that asks for a query, by task.
-
-    Raises:
-        ConfigError: no task asks for a query, or the file is no SQLite database.
+    """Return the database of ``--database`` as the input of each task that asks for a query, by task; ConfigError if none does, or if it is no SQLite
+    database.
     """
     queries = [task.task_id for task in tasks if is_query_language(task.language)]
     if not queries:
@@ -106,14 +89,9 @@ class AnswerFile:
     """Answers as JSON lines, after a line that identifies the command; a repeated command skips the tasks that are answered."""
 
     def __init__(self, path: Path, settings: str) -> None:
-        """Open the file, or begin it.
+        """Open the file, or begin it; ``settings`` identifies everything that decides the answers.
 
-        Args:
-            path: the file.
-            settings: text that identifies everything that decides the answers.
-
-        Raises:
-            ConfigError: the file has answers of other settings, or is no file of answers; it is left as it is.
+        ConfigError: the file has answers of other settings, or is no file of answers; it is left as it is.
         """
         try:
             self.file = RowFile(path, content_id(settings))
@@ -144,10 +122,8 @@ class AnswerFile:
 
 
 def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase]:
-    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output. Inputs of ``queries`` are databases.
-
-    Raises:
-        ConfigError: a line is no such test; names it.
+    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output. Inputs of ``queries`` are
+    databases. ConfigError names a line that is no such test; or there is none.
     """
     tests: list[TestCase] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -158,4 +134,6 @@ def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase
             raise ConfigError(f"{label}, line {number}: a test is an object with input and expected")
         is_call = not queries and (row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")"))
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
+    if not tests:
+        raise ConfigError(f"{label}: holds no test")
     return tests

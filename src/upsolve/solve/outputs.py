@@ -80,12 +80,15 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
     """Run an attempt on the inputs of tests; runs in a worker.
 
     Calls run in Python, programs with standard input in every language, queries against the database of each input. Inputs of other kinds
-    (``CODE``, ``SIMULATION``) have no output and count as not run.
+    (``CODE``, ``SIMULATION``) have no output and count as not run, and so do programs in a language that this machine cannot run.
     """
     name = (attempt.language or task.language or "python").lower()
-    runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
     if not tests:
         return Outputs()
+    try:
+        runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
+    except ValueError:  # unknown, or without its tools: the verdict is unscored and says so
+        return Outputs((None,) * len(tests))
     texts = tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings))))
     forms = (text and form_of(text, test.kind, task.compare) for text, test in zip(texts, tests, strict=True))
     return Outputs(texts, tuple(forms))

@@ -51,14 +51,13 @@ def scorer_of(text: str) -> Scorer:
 def by_command(command: str, name: str = "score") -> Scorer:
     """Return a scorer that gives attempts to a command as JSON lines and reads a number a line (``read_scores``).
 
-    Args:
-        command: program and arguments, split as by a shell and run without one.
-        name: name of the score.
-
-    Raises:
-        ConfigError: the command cannot be run, fails, or writes another number of lines than attempts; raised by the scorer.
+    The command is split as by a shell (ConfigError if it cannot be) and run without one. The scorer raises ConfigError if it cannot be run, fails, or writes
+    another number of lines than attempts.
     """
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"score command {command!r}: {error}") from error
 
     def scores(pairs: Pairs) -> list[dict[str, float]]:
         distinct = {attempt.attempt_id: (task, attempt) for task, attempt in pairs}
@@ -86,12 +85,8 @@ def row_of(task: Task, attempt: Attempt) -> dict[str, Any]:
 def read_scores(text: str, ids: Sequence[str]) -> list[float | None]:
     """Return the score of each attempt from the lines of a command; None for nan, infinity, an empty line and words.
 
-    Args:
-        text: a line for each attempt: a number, in the order of the attempts, or an object with ``attempt_id`` and ``score``, in any order.
-        ids: ids of the attempts, distinct.
-
-    Raises:
-        ConfigError: another number of lines than attempts, or lines that do not name each attempt once.
+    A line is a number, in the order of the attempts, or an object with ``attempt_id`` and ``score``, in any order. ConfigError:
+    another number of lines than attempts, or lines that do not name each attempt once.
     """
     lines = text.splitlines()
     if len(lines) != len(ids):
@@ -164,15 +159,9 @@ def score_archive(
     everything: bool = False,
     progress: OnProgress = no_progress,
 ) -> ScoredArchive:
-    """Score the programs of an archive that lack a score, and store it beside their verdicts; a repeated call resumes.
+    """Score the programs of an archive that lack the score ``name``, and store it beside their verdicts; a repeated call resumes.
 
-    Args:
-        archive: the archive.
-        scorer: the scorer.
-        name: name of the score that says which programs are scored already.
-        batch: programs that the scorer gets, and that are stored, at once.
-        everything: score again the programs that have the score.
-        progress: called with the programs scored and all programs.
+    The scorer gets, and the archive stores, ``batch`` programs at once. ``everything``: also those that have the score.
     """
     scored = unscored = 0
     with not_scored(archive, name, everything=everything) as programs:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 from upsolve.archive.groups import task_ids
 from upsolve.archive.store import Archive
+from upsolve.errors import ConfigError
 from upsolve.types import Group, Status, Task, Verdict, is_scored
 
 __all__ = ["Grade", "Totals", "cover", "failed_tests", "grade_archive", "grade_group", "judged_groups", "totals"]
@@ -81,14 +82,10 @@ def failed_tests(task: Task, verdict: Verdict | None) -> frozenset[int] | None:
 def cover(
     failures: Iterable[frozenset[int]], chosen: Sequence[int] = (), costs: Mapping[int, float] | None = None
 ) -> list[int]:
-    """Return tests, in order, so that each set holds one of them: greedily the test in most of the sets that hold none yet.
+    """Return tests, in order, so that each set holds one of them: the ``chosen`` ones, then greedily the test in most of the sets that hold none yet.
 
-    Ties go to the test of least cost, then to the first. The result has at most 1 + ln(n) times the tests of the smallest cover of n sets (Chvatal 1979).
-
-    Args:
-        failures: tests that an attempt fails, by attempt; empty sets are ignored.
-        chosen: tests that are chosen in any case.
-        costs: test -> cost; 0 for other tests.
+    Ties go to the test of least cost (0 by default), then to the first. Empty sets are ignored. The result has at most 1 + ln(n)
+    times the tests of the smallest cover of n sets (Chvatal 1979).
     """
     found = [*chosen]
     left = [failed for failed in failures if failed and not failed.intersection(found)]
@@ -104,12 +101,7 @@ def cover(
 
 
 def grade_group(group: Group, others: Sequence[Group] = ()) -> Grade:
-    """Grade the tests of a task by its attempts.
-
-    Args:
-        group: the task with its attempts and their verdicts.
-        others: the same attempts with the verdicts of other judges.
-    """
+    """Grade the tests of a task by its attempts; ``others``: the same attempts with the verdicts of other judges."""
     task, tests = group.task, range(len(group.task.tests))
     scored = [verdict for verdict in group.verdicts if is_scored(verdict)]
     matrix = [(verdict, failed) for verdict in scored if (failed := failed_tests(task, verdict)) is not None]
@@ -155,13 +147,12 @@ def compared(group: Group, others: Sequence[Group]) -> Totals:
 
 
 def judged_groups(archive: Archive, judge: str = "") -> Iterator[tuple[Group, list[Group]]]:
-    """Yield each task with its attempts and preferred verdicts, and the same group with the verdicts of each judge, if there are several.
-
-    Args:
-        archive: the archive, which is only read.
-        judge: judge whose verdicts are preferred, such as ``upsolve``; empty: by ``archive.preference``.
+    """Yield each task with its attempts and the verdicts preferred (of ``judge``, or by ``archive.preference``), and the same group with the verdicts of
+    each judge, if there are several. ConfigError if ``judge`` has none there.
     """
     names = sorted({*archive.column("verdicts", "judge")})
+    if judge and not any(name == judge or name.startswith((f"{judge}:", f"{judge}-")) for name in names):
+        raise ConfigError(f"--judge {judge}: {archive.path} has no verdict by it; its judges: {', '.join(names) or 'none'}")
     preferred = archive.groups(judge=judge)
     others = [archive.groups(judge=name) for name in names] if len(names) > 1 else []
     places = {task_id: place for place, task_id in enumerate(task_ids(preferred))}

@@ -123,6 +123,10 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation
            and mentions(attempt, "raise", "Err", "Exc", "Interrupt", "queue", "subprocess", "import ", "slice", "dataclass", "__contains__"),
            "status <> 'passed' and contains(isolation, 'across')"),
+    Change("__contains__ that differs from the items, errors with an __eq__ of their own, abstract bases, and values of Python that are equal to "
+           "builtin ones, such as UserList, failed in tests.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "python") and (mentions(attempt, "UserList", "UserDict", "UserString", "ChainMap",
+           "MappingProxy", "memoryview") or ("across" in verdict.isolation and mentions(attempt, "__contains__", "__eq__", "collections")))),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -13,7 +13,7 @@ from upsolve.files import is_remote
 from upsolve.records import from_row
 from upsolve.report.programs import reason_of, reason_text, syntax_spans
 from upsolve.types import Attempt, Group, Task, Verdict
-from upsolve.view.index import Index
+from upsolve.view.index import Index, Scan
 
 __all__ = [
     "CHOICES",
@@ -65,6 +65,8 @@ TASK_SORTS = {
     "language": "language",
 }
 """The same of the list of tasks."""
+SCANNED = 4
+"""Parts whose code is searched together, on all cores."""
 PREVIEW = 100
 """Characters of a program, and of an error, that the list shows."""
 EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
@@ -116,7 +118,7 @@ def list_attempts(index: Index, filters: Filters, *, after: int = -1, sort: str 
         return {"rows": [{name: row[name] for name in COLUMNS.split(", ")} for row in index.preview[:PAGE_ROWS]], "next": None}
     if sort:
         return sorted_attempts(index, filters, sort, after=max(after, 0))
-    if filters.text and filters.text != index.found[0]:
+    if filters.text:
         return search(index, filters, after)
     condition, values = selected(index, filters)
     sql = f"select {COLUMNS} from entries where place > ? and {condition} order by place limit {PAGE_ROWS + 1}"  # noqa: S608
@@ -149,10 +151,7 @@ def selected(index: Index, filters: Filters) -> tuple[str, list[Any]]:
     condition, values = filters.condition()
     if not filters.text:
         return condition, values
-    text, places = index.found
-    if text != filters.text:
-        places = [place for number in range(len(index.parts["attempts"])) for place in matches(index, number, filters.text)]
-        index.found = filters.text, places
+    places = scanned(index, filters.text, len(index.parts["attempts"]))
     return f"{condition} and place in (select unnest(?::bigint[]))", [*values, places]
 
 
@@ -184,20 +183,36 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
     """Return a page of attempts whose code contains a text: the parts are searched in order, until the page is full."""
     condition, values = filters.condition()
     sql = f"select {COLUMNS} from entries where place in (select unnest(?::bigint[])) and {condition} order by place"  # noqa: S608
-    rows: list[dict[str, Any]] = []
-    for number in range(max(after, 0) >> 32, len(index.parts["attempts"])):
-        places = [place for place in matches(index, number, filters.text) if place > after]
+    rows, seen, parts = list[dict[str, Any]](), 0, len(index.parts["attempts"])
+    for known in range(min(SCANNED, parts), parts + SCANNED, SCANNED):
+        new = scanned(index, filters.text, min(known, parts))[seen:]
+        seen += len(new)
+        places = [place for place in new if place > after]
         rows += index.query(sql, [places, *values]) if places else []
         if len(rows) > PAGE_ROWS:
             break
     return page_of(rows)
 
 
+def scanned(index: Index, text: str, parts: int) -> list[int]:
+    """Return the places of the attempts of the first parts, at least, whose code contains a text; the index remembers those of the last text."""
+    if index.scan.text != text:
+        index.scan = Scan(text)
+    scan = index.scan
+    while scan.parts < parts:
+        with scan.lock:
+            if scan.parts < parts:
+                scan.places += matches(index, scan.parts, text)
+                scan.parts += SCANNED
+    return scan.places
+
+
 def matches(index: Index, number: int, text: str) -> list[int]:
-    """Return the places of the attempts of one part whose code contains a text, in any case."""
-    with connect({"attempts": [index.parts["attempts"][number]]}, places=True, shared=True) as connection:
+    """Return the places of the attempts of ``SCANNED`` parts from one on whose code contains a text, in any case."""
+    parts = index.parts["attempts"][number : number + SCANNED]
+    with connect({"attempts": parts}, places=True, shared=True) as connection:
         found = connection.execute("select place from attempts where regexp_matches(code, ?, 'li')", [text]).fetchall()
-    return [(number << 32) + place for (place,) in found]
+    return sorted((number << 32) + place for (place,) in found)
 
 
 def count_attempts(index: Index, filters: Filters) -> int:

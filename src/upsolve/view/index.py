@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from upsolve.files import cache_folder, replaced
 from upsolve.types import content_id
 from upsolve.verify.analysis import FILE_END
 
-__all__ = ["PREVIEW_ROWS", "Index", "archive_state", "index_folder", "parts_of"]
+__all__ = ["PREVIEW_ROWS", "Index", "Scan", "archive_state", "index_folder", "parts_of"]
 
 SMALL_BYTES = 1 << 23
 """Largest size of the parts of an archive whose index is built before the first page is shown."""
@@ -123,6 +124,19 @@ def index_folder(archive: Archive) -> Path:
     return cache_folder() / "view" / content_id(str(archive.path.resolve()))
 
 
+@dataclass
+class Scan:
+    """A search for a text in the code of all attempts, part by part; requests at the same time read no part twice."""
+
+    text: str
+    """The text."""
+    parts: int = 0
+    """Parts that were searched so far."""
+    places: list[int] = field(default_factory=list[int])
+    """Places of the attempts whose code contains the text, in order."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Index:
     """The index of one state of an archive."""
 
@@ -134,7 +148,7 @@ class Index:
         self.opened: duckdb.DuckDBPyConnection | None = None
         self.error = ""
         self.remembered: dict[Hashable, Any] = {}
-        self.found: tuple[str, list[int]] = ("", [])  # the last text that was searched in all code, and where it is
+        self.scan = Scan("")
         self.preview: list[dict[str, Any]] = []
         size = sum(file.stat().st_size for files in self.parts.values() for file in files)
         if self.file.exists() or size <= SMALL_BYTES:

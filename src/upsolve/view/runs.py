@@ -12,7 +12,7 @@ from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation
 from upsolve.files import read_rows
 from upsolve.report.blocks import Points, curve, el
-from upsolve.report.overview import CURVES
+from upsolve.report.overview import curve_name, logged
 from upsolve.report.several import RunResult, gains, run_result
 from upsolve.view.answers import Answers, Query
 
@@ -89,7 +89,7 @@ class Runs:
             "name": name,
             "steps": steps,
             "recipe": result.recipe,
-            "verdicts": result.verdicts,
+            "verdicts": result.verdicts.replace("_", " "),
             **means,
             "conclusion": about.conclusion,
         }
@@ -111,7 +111,7 @@ class Runs:
                 continue
         metrics = {name: self.metrics(name) for name in names}
         figures = [
-            curve(label, lines_of(metrics, key)) for key, label in CURVES.items() if any(lines_of(metrics, key).values())
+            curve(curve_name(key), lines_of(metrics, key)) for key in logged([row for rows in metrics.values() for row in rows])
         ]
         lack = [name for name in names if name not in results]
         note = el("p", f"Not evaluated, so not in the table: {', '.join(lack)}.", class_="soft") if lack else ""

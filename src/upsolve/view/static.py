@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve import __version__
-from upsolve.errors import ArchiveError, UpsolveError
+from upsolve.errors import ArchiveError, UpsolveError, counted
 from upsolve.files import write_text
 from upsolve.report.overview import CURVES
 from upsolve.view.answers import Answers, read_metrics
@@ -103,7 +103,7 @@ def write_page(answers: Answers, path: Path) -> str:
         most = max(CHUNK, int(max(attempts, samples) * 0.95 * MOST_BYTES / len(text)))
         text, lacks, attempts, samples = page_of(answers, most)
     write_text(path, text)
-    shown = share_of(answers, attempts) or f"{attempts:,} attempts"
+    shown = share_of(answers, attempts) or counted(attempts, "attempt")
     also = f", {samples:,} samples of evaluations" if samples else ""
     return f"{path}: {shown}{also}, {len(text) / 1e6:.1f} MB{lacks and f'; {lacks}'}"
 

@@ -17,7 +17,7 @@ from upsolve.files import replaced
 from upsolve.train.data.groups import TrainGroup
 from upsolve.types import Attempt, content_id
 
-__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_keys", "recorded_rows"]
+__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_groups", "recorded_keys", "recorded_rows"]
 
 FOLDER = "groups"
 """Name of the folder in that of a run."""
@@ -48,6 +48,11 @@ def recorded_keys(folder: Path, *, zero: bool = True) -> dict[str, set[str]]:
     for task_id, key in recorded_rows(folder, zero=zero):
         keys.setdefault(task_id, set()).add(key)
     return keys
+
+
+def recorded_groups(folder: Path) -> int:
+    """Return the number of groups that were drawn for a run, over all rounds; 0 if it recorded none."""
+    return sum(int(pq.read_metadata(file).metadata[b"groups"]) for file in folder.glob("*.parquet"))
 
 
 def recorded_rows(folder: Path, *, zero: bool = True) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
-from upsolve.errors import ConfigError, TrainingError, one_line
+from upsolve.errors import ConfigError, TrainingError, counted, one_line
 from upsolve.files import commit_folder
 from upsolve.train.run.monitor import read_steps
 from upsolve.types import html_facts
@@ -119,7 +119,7 @@ class Trained:
         """Return a summary in one line."""
         left_out, flagged = listed(self.left_out) or "nothing", listed(self.flagged)
         stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
-        done = f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}"
+        done = f"{counted(self.steps, 'step')} on {counted(self.groups, 'group')}, weights of step {self.kept_step}"
         return f"{done}{stopped}; left out: {left_out}" + (f"; flagged: {flagged}" if flagged else "")
 
 

@@ -57,13 +57,17 @@ class Round:
     scores: FrozenScores
     """Scores of other policies that the loss needs."""
     groups: int
-    """Number of groups trained on."""
+    """Number of groups of all its steps; several passes over a group count once."""
     left_out: Counter[str]
     """Attempts and tasks that are not trained on, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated or that a detector flagged, by its name."""
     metrics: Mapping[str, float]
     """Metrics of its new samples and values, for the log."""
+
+    def groups_in(self, steps: int) -> int:
+        """Return the number of groups in the first steps of the round."""
+        return min(self.groups, sum(len({*batch.group_S.tolist()}) for step in self.steps[:steps] for batch in step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +276,13 @@ class Run:
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
     def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
-        """Return the counts (groups, left out, flagged) of the finished rounds and of ``now``."""
+        """Return the counts (groups, left out, flagged) of the finished rounds and of the steps done of ``now``."""
         progress = self.progress
         if now is None:
             return progress.groups, progress.left_out, progress.flagged
         left_out = dict(Counter(progress.left_out) + now.left_out)
-        return progress.groups + now.groups, left_out, dict(Counter(progress.flagged) + now.flagged)
+        groups = progress.groups + now.groups_in(progress.in_round)
+        return groups, left_out, dict(Counter(progress.flagged) + now.flagged)
 
     def save(self, folder: Path) -> None:
         """Write the policy into a folder. Collective."""

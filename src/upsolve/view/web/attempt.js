@@ -2,6 +2,7 @@
 import { build, el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
+import { headCell, hideEmpty } from "./lists.js";
 import { diffLines, diffWords } from "./diff.js";
 
 export const marked = { place: null };
@@ -102,7 +103,7 @@ function tests(verdict, task, place, info) {
   if (!known) return null;
   const points = Object.fromEntries(verdict.findings.filter((finding) => finding.kind === "points").map((finding) => [finding.rule, `, ${decimal(finding.value)} of its points`]));
   const squares = verdict.outcomes.map((status, index) => el("li", { class: status === "passed" ? "passed" : status === "unscored" ? "soft" : "failed",
-    title: `test ${index + 1}: ${status}${points[index + 1] || ""}` }, `${index + 1}${status === "passed" ? "✓" : status === "unscored" ? "" : "✗"}`));
+    title: `test ${index + 1}: ${status.replace(/_/g, " ")}${points[index + 1] || ""}` }, `${index + 1}${status === "passed" ? "✓" : status === "unscored" ? "" : "✗"}`));
   const rows = given.map((test, index) => el("tr", {}, el("td", {}, index + 1), el("td", {}, verdict.outcomes[index] ? [outcome(verdict.outcomes[index]), points[index + 1] || ""] : ""),
     el("td", {}, test.hidden ? "hidden" : "visible"), el("td", {}, el("pre", {}, test.input)), el("td", {}, el("pre", {}, test.expected))));
   const head = el("tr", {}, ["Test", "Outcome", "Shown", "Input", "Expected"].map((name) => el("th", { scope: "col" }, name)));
@@ -174,12 +175,13 @@ export async function compareView(main, left, right) {
     el("div", { class: "pair" }, heads, reasons, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/${prefix()}attempt/${right}`; } }, "Forget the mark"));
 }
 
-export async function taskView(main, id, info) {
+export async function taskView(main, id, info, query, go) {
   const task = await get("task", { id }).catch(() => null);
   const body = el("tbody");
   const said = el("p", { class: "soft", role: "status" });
-  const names = ["Attempt", "Outcome", "Tests", "Author", ...(info.scores ? ["Reward", "Advantage", "Parts"] : [])];
-  const table = el("table", {}, el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))), body);
+  const names = [["", "Attempt"], ["outcome", "Outcome"], ["tests", "Tests"], ["author", "Author"], ...(info.scores ? ["Reward", "Advantage", "Parts"].map((name) => ["", name]) : [])];
+  const heads = names.map(([key, name]) => headCell(key, name, query, go, `task/${encodeURIComponent(id)}`));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   const more = el("button", { type: "button", hidden: true }, "More");
   show(main, el("h2", {}, id), task ? el("pre", {}, task.prompt) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
     task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Compared by", task.compare], ["Further fields", task.extra]]) : null,
@@ -188,12 +190,12 @@ export async function taskView(main, id, info) {
     el("h2", {}, "Attempts"), said, el("div", { class: "wide" }, table), more);
   const cells = new Map();
   const load = async (after) => {
-    const page = await get("attempts", { task: id, after });
+    const page = await get("attempts", { task: id, after, sort: query.sort ?? "" });
     for (const row of page.rows) {
       const own = info.scores ? [el("td"), el("td"), el("td")] : [];
       cells.set(row.place, own);
       body.append(el("tr", {}, el("td", {}, link(`attempt/${row.place}`, `attempt ${body.rows.length + 1}`)), el("td", {}, outcome(row.status)),
-        el("td", {}, row.total ? `${row.passed}/${row.total}` : ""), el("td", {}, row.author), own));
+        el("td", { class: "number" }, row.total ? `${row.passed}/${row.total}` : ""), el("td", {}, row.author), own));
     }
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).then(fill);
@@ -212,11 +214,12 @@ export async function taskView(main, id, info) {
     }
   };
   await load(-1);
-  if (!info.scores) return;
+  if (!info.scores) return hideEmpty(table);
   group = await get("group", { id });
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
   said.textContent = `Advantages: ${group.kind}; ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
   fill();
+  hideEmpty(table);
   if (group.drawn.length) main.append(drawnGroups(group.drawn, id));
   else if (group.rows.length) said.append(" ", link(`group/${encodeURIComponent(id)}`, "side by side"));
 }

@@ -3,7 +3,6 @@ import { el, show, svg, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 import { rewardBins } from "./changes.js";
 
-const FIRST = ["loss", "sampled_passed", "staleness", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
 const EVERY_MS = 2000;
 
 export async function curvesView(main, info, alive) {
@@ -27,9 +26,10 @@ export async function curvesView(main, info, alive) {
 
 function draw(box, rows, labels) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !["step", "round"].includes(name));
-  const rank = (name) => (FIRST.indexOf(name) + FIRST.length + 1) % (FIRST.length + 1);
+  const order = Object.keys(labels);
+  const rank = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
   names.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-  show(box, names.map((name) => curve(labels[name] ?? name, rows.filter((row) => Number.isFinite(row[name])).map((row) => [row.step, row[name]]))).filter(Boolean));
+  show(box, names.map((name) => curve(labels[name] ?? name.replaceAll("_", " "), rows.filter((row) => Number.isFinite(row[name])).map((row) => [row.step, row[name]]))).filter(Boolean));
 }
 
 function curve(name, points) {

@@ -58,28 +58,28 @@ async function preview(rows, shown) {
   });
 }
 
-function headCell(key, name, query, go, list) {
+export function headCell(key, name, query, go, list) {
   const less = list === "attempts" && LESS.includes(name);
   const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts", "Passed"].includes(name) ? "number" : ""].join(" ").trim() || null;
-  if (!key) return el("th", { scope: "col", class: "preview" }, name);
+  if (!key) return el("th", { scope: "col", class: list === "attempts" ? "preview" : null }, name);
   const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
   const next = sorted === "ascending" ? `-${key}` : sorted === "descending" ? "" : key;
   const sort = () => go(list, Object.fromEntries(Object.entries({ ...query, sort: next }).filter(([, value]) => value)));
   return el("th", { scope: "col", class: kind, "aria-sort": sorted }, el("button", { type: "button", class: "sort", onclick: sort }, name));
 }
 
-function hideEmpty(table) {
+export function hideEmpty(table) {
   const rows = [...table.tBodies[0].rows].filter((row) => row.cells.length > 1);
   if (!rows.length) return;
   [...table.tHead.rows[0].cells].forEach((head, index) => {
-    const empty = index > 2 && rows.every((row) => !row.cells[index].textContent);
+    const empty = index > 1 && rows.every((row) => !row.cells[index].textContent);
     for (const row of [table.tHead.rows[0], ...rows]) row.cells[index].hidden = empty;
   });
 }
 
 function attemptRow(row) {
   const tests = row.total ? `${row.passed}/${row.total}` : "";
-  const name = el("td", {}, link(`attempt/${row.place}`, row.task_id), row.count > 1 ? el("span", { class: "soft" }, ` × ${row.count}`) : null);
+  const name = el("td", {}, link(`attempt/${row.place}`, row.task_id), row.count > 1 ? el("span", { class: "soft" }, ` ×\u00a0${row.count}`) : null);
   const some = row.rules.slice(0, 4).map((rule) => el("span", { class: "tag" }, rule));
   const rest = row.rules.length > 4 ? el("span", { class: "soft" }, `+${row.rules.length - 4}`) : null;
   return el("tr", {}, name, el("td", {}, outcome(row.status), row.truncated ? el("span", { class: "soft" }, " truncated") : null), el("td", { class: "number" }, tests), el("td", { class: "preview" }),
@@ -97,13 +97,13 @@ function filterForm(query, info, go) {
   }
   form.append(el("label", {}, "Text in the code", el("input", { name: "text", type: "search", value: query.text ?? "", "aria-keyshortcuts": "/" })));
   if (query.task) form.append(el("label", {}, "Task", el("input", { name: "task", value: query.task })));
-  form.append(el("button", { type: "submit" }, "Filter"), el("button", { type: "button", onclick: () => go("attempts", {}) }, "Clear"));
+  form.append(el("div", {}, el("button", { type: "submit" }, "Filter"), " ", el("button", { type: "button", onclick: () => go("attempts", {}) }, "Clear")));
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
   return form;
 }
 
 function choice(name, values, query, apply) {
-  const known = values.map(([value, count]) => option(value, `${value} (${count.toLocaleString("en")})`, query[name] === value));
+  const known = values.map(([value, count]) => option(value, `${name === "status" ? value.replace(/_/g, " ") : value} (${count.toLocaleString("en")})`, query[name] === value));
   const odd = query[name] && !values.some(([value]) => value === query[name]) ? [option(query[name], query[name], true)] : [];
   return el("select", { name, onchange: apply }, option("", "any", !query[name]), known, odd);
 }

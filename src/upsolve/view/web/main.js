@@ -42,7 +42,7 @@ async function render() {
     const [kind, first, second, third] = words;
     if (kind === "attempt") await attemptView(box, Number(first), info);
     else if (kind === "compare") await compareView(box, Number(first), Number(second));
-    else if (kind === "task") await taskView(box, decodeURIComponent(first ?? ""), info);
+    else if (kind === "task") await taskView(box, decodeURIComponent(first ?? ""), info, query, go);
     else if (kind === "changes") await changesView(box, query, go);
     else if (kind === "change") await changeView(box, decodeURIComponent(first ?? ""), query);
     else if (kind === "group") await groupView(box, decodeURIComponent(first ?? ""), second, third);

@@ -21,8 +21,9 @@ export async function runsView(main, go) {
   const columns = [
     { name: "", cell: (row) => boxes[rows.indexOf(row)] },
     { name: "Run", cell: (row) => el("a", { href: `run/${encodeURIComponent(row.name)}/` }, row.name) }, { name: "Conclusion", cell: (row) => row.conclusion },
+    { name: "Change, points", cell: (row) => row.change, value: (row) => row.after - row.before, right: true },
     { name: "Base, %", cell: (row) => percent(row.before), value: (row) => row.before, right: true }, { name: "Trained, %", cell: (row) => percent(row.after), value: (row) => row.after, right: true },
-    { name: "Change, points", cell: (row) => row.change, value: (row) => row.after - row.before, right: true }, { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps, right: true },
+    { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps, right: true },
     { name: "Verdicts", cell: (row) => row.verdicts, less: true }, { name: "Recipe", cell: (row) => row.recipe, less: true },
   ];
   show(main, el("h2", {}, "Runs"), said, button, sortable(columns, rows));

@@ -9,6 +9,7 @@ import json
 import operator
 
 import setups
+from values import ABSTRACT, EQUAL
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ OPERATIONS: dict[str, Any] = {
     "setattr": setattr,
     "delattr": delattr,
     "dir": dir,
-    "fields": lambda value: {**vars(value)},  # pyright: ignore[reportUnknownLambdaType]
+    "fields": lambda value: {**vars(value), **({"args": value.args} if isinstance(value, BaseException) else {})},  # pyright: ignore[reportUnknownLambdaType]
     "copy": copied("copy"),
     "deepcopy": copied("deepcopy"),
+    "equal": lambda value: EQUAL[type(value).__name__](value),  # pyright: ignore[reportUnknownLambdaType]
     "str": str,
     "repr": repr,
     "await": wait_for,
@@ -122,12 +124,13 @@ WRAPPED = ("generator", "coroutine", "map", "filter")
 
 
 def kind_of(value: Any) -> list[Any]:
-    """Return the name of a value's type, the special methods that it has, and the class of the setup that it is or extends."""
+    """Return the name of a value's type, the special methods and abstract bases that it has, and the class of the setup that it is or extends."""
     kind = type(value)
     if kind.__name__ in WRAPPED:
         return [kind.__name__, [], ""]
     compared = ["__eq__"] if kind.__eq__ is not object.__eq__ or kind.__ne__ is not object.__ne__ else []
-    return [kind.__name__, [name for name in SHOWN if hasattr(kind, name)] + compared, setups.class_name(kind)]
+    abstract = [base.__name__ for base in kind.__mro__ if base.__module__ == "collections.abc" and base.__name__ in ABSTRACT]
+    return [kind.__name__, [*(name for name in SHOWN if hasattr(kind, name)), *compared, *abstract], setups.class_name(kind)]
 
 
 def make_room(error: MemoryError) -> None:
@@ -174,9 +177,9 @@ def raised(error: BaseException, shared: Shared) -> str:
 
 
 def has_members(error: BaseException) -> bool:
-    """Return whether classes of the attempt give an exception methods or other attributes."""
+    """Return whether classes of the attempt give an exception methods, other attributes, or an ``__eq__``."""
     own = (kind for kind in type(error).__mro__ if kind.__module__ in setups.MODULES)
-    return any(not name.startswith("__") for kind in own for name in vars(kind))
+    return any(name == "__eq__" or not name.startswith("__") for kind in own for name in vars(kind))
 
 
 def outcome_of(work: Any) -> tuple[str, list[Any]]:

@@ -6,16 +6,29 @@ a value of their own is decided there: a proxy equals no plain value. Answers of
 
 from __future__ import annotations
 
+import _collections_abc
+import operator
+
 import setups
 from operations import PAIRWISE, SHOWN
-from values import QUESTIONS, SCALARS
+from values import ABSTRACT, EQUAL, QUESTIONS, SCALARS
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["CHANGING", "EndedError", "Observations", "Proxy", "copied_proxy", "is_copied_proxy", "number_of", "proxy_of"]
+__all__ = [
+    "CHANGING",
+    "EndedError",
+    "Observations",
+    "Proxy",
+    "comparison",
+    "copied_proxy",
+    "is_copied_proxy",
+    "number_of",
+    "proxy_of",
+]
 
 
 class EndedError(Exception):
@@ -110,18 +123,33 @@ def contains(value: Proxy, item: Any) -> bool:
 
 
 def contains_among(value: Any, item: Any) -> bool:
-    """Return whether an item is among those of an object, which are compared here; what ``__contains__`` says if they have no end or it has none."""
-    try:
-        for count, each in enumerate(iter(value)):  # by __getitem__ if there is no __iter__
-            if each is item or each == item:
-                return True
-            if count == MOST:
-                break
-        else:
-            return False
+    """Return what ``__contains__`` says. It decides unless the items of the object, which are compared here and have an end, say the same.
+
+    That of an object that contains everything says nothing: then the items decide.
+    """
+    try:  # by __getitem__ if there is no __iter__
+        items = enumerate(iter(value))
+        among = next((count for count, each in items if each is item or each == item or count == MOST), None)
     except Exception:  # as that of a mapping without the key 0
-        pass
-    return contains(value, item)
+        among = MOST
+    said = bool(operate(value, "__contains__", item))
+    if among is None and said and all(claims(value, other) for other in OTHERS):
+        return False
+    if among == MOST or said is (among is None):
+        decide(value)
+    return said
+
+
+OTHERS = ("7f3a91c0", 10**30 + 7, 10**30 + 8, -0.37)
+"""Values that few objects contain all."""
+
+
+def claims(value: Proxy, item: Any) -> bool:
+    """Return whether a ``__contains__`` of the attempt says that an item is there; False if it raises."""
+    try:
+        return bool(operate(value, "__contains__", item))
+    except Exception:
+        return False
 
 
 def text_of(value: Any) -> str:
@@ -204,10 +232,21 @@ def between_proxies(name: str) -> Any:
             if not isinstance(answer, Proxy) and not is_of_fields(value, other, name, answer):
                 decide(value)
             return answer
+        if type(value).__name__ in EQUAL:
+            return getattr(operator, name)(operate(value, "equal"), other)
         object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
         return NotImplemented
 
     return done
+
+
+def comparison(proxy: Proxy) -> dict[str, Any]:
+    """Return the members by which an exception with an ``__eq__`` of its own is compared with others as its proxy is; {} for any other."""
+
+    def equal(_error: Any, other: Any) -> Any:
+        return proxy == getattr(type(other), "_proxy", other)
+
+    return {"_proxy": proxy, "__eq__": equal, "__hash__": lambda _: hash(proxy)} if type(proxy) in comparing else {}  # pyright: ignore[reportUnknownLambdaType]
 
 
 def is_of_fields(value: Proxy, other: Proxy, name: str, answer: Any) -> bool:
@@ -290,6 +329,8 @@ def new_kind(name: str, methods: list[str], own: Any) -> type:
     kind = type(name, (Proxy,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
     if "__eq__" in methods:
         comparing.add(kind)
+    for base in (base for base in ABSTRACT if base in methods):
+        getattr(_collections_abc, base).register(kind)
     if isinstance(own, type):
         own_class[kind] = own
         if own.__name__ == name:

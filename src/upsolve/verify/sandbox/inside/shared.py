@@ -364,6 +364,7 @@ def exception_in(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) 
     if "held" in reply:
         proxy = value(reply["held"])
         members["__getattr__"] = lambda _error, key: getattr(proxy, key)  # pyright: ignore[reportUnknownLambdaType]
+        members |= proxies.comparison(proxy)
     every = {**own_attributes, **{key: slots[key] for key in operations.SLOTS if key in slots}}
     error = rebuilt(name, message, reply.get("classes", ()), tuple(args), attributes=every, members=members, stops=own)
     error.__dict__.update(own_attributes)

@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["DEEPEST", "QUESTIONS", "SCALARS", "Opaque", "can_change", "decode_copied", "encode_copied", "plain", "value_of"]
+__all__ = [
+    "ABSTRACT",
+    "DEEPEST",
+    "EQUAL",
+    "QUESTIONS",
+    "SCALARS",
+    "Opaque",
+    "can_change",
+    "decode_copied",
+    "encode_copied",
+    "plain",
+    "value_of",
+]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
@@ -51,6 +63,14 @@ SETS: dict[str, Any] = {
     "dict_items": lambda values: dict(values).items(),  # pyright: ignore[reportUnknownLambdaType]
 }
 """Tag -> function that returns a set, or a view that is equal to one, of its members."""
+ABSTRACT = ("Sequence", "MutableSequence", "Set", "MutableSet", "Mapping", "MutableMapping")
+"""Classes of ``collections.abc`` that a class extends by name; the others are recognised by methods."""
+EQUAL: dict[str, Any] = {
+    **dict.fromkeys(("UserList", "UserDict", "UserString"), lambda value: value.data),  # pyright: ignore[reportUnknownLambdaType]
+    **dict.fromkeys(("ChainMap", "mappingproxy"), dict),
+    "memoryview": bytes,
+}
+"""Name of a type of Python -> function that returns the builtin value to which a value of it is equal."""
 ARRAYS = "biufc"
 """Kinds of numpy's arrays of numbers."""
 PAIRED = ("Counter", "OrderedDict")
@@ -123,6 +143,8 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
             factory: Any = getattr(value, "default_factory", None)
             return tagged("defaultdict", str(FACTORIES.index(factory)), *pairs)
         return tagged(kind.__name__ if kind.__name__ in PAIRED and kind.__module__ == "collections" else "dict", *pairs)
+    if keep is None and (equal := next((EQUAL[one.__name__] for one in kind.__mro__ if one.__name__ in EQUAL), None)):
+        return inner(equal(value))
     return library_value(value, kind, inner) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
 
 
