@@ -207,7 +207,7 @@ def pages(tables):
 def section(domain, rows):
     """Return the sentences and the table of a domain."""
     chosen = ("chosen", "chosen - greedy", "chosen - base") if any("chosen" in row for row in rows) else ()
-    header = ("method", "best temperature", *chosen, "best - base", "best - start", "best - shuffled", "conclusion")
+    header = ("method", "conclusion", "best temperature", *chosen, "best - base", "best - start", "best - shuffled")
     text = f"\n## {domain}\n\n{sentences(domain)}|{'|'.join(header)}|\n"
     text += "|" + "---|" * len(header) + "\n"
     for row in rows:
@@ -215,7 +215,7 @@ def section(domain, rows):
         cells = [compact(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
-        text += f"|{marked(name, row)}|{'|'.join(cells)}|{end}|\n"
+        text += f"|{marked(name, row)}|{end}|{'|'.join(cells)}|\n"
     return text + difficulties(domain, rows)
 
 

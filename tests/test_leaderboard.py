@@ -47,7 +47,7 @@ def test_pass_rates_after_choice_stand_beside_the_best_temperature(page, monkeyp
     assert rows[1]["chosen - base"][0] == 50 and "chosen - base" not in rows[0] and rows[0]["any"][0] == 100
     monkeypatch.setattr(page, "sentences", lambda _domain: "")
     table = page.section("sql", rows).splitlines()
-    assert table[3].startswith("|method|best temperature|chosen|chosen - greedy|chosen - base|best - base|")
+    assert table[3].startswith("|method|conclusion|best temperature|chosen|chosen - greedy|chosen - base|best - base|")
     old = {name: {0: replace(runs[0], choices=None)} for name, runs in cells.items() if runs}
     assert "chosen" not in page.figures("sft", defaultdict(dict, old))
 
