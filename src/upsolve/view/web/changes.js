@@ -81,7 +81,7 @@ export async function rewardBins() {
   const bins = single ? values.map(([value, count]) => ({ low: value, high: value, count })) : binned(values, low, (high - low) / BINS);
   const most = Math.max(...bins.map(({ count }) => count));
   const bars = bins.filter(({ count }) => count).map((bin) => el("tr", {}, el("th", { scope: "row", class: "number" }, single ? decimal(bin.low) : `${decimal(bin.low)} to ${decimal(bin.high)}`),
-    el("td", {}, el("a", { href: `#/rewards?low=${bin.low}&high=${bin.high}` }, plural(bin.count, "attempt"))), el("td", { class: "bar" }, el("meter", { min: 0, max: most, value: bin.count, "aria-label": `${bin.count} attempts` }))));
+    el("td", {}, el("a", { href: `#/rewards?low=${bin.low}&high=${bin.high}` }, plural(bin.count, "attempt"))), el("td", { class: "bar" }, el("meter", { min: 0, max: most, value: bin.count, "aria-label": plural(bin.count, "attempt") }))));
   return el("section", { id: "rewards" }, el("h2", {}, "Rewards of the attempts in groups"), el("div", { class: "wide" }, el("table", {}, el("tbody", {}, bars))));
 }
 

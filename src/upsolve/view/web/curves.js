@@ -39,8 +39,9 @@ function curve(name, points) {
   const first = xs[0], width = Math.max(1e-9, xs[xs.length - 1] - first), height = high - low || 1;
   const drawn = points.length > 1 ? points : [points[0], [first + width, ys[0]]]; // a line through a single point, to be seen
   const path = drawn.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
+  const text = `${decimal(ys[0], 4)} to ${decimal(ys[ys.length - 1], 4)}, steps ${first} to ${xs[xs.length - 1]}`;
   const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
-    "aria-label": `${name}: from ${decimal(ys[0])} to ${decimal(ys[ys.length - 1])} over ${points.length} steps, between ${decimal(low)} and ${decimal(high)}` },
+    "aria-label": `${name}: ${text}` },
     svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
-  return el("figure", {}, el("figcaption", {}, el("b", {}, name), ` ${decimal(ys[ys.length - 1], 4)}`, el("span", { class: "soft" }, ` between ${decimal(low, 4)} and ${decimal(high, 4)}, steps ${first} to ${xs[xs.length - 1]}`)), picture);
+  return el("figure", {}, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${text}`)), picture);
 }
