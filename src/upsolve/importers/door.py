@@ -40,8 +40,6 @@ RECORDS = 3000
 """Records that are read before an import."""
 LINES, WIDTH = 12, 160
 """Lines of a text, and characters of a line, that are shown."""
-CODES = ("exit_code",)
-"""What ``likely_fields`` names that is no field: a map must say what its numbers mean."""
 SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "reference", "ground_truth")
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
@@ -227,7 +225,7 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
     own = {field: name for field, name in columns_of(Map()).items() if name in columns and field not in given}
     known = {**own, **{name: value for name, value in given.items() if name in FIELDS}}
     likely = likely_columns(rows, {**columns_of(Map()), **known})
-    likely = {field: name for field, name in likely.items() if field not in CODES and name not in given.values()}
+    likely = {field: name for field, name in likely.items() if field in FIELDS and name not in given.values()}
     chosen = {**known, **likely}
     if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):
         likely, chosen = {**likely, "code": name}, {**chosen, "code": name}

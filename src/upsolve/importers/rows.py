@@ -91,6 +91,8 @@ Row = Task | Attempt | Verdict | BadRow | LeftOut
 
 Numbered = tuple[int, dict[str, Any] | BadRow]
 """A row with its number, from 1."""
+Build = Callable[[dict[str, Any]], Iterable[Row]]
+"""Returns the records of a row."""
 Rows = Sequence[Mapping[str, Any]]
 """Rows by the names of their columns."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
@@ -149,9 +151,7 @@ def language_of_task(task_id: str) -> str:
     return languages[-1](task_id) if languages else ""
 
 
-def build_each(
-    file: Path, rows: Iterable[tuple[int, dict[str, Any] | BadRow]], build: Callable[[dict[str, Any]], Iterable[Row]]
-) -> Iterator[Row]:
+def build_each(file: Path, rows: Iterable[Numbered], build: Build) -> Iterator[Row]:
     """Yield the records that ``build`` returns for each row.
 
     A row for which it raises, or of which a record has a field of another type, becomes a ``BadRow`` with the reason. Its tasks are
@@ -161,10 +161,8 @@ def build_each(
     try:
         while chunk := first_rows(numbered, CHUNK):
             built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
-            found = [record for _, _, records, _ in built for record in records]
-            by_kind: dict[type, list[Any]] = {
-                kind: [record for record in found if type(record) is kind] for kind in KINDS.values()
-            }
+            found: list[Any] = [record for _, _, records, _ in built for record in records]
+            by_kind = {kind: [record for record in found if type(record) is kind] for kind in KINDS.values()}
             odd = tuple(kind for kind, some in by_kind.items() if some and not are_plain(some))
             for number, row, records, tasks in built:
                 plain = not odd or not any(isinstance(record, odd) for record in records)
@@ -191,9 +189,7 @@ def with_tasks(records: Iterable[Row], held: dict[str, tuple[int, Task]]) -> Ite
         yield record
 
 
-def build_row(
-    file: Path, number: int, row: dict[str, Any] | BadRow, build: Callable[[dict[str, Any]], Iterable[Row]]
-) -> tuple[list[Row], list[Task]]:
+def build_row(file: Path, number: int, row: dict[str, Any] | BadRow, build: Build) -> tuple[list[Row], list[Task]]:
     """Return the records of a row, or a ``BadRow`` with the reason and the tasks that the row has nevertheless."""
     if isinstance(row, BadRow):
         return [row], []
