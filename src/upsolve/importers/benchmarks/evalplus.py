@@ -14,7 +14,7 @@ from upsolve.importers.benchmarks.functions import INSTRUCTION
 from upsolve.importers.formats import data_files, json_lines, rows_of_file
 from upsolve.importers.problems import rest_of
 from upsolve.importers.recogniser.calls import literal
-from upsolve.importers.rows import BadRow, Row, build_each, data_in
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each, data_in
 from upsolve.importers.source import Option, Source, Unit, row_units
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.judge.references import expected_values
@@ -54,7 +54,7 @@ def split(path: Path, **_options: Any) -> list[Unit]:
     return [unit for file in files_of(path) for unit in row_units(file, rows_of_file(file), TASKS)]
 
 
-def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[Numbered]:
     """Yield the rows of a file; rows of an early HumanEval+ get prompt and inputs by their number."""
     beside = file.with_name(f"{file.name.partition('.')[0]}Inputs.jsonl")
     rows = json_lines(beside) if beside.is_file() else ()

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import data_files, json_lines, json_value, rows_of_file
+from upsolve.importers.formats import data_files, json_lines, json_object, rows_of_file
 from upsolve.importers.outcome import status_of
 from upsolve.importers.problems import extra_of, judged, rest_of, with_sound_tests
 from upsolve.importers.recogniser.asserts import imports_of, packages_in, parsed
 from upsolve.importers.recogniser.code import check_tests
-from upsolve.importers.rows import ODD, BadRow, Row, build_each
+from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.importers.tables.table import records_of
 from upsolve.languages.names import language_in
@@ -163,7 +163,7 @@ def sample_files(folder: Path) -> dict[str, Path]:
     return plain | scored
 
 
-def sample_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+def sample_rows(file: Path) -> Iterator[Numbered]:
     """Yield the predictions on each function, with their outcomes if the file has them."""
     try:
         data = json.loads(file.read_bytes())
@@ -302,21 +302,12 @@ def read_multiple(path: Path) -> Iterator[Row]:
     results = [file for file in sorted(path.rglob("*")) if file.name.endswith(RESULTS)] if path.is_dir() else []
     results = [path] if path.name.endswith(RESULTS) else results
     for file in results:
-        yield from build_each(file, one_object(file), results_of)
+        yield from build_each(file, json_object(file), results_of)
     for file in [] if results else data_files(path):
         prefix = f"{file.parent.name}-{file.name}" if file.parent != path else file.name
         data = next((name for name in ("humaneval", "mbpp") if name in prefix.lower()), "")
         rows = rows_of_file(file)
         yield from build_each(file, rows, lambda row, data=data: with_sound_tests(multiple_task({"data": data, **row})))
-
-
-def one_object(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the object of a file of results."""
-    try:
-        row = json_value(file)
-    except SourceError as error:
-        row = str(error)
-    yield 1, row if isinstance(row, dict) else BadRow(str(file), 1, f"is not a JSON object: {str(row)[:200]}", "")
 
 
 def multiple_task(row: Mapping[str, Any]) -> Task:

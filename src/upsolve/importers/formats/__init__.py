@@ -16,13 +16,14 @@ from upsolve.errors import SourceError
 from upsolve.importers.formats.files import Member, member_of, members, names_in, unreadable
 from upsolve.importers.formats.tabular import arrow_rows, duckdb_rows, excel_rows, parquet_rows, sqlite_rows
 from upsolve.importers.formats.texts import DELIMITERS, SEPARATOR, Quotes, csv_rows, encoding_of, json_rows, line_rows
-from upsolve.importers.rows import Numbered
+from upsolve.importers.rows import BadRow, Numbered
 
 __all__ = [
     "Kind",
     "Member",
     "data_files",
     "json_lines",
+    "json_object",
     "json_value",
     "kind_of",
     "kind_of_file",
@@ -217,6 +218,15 @@ def json_value(path: Path) -> Any:
             return json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise unreadable(str(path), error) from error
+
+
+def json_object(path: Path) -> Iterator[Numbered]:
+    """Yield the object of a JSON file as its only row; a ``BadRow`` if it is none, or cannot be read."""
+    try:
+        row = json_value(path)
+    except SourceError as error:
+        row = str(error)
+    yield 1, row if isinstance(row, dict) else BadRow(str(path), 1, f"is not a JSON object: {str(row)[:200]}", "")
 
 
 ROWS = (Kind.JSONL, Kind.PARQUET, Kind.ARROW)

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from upsolve.errors import SourceError
-from upsolve.importers.formats import data_files, json_lines, json_value
-from upsolve.importers.rows import ODD, BadRow, Row, build_each
+from upsolve.importers.formats import data_files, json_lines, json_object, json_value
+from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, names_of_rewards, number_of, rollout, rollouts_of, text_of
@@ -42,20 +42,8 @@ def read_atif(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
         raise SourceError(f"{path}: contains no trajectory.json")
     records = rollouts_of("atif", **options).records
     for file in files:
-        yield from build_each(
-            file, [(1, content_of(file))], lambda row, file=file: records(atif_row(row, trial_of(file), reward))
-        )
-
-
-def content_of(file: Path) -> Json | BadRow:
-    """Return the trajectory in a file, or a ``BadRow`` with the reason."""
-    try:
-        content = json.loads(file.read_bytes())
-        if not isinstance(content, dict) or not str(content.get("schema_version")).startswith("ATIF-v1."):
-            raise ValueError("is not a trajectory: schema_version is not ATIF-v1.x")
-    except (OSError, ValueError, RecursionError) as error:
-        return BadRow(str(file), 1, str(error), "")
-    return content
+        as_row = partial(atif_row, file=file, reward=reward)
+        yield from build_each(file, json_object(file), lambda row, as_row=as_row: records(as_row(row)))
 
 
 def trial_of(file: Path) -> Json:
@@ -72,9 +60,11 @@ def trial_of(file: Path) -> Json:
     return {}
 
 
-def atif_row(trajectory: Json, trial: Json, reward: str) -> Json:
+def atif_row(trajectory: Json, *, file: Path, reward: str) -> Json:
     """Return the rollout of a trajectory; the answer is the last message of the agent."""
-    steps = trajectory["steps"]
+    if not str(trajectory.get("schema_version")).startswith("ATIF-v1."):
+        raise ValueError("is not a trajectory: schema_version is not ATIF-v1.x")
+    steps, trial = trajectory["steps"], trial_of(file)
     score, reason = atif_score(trajectory, trial, reward)
     agent_steps = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
     answers = [step for step in agent_steps if text_of(step["message"]).strip()]
@@ -150,7 +140,7 @@ def config_of(folder: Path) -> Json:
     return {}
 
 
-def traces_of(file: Path) -> Iterator[tuple[int, Json | BadRow]]:
+def traces_of(file: Path) -> Iterator[Numbered]:
     """Yield the traces of a file, each with the fields of its episode as ``episode``."""
     for number, row in json_lines(file):
         if isinstance(row, BadRow) or "traces" not in row:
@@ -268,7 +258,7 @@ def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Ro
             yield from build_each(file, samples, lambda sample, as_row=as_row: records(as_row(sample)))
 
 
-def log_in(file: Path) -> tuple[Json, Iterator[tuple[int, Json | BadRow]]]:
+def log_in(file: Path) -> tuple[Json, Iterator[Numbered]]:
     """Return the header and the samples of a log: of one JSON object, or of a zip archive, which is read sample by sample."""
     if file.suffix != ".eval":
         log = json_value(file)
@@ -282,7 +272,7 @@ def log_in(file: Path) -> tuple[Json, Iterator[tuple[int, Json | BadRow]]]:
         raise SourceError(f"{file}: cannot be read: {error}") from error
 
 
-def samples_of(file: Path, archive: zipfile.ZipFile) -> Iterator[tuple[int, Json | BadRow]]:
+def samples_of(file: Path, archive: zipfile.ZipFile) -> Iterator[Numbered]:
     """Yield the samples of a zip archive; a ``BadRow`` for a damaged sample."""
     with archive:
         names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]

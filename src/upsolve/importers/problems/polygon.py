@@ -13,7 +13,7 @@ from upsolve.importers.logs.ci_reports import parse_xml
 from upsolve.importers.outcome import WORDS
 from upsolve.importers.problems import extra_of, judged, sections
 from upsolve.importers.problems.problem_package import BUILT, MAX_MB, PACKAGE_OPTIONS, TESTLIB, built_checker
-from upsolve.importers.rows import BadRow, Row, build_each
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each
 from upsolve.importers.source import Source
 from upsolve.languages.names import language_in, languages_in
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
@@ -48,7 +48,7 @@ def records_of(folder: Path, languages: frozenset[str], most: int, row: Mapping[
     return task_of(folder, row, most=most) if "task" in row else solution_of(folder, languages, row)
 
 
-def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+def rows_of(file: Path) -> Iterator[Numbered]:
     """Yield a row for the task of a package, and one for each of its solutions."""
     try:
         root = parse_xml(file)
