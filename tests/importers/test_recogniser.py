@@ -4,6 +4,7 @@ import ast
 import contextlib
 import json
 import math
+import time
 from decimal import Decimal
 from itertools import product
 
@@ -402,6 +403,25 @@ def test_a_text_is_parsed_as_often_with_many_asserts_as_with_few(monkeypatch, sh
         parsed.append(None)
     few = parsed.index(None)
     assert len(parsed) <= 2 * few + 2  # what is known of the task is cached
+
+
+@pytest.mark.parametrize(
+    ("head", "test"),
+    [
+        ("", "def test_{n}():\n    assert f({n}) == {n}\n"),
+        ("", "def g{n}(x): return x\nassert g{n}(f({n})) == {n}\n"),
+        ("", "x{n} = {n}\nassert f(x{n}) == x{n}\n"),
+        ("class TestF:\n", "    def test_{n}(self):\n        assert f({n}) == {n}\n"),
+    ],
+)
+def test_eight_times_as_many_tests_take_about_eight_times_as_long(head, test):
+    def seconds(count):
+        start = time.process_time()
+        assert len(found_in(head + "".join(test.format(n=number) for number in range(count))).tests) == count
+        return time.process_time() - start
+
+    few = min(seconds(250), seconds(250))
+    assert seconds(2000) < 20 * few  # 64 times if each test looks at all others
 
 
 def test_a_test_of_a_class_stands_without_the_others():

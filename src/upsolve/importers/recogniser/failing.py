@@ -244,6 +244,10 @@ class Module:
         self.binds, self.reads = [binds for binds, _ in names], [reads for _, reads in names]
         times = Counter(name for binds in self.binds for name in binds)
         self.shared = {at for at, node in enumerate(body) if is_shared(node) or is_constant(node, times)}
+        self.binders: dict[str, list[int]] = {}
+        for at in self.shared:
+            for name in self.binds[at]:
+                self.binders.setdefault(name, []).append(at)
         self.helpers = self.asserting()
 
     def asserting(self) -> frozenset[str]:
@@ -276,7 +280,7 @@ class Module:
         needed, known = set[int](), {*names}
         waiting = known
         while waiting:
-            found = {at for at in self.shared - needed if self.binds[at] & waiting or "*" in self.binds[at]}
+            found = {at for name in (*waiting, "*") for at in self.binders.get(name, ())} - needed
             needed |= found
             waiting = {name for at in found for name in self.reads[at]} - known
             known |= waiting
@@ -324,7 +328,8 @@ class Module:
             else:
                 setups.add(at)
                 used |= {name for name in reads[at] if name not in BUILTINS}
-        return {at: {*self.binds[at], *reads[at], ALL} & (bound | used) for at in items}, setups
+        known = bound | used
+        return {at: {*self.binds[at], *reads[at], ALL} & known for at in items}, setups
 
     def text(self, group: Collection[int], setups: Collection[int]) -> str:
         """Return the code of a test: its statements, and those that they need, in their order."""

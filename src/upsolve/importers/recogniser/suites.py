@@ -83,7 +83,7 @@ def pytest_tests(source: str, *, module: str = "solution") -> Suite:
             found += some
             shared += [] if some else [node]
     usable = [one for one in found if one.is_single]
-    alone = {one.function for one in found if one.name == one.function.name}
+    alone = by_name(one.function for one in found if one.name == one.function.name)
     texts = [f"{ast.unparse(ast.Module([*shared, *others_of(one, alone), *one.body], []))}\n" for one in usable]
     uses = [any(isinstance(part, ast.Name) and part.id == "pytest" for part in ast.walk(ast.parse(text))) for text in texts]
     texts = [f"import pytest\n{text}" if used else text for text, used in zip(texts, uses, strict=True)]
@@ -174,7 +174,7 @@ def read_tests(path: str, source: str) -> list[Test]:
     tests = {node: [*variants(node, DEBUG)] for node in tree.body}
     shared = [node for node in tree.body if not tests[node] and not isinstance(node, ast.Expr) and not is_main(node)]
     marks = [ast.unparse(one) for node in shared if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
-    alone: set[Function] = {node for node in tree.body if is_test(node)}
+    alone = by_name(node for node in tree.body if is_test(node))
     automatic = any("fixture" in mark and "autouse=True" in mark for mark in marks)
     problem = "its file has fixtures that apply to every test" if automatic else ""
     return [
@@ -215,19 +215,31 @@ def variants(node: ast.stmt, run: str) -> Iterator[Variant]:
         yield called(node, node.name)
     elif isinstance(node, ast.ClassDef):
         in_unittest = any(ast.unparse(base).endswith(("TestCase", "Test", "Tests", "Base")) for base in node.bases)
-        methods = [part for part in node.body if is_test(part)]
-        for method in methods if in_unittest or node.name.startswith("Test") else ():
-            yield of_class(node, method, {*methods} - {method}, run if in_unittest else "")
+        methods, rest = by_name(part for part in node.body if is_test(part)), [part for part in node.body if not is_test(part)]
+        for method in (one for one in node.body if is_test(one)) if in_unittest or node.name.startswith("Test") else ():
+            yield of_class(node, method, methods, rest, run if in_unittest else "")
 
 
-def of_class(node: ast.ClassDef, method: Function, others: Set[Function], run: str) -> Variant:
-    """Return one test of a class, without its other tests; ``run`` is code for a class of unittest, empty for another class."""
+def by_name(functions: Iterable[Function]) -> dict[str, list[Function]]:
+    """Return functions by their name."""
+    found: dict[str, list[Function]] = {}
+    for one in functions:
+        found.setdefault(one.name, []).append(one)
+    return found
+
+
+def of_class(
+    node: ast.ClassDef, method: Function, methods: Mapping[str, Sequence[Function]], rest: Sequence[ast.stmt], run: str
+) -> Variant:
+    """Return one test of a class, without its other tests.
+
+    ``methods``: its tests by name; ``rest``: its other statements; ``run``: code for a class of unittest, empty for another class.
+    """
     alone, name = called(method, f"{node.name}().{method.name}"), f"{node.name}.{method.name}"
-    used = tests_named([part for part in node.body if part not in others], others)
-    own: dict[ast.stmt, ast.stmt] = {method: alone.body[0], **{one: without_marks(one)[0] for one in used}}
-    parts = [own.get(part, part) for part in node.body if part not in others or part in used]
+    used = tests_named([*rest, method], methods) - {method}
+    parts = [*rest, alone.body[0], *(without_marks(one)[0] for one in used)]
     definition, marks = without_marks(node)
-    definition.body = parts
+    definition.body = sorted(parts, key=lambda one: (one.lineno, one.col_offset))
     if run:
         return Variant(name, method, [definition, *ast.parse(run.format(name=node.name, method=method.name)).body])
     marked = "its class has marks of pytest" if any(mark.split("(")[0] in (*HINDERING, PARAMETERS) for mark in marks) else ""
@@ -254,19 +266,22 @@ def prepared(definition: ast.ClassDef, method: Function) -> tuple[list[ast.stmt]
     return ready, other
 
 
-def tests_named(body: Sequence[ast.AST], others: Set[Function]) -> set[Function]:
-    """Return those of some tests that the code of another test names, directly or not: it may call them."""
-    parts = [part for node in body for part in ast.walk(node)]
-    names = {part.id for part in parts if isinstance(part, ast.Name)} | {
-        part.attr for part in parts if isinstance(part, ast.Attribute)
-    }
-    found = {one for one in others if one.name in names}
-    return found | tests_named([*found], others - found) if found else found
+def tests_named(body: Iterable[ast.AST], tests: Mapping[str, Sequence[Function]]) -> set[Function]:
+    """Return those of some tests, by name, that code names, directly or not: it may call them."""
+    found, waiting = set[Function](), [*body]
+    while waiting:
+        parts = [part for node in waiting for part in ast.walk(node)]
+        names = {part.id for part in parts if isinstance(part, ast.Name)} | {
+            part.attr for part in parts if isinstance(part, ast.Attribute)
+        }
+        waiting = [one for name in names for one in tests.get(name, ()) if one not in found]
+        found |= {*waiting}
+    return found
 
 
-def others_of(test: Variant, functions: Set[Function]) -> list[Function]:
-    """Return the other test functions of a file that a test names, in order, without marks of pytest."""
-    used = tests_named(test.body, functions - {test.function})
+def others_of(test: Variant, functions: Mapping[str, Sequence[Function]]) -> list[Function]:
+    """Return the other test functions of a file, by name, that a test names, in order, without marks of pytest."""
+    used = tests_named(test.body, functions) - {test.function}
     return [without_marks(one)[0] for one in sorted(used, key=lambda one: one.lineno)]
 
 
