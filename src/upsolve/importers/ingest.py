@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from upsolve.archive.compacting import tag_of
 from upsolve.archive.database import connect, is_merged, read_part, register_parts, rows_in
+from upsolve.archive.groups import is_small
 from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
@@ -278,43 +277,80 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
     return joined, first, max(len(places), without)
 
 
-COUNTED = {"tasks": ["task_id", "language"], "attempts": ["task_id", "attempt_id", "language"], "verdicts": ["attempt_id"]}
-"""Table -> the columns that ``count_records`` reads."""
-compute: Any = pc
+WRITTEN = "select count(*) from new_attempts"
+NEW = "select count(*) from (select distinct attempt_id from new_attempts) where attempt_id not in (select attempt_id from old_attempts)"
+NO_TASK = "select count(*), any_value(task_id) from new_attempts where task_id not in (select task_id from tasks)"
+OTHER_LANGUAGE = """
+select count(*), any_value(old.task_id), any_value(old.language), any_value(new.language)
+from old_attempts old join new_tasks new using (task_id) where new.language not in ('', old.language)
+"""
+NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select attempt_id from attempts)"
 
 
 def count_records(archive: Archive, tag: str, report: IngestReport) -> tuple[int, int]:
     """Return how many attempts under a tag no other part has, and how many there are; report those without a task in the archive."""
-    (old_tasks, tasks), (old, new), (_, verdicts) = (columns_of(archive, tag, name) for name in COUNTED)
-    without_task = lacking(new["task_id"], old_tasks["task_id"], tasks["task_id"])
-    without_attempt = lacking(verdicts["attempt_id"], old["attempt_id"], new["attempt_id"])
-    report.orphans = {"attempts without a task": len(without_task), "verdicts without an attempt": len(without_attempt)}
-    report.missing = without_task[0].as_py() if len(without_task) else ""
-    languages = {row["task_id"]: row["language"] for row in tasks.to_pylist() if row["language"]}
-    at_these = old.filter(compute.is_in(old["task_id"], pa.array([*languages], pa.string())))
-    others = [row for row in at_these.to_pylist() if row["language"] not in (None, languages[row["task_id"]])]
+    parts = {name: archive.parts(name) for name in TABLES}
+    by_age: dict[str, list[Path]] = {f"{age}_{name}": [] for name in TABLES for age in ("old", "new")}
+    for name, files in parts.items():
+        for part in files:
+            by_age[f"{'new' if part.stem.endswith(f'-{tag}') else 'old'}_{name}"].append(part)
+    count = counted if is_small(parts) else queried
+    (without_task, missing), without_attempt, written, new, (others, task_id, stored, language) = count(by_age)
+    report.orphans = {"attempts without a task": without_task, "verdicts without an attempt": without_attempt}
+    report.missing = missing or ""
     if others:
-        task_id, stored = others[0]["task_id"], others[0]["language"]
         report.mistaken = (
-            f"{len(others)} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, "
-            f"not {languages[task_id]}): if they have no language of their own, import the tasks first, into a new archive"
+            f"{others} attempts of earlier imports are in another language than their tasks of this one ({task_id}: {stored}, not {language})"
+            ": if they have no language of their own, import the tasks first, into a new archive"
         )
-    return len(lacking(new["attempt_id"], old["attempt_id"]).unique()), len(new)
+    return new, written
 
 
-def columns_of(archive: Archive, tag: str, name: str) -> tuple[Any, Any]:
-    """Return the columns ``COUNTED`` of a table: of the parts of other imports, and of those under a tag."""
-    parts: dict[bool, list[Any]] = {False: [], True: []}
-    for part in archive.parts(name):
-        parts[part.stem.endswith(f"-{tag}")].append(read_part(part, COUNTED[name]))
-    none = pa.schema([TABLES[name].field(column) for column in COUNTED[name]]).empty_table()
-    return pa.concat_tables([none, *parts[False]]), pa.concat_tables([none, *parts[True]])
+Counts = tuple[tuple[int, str | None], int, int, int, tuple[int, str | None, str | None, str | None]]
+"""Results of ``NO_TASK``, ``NO_ATTEMPT``, ``WRITTEN``, ``NEW`` and ``OTHER_LANGUAGE``."""
 
 
-def lacking(ids: Any, *known: Any) -> Any:
-    """Return the ids that are not among known ones."""
-    among = pa.chunked_array([chunk for column in known for chunk in column.chunks], pa.string())
-    return ids.filter(compute.invert(compute.is_in(ids, among)))
+def queried(parts: Mapping[str, Sequence[Path]]) -> Counts:
+    """Count by queries; ``parts``: ``old_`` or ``new_`` and the name of a table -> its files."""
+    with connect({}) as connection:
+        for name, files in parts.items():
+            register_parts(connection, name, files, table=name.partition("_")[2])
+        for name in TABLES:
+            connection.execute(f"create view {name} as from old_{name} union all by name from new_{name}")
+        lacking, (alone,), (written,), (new,), others = (
+            connection.sql(sql).fetchall()[0] for sql in (NO_TASK, NO_ATTEMPT, WRITTEN, NEW, OTHER_LANGUAGE)
+        )
+        return lacking, alone, written, new, others
+
+
+def counted(parts: Mapping[str, Sequence[Path]]) -> Counts:
+    """Count as ``queried``, in memory: opening DuckDB takes longer than the rest of a small import."""
+    columns = {"tasks": ["task_id", "language"], "attempts": ["task_id", "attempt_id", "language"], "verdicts": ["attempt_id"]}
+    rows = {
+        name: [row for part in files for row in read_part(part, columns[name.partition("_")[2]]).to_pylist()]
+        for name, files in parts.items()
+    }
+    tasks = {row["task_id"] for row in (*rows["old_tasks"], *rows["new_tasks"])}
+    earlier, these = ({row["attempt_id"] for row in rows[f"{age}_attempts"]} for age in ("old", "new"))
+    lacking = [row["task_id"] for row in rows["new_attempts"] if row["task_id"] not in tasks]
+    attempts, languages = earlier | these, dict[str, list[str]]()
+    for row in rows["new_tasks"]:
+        if row["language"]:
+            languages.setdefault(row["task_id"], []).append(row["language"])
+    others = [
+        (row["task_id"], row["language"], language)
+        for row in rows["old_attempts"]
+        for language in languages.get(row["task_id"], ())
+        if row["language"] not in (None, language)
+    ]
+    first = others[0] if others else (None, None, None)
+    return (
+        (len(lacking), next(iter(lacking), None)),
+        sum(row["attempt_id"] not in attempts for row in rows["new_verdicts"]),
+        len(rows["new_attempts"]),
+        len(these - earlier),
+        (len(others), first[0], first[1], first[2]),
+    )
 
 
 STORED = """
