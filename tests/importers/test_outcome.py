@@ -33,6 +33,11 @@ P, F, U = Status.PASSED, Status.FAILED, Status.UNSCORED
         ({"passed": 0, "total": 0}, (U, 0, 0)),
         ({"outcomes": ["AC", "WA"]}, (F, 1, 2)),
         ({"outcomes": '["AC", "AC"]'}, (P, 2, 2)),
+        ({"outcomes": {"t1": True, "t2": False}}, (F, 1, 2)),
+        (
+            {"outcomes": '{"test_2": "AC", "test_10": "WA"' + "".join(f', "test_{n}": "AC"' for n in (1, *range(3, 10))) + "}"},
+            (F, 9, 10),
+        ),
         ({"outcomes": "AC, time limit exceeded,AC"}, (Status.TIMEOUT, 2, 3)),
         ({"outcomes": "ok ok"}, (P, 2, 2)),
         ({"outcomes": ["AC", "skipped", "TLE", "WA"]}, (Status.TIMEOUT, 1, 4)),
@@ -236,6 +241,14 @@ VERDICT = {"kind": "verdict", "attempt_id": "z", "judge": "ci"}
         ({**ATTEMPT, "status": "WA", "passed": 5, "total": 3}, "passed is 5, more than total, 3"),
         ({**ATTEMPT, "status": "AC", "passed": 1, "total": 3}, "status says passed, but 1 of 3 tests passed"),
         ({**ATTEMPT, "tokens": -1}, "tokens is -1, it must be at least 1"),
+        (
+            {**ATTEMPT, "outcomes": {"t2": True, "t3": True}},
+            "outcomes: {'t2': True, 't3': True}: a list of words, or words between commas, is needed",
+        ),
+        (
+            {**ATTEMPT, "outcomes": {"one": True, "two": True}},
+            "outcomes: {'one': True, 'two': True}: a list of words, or words between commas, is needed",
+        ),
         ({**ATTEMPT, "outcomes": 4}, "outcomes: 4: a list of words, or words between commas, is needed"),
         ({**VERDICT, "status": "AC", "passed": 4, "total": 3}, "passed is 4, more than total, 3"),
         ({**ATTEMPT, "code": "x = 'é\ud800'", "status": "AC"}, "code: '\\ud800' is half of a character (a lone surrogate)"),

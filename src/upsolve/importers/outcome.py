@@ -407,14 +407,21 @@ def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: b
 
 
 def words_of(value: Any) -> Sequence[Any]:
-    """Return the outcomes of single tests from a list, a list in JSON, or words separated by commas, semicolons, bars or spaces."""
-    if not isinstance(value, str | list | tuple):
+    """Return the outcomes of single tests from a list, an object with a number in each name (``{t1: true, t2: false}``), one of these in JSON, or
+    words separated by commas, semicolons, bars or spaces.
+    """
+    given = json.loads(value) if isinstance(value, str) and value.lstrip().startswith(("[", '{"')) else value
+    if isinstance(given, dict):
+        named = {
+            int(numbers[0]): one for name, one in given.items() if len(numbers := re.findall("[0-9]{1,6}", str(name))) == 1
+        }
+        counted = sorted(named) in ([*range(len(given))], [*range(1, len(given) + 1)])
+        given = [named[number] for number in sorted(named)] if counted else None
+    if isinstance(given, str):
+        return re.split(r"\s*[,;|]\s*", given.strip(" ,;|")) if re.search("[,;|]", given) else given.split()
+    if not isinstance(given, list | tuple):
         raise ValueError(f"outcomes: {value!r}: a list of words, or words between commas, is needed")
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        return json.loads(value)
-    return re.split(r"\s*[,;|]\s*", value.strip(" ,;|")) if re.search("[,;|]", value) else value.split()
+    return given
 
 
 def judge_name(name: Any) -> Any:
