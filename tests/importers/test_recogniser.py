@@ -421,7 +421,9 @@ def test_eight_times_as_many_tests_take_about_eight_times_as_long(head, test):
         return time.process_time() - start
 
     few = min(seconds(250), seconds(250))
-    assert seconds(2000) < 20 * few  # 64 times if each test looks at all others
+    assert (
+        min(seconds(2000), seconds(2000)) < 32 * few
+    )  # 64 times if each test looks at all others; compile alone takes up to 20
 
 
 def test_a_test_of_a_class_stands_without_the_others():

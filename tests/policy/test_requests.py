@@ -111,7 +111,7 @@ def test_vllm_gets_the_prompt_of_each_request(local):
         )
 
     engine.llm, engine.codec, engine.model = SimpleNamespace(generate=generate), local.codec, "m"
-    engine.settings_of = lambda **settings: settings["seed"]
+    engine.settings_of, engine.sleeps = lambda **settings: settings["seed"], False
     asked = [Request(TASK, 7, 0.0, part=2, turns=(TURN,), prefix="ab"), Request(TASK, 8, 0.0, part=1)]
     (first, continued), (second, plain) = engine.sample_requests(asked, config=CONFIG)
     assert given == [(list(local.codec.prompt(*one.prompt_key).ids_P), one.seed) for one in asked]
