@@ -56,6 +56,9 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             page.goto(viewer.address if viewer else file.as_uri())
             verdict, numbers, facts, tasks = seen(page)
             assert "pass@1 at each model's own best temperature goes from 12.5 % (T 0.5) to 65.6 % (T 0.5)" in verdict
+            assert re.search(
+                r"Of this, \+40\.6 \[.+\] points are beyond the same training with shuffled verdicts \(placebo\)", verdict
+            )
             assert [*numbers] == ["base", "trained", "change, points", "gain beyond the control"]
             assert numbers["base"][0] == "12.5 %" and re.fullmatch(r"\[\d+\.\d, \d+\.\d\]", numbers["base"][1])
             assert numbers["change, points"][0] == "+53.1" and numbers["gain beyond the control"][0] == "+40.6"
@@ -64,7 +67,7 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
             about = page.locator(".overview > p.soft").first.inner_text().split(" · ")
-            assert about[0] == "none" and about[2] == "rloo" and about[3:] == [facts["date"], facts["duration"]]
+            assert about[0] == "none" and about[2] == "rloo" and about[3:] == [facts["date"], f"took {facts['duration']}"]
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()

@@ -81,14 +81,18 @@ class Comparison:
     @property
     def details(self) -> str:
         """Interval, tasks and p-value; empty without shared tasks."""
+        if self.paired is None or (change := self.paired.difference).tasks < DECIDABLE:
+            return self.evidence
+        return f"95 % interval over tasks [{points(change.low)}, {points(change.high)}]; {self.evidence}; {self.where}"
+
+    @property
+    def evidence(self) -> str:
+        """Tasks that changed and, of enough tasks, the p-value; empty without shared tasks."""
         if self.paired is None:
             return ""
-        change = self.paired.difference
-        counts = f"{counted(change.tasks, 'task')}: {self.paired.better} better, {self.paired.worse} worse"
-        if change.tasks < DECIDABLE:
-            return counts
-        interval = f"95 % interval over tasks [{points(change.low)}, {points(change.high)}]"
-        return f"{interval}; {counts}; permutation p = {self.paired.p_value:.4f}; {self.where}"
+        tasks, p_value = self.paired.difference.tasks, f"; permutation p = {self.paired.p_value:.4f}"
+        counts = f"{counted(tasks, 'task')}: {self.paired.better} better, {self.paired.worse} worse"
+        return counts + p_value * (tasks >= DECIDABLE)
 
     @property
     def where(self) -> str:

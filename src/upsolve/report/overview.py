@@ -8,7 +8,7 @@ from upsolve.evaluate.comparison import DECIDABLE
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
 from upsolve.report.blocks import Node, Points, curve, el, listing
-from upsolve.report.content import Change, Example, ReportContent, changes_of
+from upsolve.report.content import Change, Example, Gain, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text
 from upsolve.report.tables import Table, capability_table, percent
 
@@ -75,7 +75,7 @@ def overview_block(content: ReportContent) -> Node:
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
     parts = [
         *([about_line(content.summary)] if content.summary else []),
-        *map(verdict_block, changes),
+        *(verdict_block(change, () if change.label else content.controls) for change in changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
         *(
             [el("div", el("b", "Training was stopped: "), content.collapsed, class_="verdict worse")]
@@ -84,9 +84,9 @@ def overview_block(content: ReportContent) -> Node:
         ),
         *([warnings_block(content.warnings)] if content.warnings else []),
         numbers_block(content, changes[0] if changes else None),
+        *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
         *(part for change in changes if not change.label for part in titled(capability_table(change.capability))),
         *([el("h2", "Tasks that changed most"), *map(example_block, most)] if most else []),
-        *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
         *([el("div", *curves, class_="curves")] if curves else []),
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
@@ -95,7 +95,8 @@ def overview_block(content: ReportContent) -> Node:
 
 def about_line(summary: Mapping[str, str]) -> Node:
     """Return model, archive, recipe, date and duration of a run in a line."""
-    known = (summary.get(name, "").partition(": ")[0] for name in ("model", "data", "recipe", "date", "duration"))
+    known = [summary.get(name, "").partition(": ")[0] for name in ("model", "data", "recipe", "date")]
+    known += [f"took {summary['duration']}"] if summary.get("duration") else []
     return el("p", " · ".join(filter(None, known)), class_="soft")
 
 
@@ -112,10 +113,15 @@ def unfinished(content: ReportContent) -> str:
     return f"Not finished: {counted(steps, 'step')} of training so far, the trained model is not evaluated yet."
 
 
-def verdict_block(change: Change) -> Node:
-    """Return the conclusion about a model, and below it what limits this conclusion."""
+def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
+    """Return the conclusion about a model, and below it how much control runs leave of the gain, and what limits this conclusion."""
     about = change.capability
-    soft = [line for line in (about.best.details, *about.choices) if line]
+    evidence = f"95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
+    beyond = [
+        f"Of this, {100 * one.beyond.mean:+.1f} {interval(one.beyond, sign='+')} points are beyond the same training with {one.name}."
+        for one in controls
+    ]
+    soft = [line for line in (*beyond, evidence, *about.choices) if line]
     lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
     title, _, numbers = about.sentence.partition(": ")
     head = (el("b", change.label + title), el("p", numbers or None))

@@ -151,12 +151,12 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
     stages, seed, turns = (recipe.reward, recipe.advantage, recipe.objective), recipe.data.seed, recipe.data.turns
     scores = RunScores(*stages, seed=seed, recorded=Recorded(run / FOLDER), load_codec=load_codec, score=score, turns=turns)
     home = run.parent if run.name == "training" else run
-    files = sorted(home.glob(f"*{ENDING}"))
+    folder, files = home.resolve().name, sorted(home.glob(f"*{ENDING}"))
     judge, find = "" if online else recipe.data.judge, partial(find_in, recipe.data.archive if online else name)
     answers = Answers(
         store,
         judge=judge,
-        title=f"run {home.resolve().name}: {recipe.name}",
+        title=f"run {folder}" + (f": {recipe.name}" if recipe.name != folder else ""),
         run=run,
         scores=scores,
         note=f"attempts of {name}{f', judged by {judge}' if judge else ''}",
