@@ -72,13 +72,14 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
             assert heads == [
+                "Data, recipe, cost",
                 "Capability and temperature, %",
                 "Tasks that changed most",
-                "Data, recipe, cost",
                 "What to do next",
             ]
             places = [
-                page.locator(part).first.bounding_box()["y"] for part in (".verdict", ".numbers", ".overview table", ".pair")
+                page.locator(part).first.bounding_box()["y"]
+                for part in (".verdict", ".numbers", ".facts", ".overview table", ".pair")
             ]
             assert places == sorted(places)
             assert page.locator(".pair .syntax0").first.inner_text() == "def"
