@@ -27,6 +27,8 @@ PAIRS = {
     "mbpp": (("rloo, own samples", "rft, own samples"),),
 }
 """Domain -> methods that use failed attempts, each with the one that does not."""
+BESIDE = ("solved", "foreign-first", "own-samples", "own-samples-twice")
+"""Arms of unsolved.py that others are compared with."""
 MARK = "<!-- {}: python benchmarks/failures_page.py -->"
 
 
@@ -64,10 +66,9 @@ def unsolved_rows():
         author, solved, arm = kind.split("-", 2)
         row = {"author": author, "solved": int(solved), "arm": arm, "seeds": len(runs)}
         row["pass@1"] = percent(mean_interval([*scores([*runs.values()], "best").values()]))
-        for other in ("solved", "foreign-first"):  # those without failures are the same whoever failed
-            others = kinds.get(
-                f"{author}-{solved}-{other}", kinds.get(f"mutations-{solved}-{other}", {}) if other == "solved" else {}
-            )
+        for other in BESIDE:
+            shared = "" if other == "foreign-first" else f"mutations-{solved}-{other}"  # the same whoever failed
+            others = kinds.get(f"{author}-{solved}-{other}", kinds.get(shared, {}))
             if other != arm and others.keys() & runs.keys():
                 row[f"over {other}"] = beside(others, runs)
         rows.append(row)
@@ -83,13 +84,13 @@ def shown(values):
 def tables(rows, others):
     """Return the text of both tables by the name of its mark."""
     text = {
-        "unsolved": "| arm | beside `solved` | beside `foreign first` | pass@1, % | failures of | solved tasks | seeds |\n|---|---|---|---|---|---|---|\n"
+        "unsolved": "| arm | beside `solved` | beside `foreign first` | beside `own samples` | pass@1, % | failures of | seeds |\n|---|---|---|---|---|---|---|\n"
     }
     for row in others:
-        cells = [shown(row[key]["difference"]) if key in row else "" for key in ("over solved", "over foreign-first")]
+        cells = [shown(row[f"over {name}"]["difference"]) if f"over {name}" in row else "" for name in BESIDE[:3]]
         arm = next(arm for arm in unsolved.ARMS if slug(arm) == row["arm"])
-        last = f"{shown(row['pass@1'])} | {row['author']} | {row['solved']} | {row['seeds']} |"
-        text["unsolved"] += f"| {arm} | {cells[0]} | {cells[1]} | {last}\n"
+        last = f"{shown(row['pass@1'])} | {row['author']} | {row['seeds']} |"
+        text["unsolved"] += f"| {arm} | {' | '.join(cells)} | {last}\n"
     text["attempts"] = (
         "| uses failures | difference, points | does not | domain | shown with a power of 80 % | seeds, tasks |\n|---|---|---|---|---|---|\n"
     )

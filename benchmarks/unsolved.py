@@ -11,6 +11,8 @@ condition, ...), or with ``--failures model`` the failed samples of another mode
     all solved          imitates a passed attempt of as many tasks as there are of both kinds: what the failed attempts would be worth if they had passed
     own samples         rival: imitates the passed attempts of the solved tasks for 40 steps, samples the unsolved tasks as often as these have failed attempts, and imitates what passed,
                         beside the passed attempts of the solved tasks, for 60 steps
+    failures, then own  `failures first`, then the second stage of `own samples`: 160 steps
+    own samples twice   `own samples`, then its second stage anew with samples of the model that it trained: 160 steps and twice as many samples
 
 A cell is one arm and seed: results/unsolved/*.json.gz, which are not repeated; failures_page.py writes their table. A cell takes 15 minutes on one core of an EPYC.
 """
@@ -50,6 +52,8 @@ ARMS = {
     "foreign first": (("foreign", (0,)), ("solved", (1,))),
     "all solved": (("all", (0, 1)),),
     "own samples": (("solved", (1,)), ("own", (0,))),
+    "failures, then own": (("unsolved", (0,)), ("solved", (1,)), ("own", (0,))),
+    "own samples twice": (("solved", (1,)), ("own", (0,)), ("own", (0,))),
 }
 """Arm -> its trainings: the part of the archive that is imitated, and whose steps (--steps) it takes."""
 
