@@ -64,7 +64,7 @@ def expected_groups(archive, judge=""):
     """Return the groups computed from the lists of records."""
     verdicts, attempts = {}, {}
     for verdict in archive.verdicts():
-        if is_judge(verdict, judge):
+        if is_judge(verdict.judge, judge):
             verdicts.setdefault(verdict.attempt_id, []).append(verdict)
     for attempt in archive.attempts():
         attempts.setdefault(attempt.task_id, []).append(attempt)

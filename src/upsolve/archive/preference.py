@@ -44,9 +44,9 @@ def is_recorded(judge: str) -> bool:
     return not judge.startswith(PREFIX)
 
 
-def is_judge(verdict: Verdict, name: str) -> bool:
-    """Return whether a verdict is by a judge: its full name, or the part before ``:`` or ``-``; an empty name means any."""
-    return not name or verdict.judge == name or verdict.judge.startswith((f"{name}:", f"{name}-"))
+def is_judge(judge: str, name: str) -> bool:
+    """Return whether a judge has a name: its full name, or the part before ``:`` or ``-``; an empty name means any."""
+    return not name or judge == name or judge.startswith((f"{name}:", f"{name}-"))
 
 
 def by_judge(name: str) -> str:
@@ -68,7 +68,7 @@ def preferred(verdicts: Sequence[Verdict], task: Task, judge: str = "") -> Verdi
 
 def preferred_outcome(verdicts: Sequence[Verdict], task: Task, judge: str) -> Verdict | None:
     """Return the preferred verdict among those with an outcome (``preferred``)."""
-    verdicts = [verdict for verdict in verdicts if is_judge(verdict, judge)]
+    verdicts = [verdict for verdict in verdicts if is_judge(verdict.judge, judge)]
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
     imported = [verdict for verdict in scored if is_recorded(verdict.judge)]
     judged = [verdict for verdict in scored if not is_recorded(verdict.judge)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from upsolve.archive.groups import task_ids
+from upsolve.archive.preference import is_judge
 from upsolve.archive.store import Archive
 from upsolve.errors import ConfigError
 from upsolve.types import Group, Status, Task, Verdict, is_scored
@@ -151,7 +152,7 @@ def judged_groups(archive: Archive, judge: str = "") -> Iterator[tuple[Group, li
     each judge, if there are several. ConfigError if ``judge`` has none there.
     """
     names = sorted({*archive.column("verdicts", "judge")})
-    if judge and not any(name == judge or name.startswith((f"{judge}:", f"{judge}-")) for name in names):
+    if judge and not any(is_judge(name, judge) for name in names):
         raise ConfigError(f"--judge {judge}: {archive.path} has no verdict by it; its judges: {', '.join(names) or 'none'}")
     preferred = archive.groups(judge=judge)
     others = [archive.groups(judge=name) for name in names] if len(names) > 1 else []
