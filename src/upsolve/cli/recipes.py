@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -143,21 +143,13 @@ def open_trained_on(recipe: "Recipe") -> "Archive":
     return open_filled(recipe.data.archive)
 
 
-def load_evaluated(
-    recipe: str | None,
-    settings: Sequence[str] | None,
-    *,
-    model: str = "",
-    archive: str = "",
-    seed: int | None = None,
-    reads: Sequence[str] = (),
-) -> "Recipe":
-    """Read a recipe for a command that evaluates (``load``); ConfigError also if a setting that evaluations do not read is overridden."""
+def load_evaluated(recipe: str | None, settings: Sequence[str] | None, **options: Any) -> "Recipe":
+    """Read a recipe for a command that evaluates, with the options of ``load``; ConfigError also if a setting that evaluations do not read is overridden."""
     for setting in settings or ():
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
             raise ConfigError(f"evaluations ignore sample.temperature: set evaluate.temperatures=[{value.strip()}]")
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
+    loaded = load(recipe, settings, **options)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
         temperatures = ", ".join(f"{temperature:g}" for temperature in loaded.evaluate.temperatures)
         typer.echo(f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}", err=True)
