@@ -90,9 +90,9 @@ class Comparison:
         """Tasks that changed and, of enough tasks, the p-value; empty without shared tasks."""
         if self.paired is None:
             return ""
-        tasks, p_value = self.paired.difference.tasks, f"; permutation p = {self.paired.p_value:.4f}"
+        tasks = self.paired.difference.tasks
         counts = f"{counted(tasks, 'task')}: {self.paired.better} better, {self.paired.worse} worse"
-        return counts + p_value * (tasks >= DECIDABLE)
+        return f"{counts}; permutation p = {self.paired.p_value:.4f}" if tasks >= DECIDABLE else counts
 
     @property
     def where(self) -> str:

@@ -77,9 +77,10 @@ class Rounds:
         unsolved = [group for group in groups if group.task.task_id not in solved and any(map(is_scored, group.verdicts))]
         if len(unsolved) < UNSOLVED * len(solved):
             return
-        stages = {name: getattr(load_recipe("unsolved"), name) for name in ("select", "advantage", "objective")}
-        data = self.recipe.data.model_copy(update={"group_size": 1})
-        imitation = self.recipe.model_copy(update={**stages, "data": data})
+        like = load_recipe("unsolved")
+        data = self.recipe.data.model_copy(update={"group_size": like.data.group_size})
+        stages = {"select": like.select, "advantage": like.advantage, "objective": like.objective, "data": data}
+        imitation = self.recipe.model_copy(update=stages)
         first = train(imitation, unsolved, self.split.groups["dev"], **self.shown("failures"))
         self.add(FAILURES_FIRST, continued(self.recipe, first, self.recipe.data.archive, 0), groups)
 

@@ -21,7 +21,6 @@ __all__ = [
     "OWN_FOLDER",
     "STAGES",
     "Stage",
-    "is_round",
     "load_evaluation",
     "load_run",
     "load_stages",
@@ -172,11 +171,6 @@ class Stage:
         """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
         rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
         return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
-
-
-def is_round(stage: Stage) -> bool:
-    """Return whether a stage is a round of own samples."""
-    return stage.name.startswith("round ")
 
 
 def load_stages(folder: Path) -> tuple[Stage, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from upsolve.errors import counted
-from upsolve.evaluate.comparison import DECIDABLE
+from upsolve.evaluate.comparison import DECIDABLE, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
 from upsolve.report.blocks import Node, Points, curve, el, listing
@@ -117,10 +117,7 @@ def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
     """Return the conclusion about a model, and below it how much control runs leave of the gain, and what limits this conclusion."""
     about = change.capability
     evidence = f"95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
-    beyond = [
-        f"Of this, {100 * one.beyond.mean:+.1f} {interval(one.beyond, sign='+')} points are beyond the same training with {one.name}."
-        for one in controls
-    ]
+    beyond = [f"Of this, {interval_text(one.beyond)} points are beyond the same training with {one.name}." for one in controls]
     soft = [line for line in (*beyond, evidence, *about.choices) if line]
     lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
     title, _, numbers = about.sentence.partition(": ")
@@ -156,7 +153,7 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         difference = change.capability.best.paired.difference
         cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
     for control in content.controls:
-        gain = f"the same training with {control.name} gains {100 * control.gain.mean:+.1f} {interval(control.gain, sign='+')}"
+        gain = f"the same training with {control.name} gains {interval_text(control.gain)}"
         number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
         cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:

@@ -10,7 +10,7 @@ from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, choice_gain, chosen_change, compare, interval_text, task_changes
 from upsolve.evaluate.intervals import Estimate, mean_interval, tasks_needed
-from upsolve.evaluate.runs import CONTROL, Stage, is_round
+from upsolve.evaluate.runs import CONTROL, Stage
 from upsolve.evaluate.scores import (
     Choices,
     Evaluation,
@@ -328,7 +328,7 @@ def stage_table(base: Sweep, stages: Sequence[Stage]) -> Table:
         chosen = choice_cells(stage.sweep.choices).get("chosen", "–")
         rows.append((name, *rates, gain.change, chosen, drawn, f"{stage.trained.steps:,}"))
         before = stage.sweep if stage.kept else before
-        start = start if is_round(stage) else before
+        start = start if stage.samples else before  # a round draws samples
     header = ("stage", "dev tasks", "pass@1", "to the stage before", "chosen", "own samples", "steps")
     return Table("Stages, each at its best temperature, %", header, tuple(rows))
 
