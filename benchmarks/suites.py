@@ -1,24 +1,27 @@
-"""Tests grown and shrunk by stored attempts: python benchmarks/suites.py embedded|agreement|sql|shrink|shrink-sql WORK [--seconds 110]
+"""Tests grown and shrunk by stored attempts: python benchmarks/suites.py embedded|agreement|sql|shrink|shrink-sql|shrink-mbpp_plus WORK [DATA] [--seconds 110]
 
 ``embedded``: tests of the embedded archive grown from the visible tests and the reference; ``agreement``: the same tasks without references; ``sql``: tasks
 of embedded-sql with a wrong query that passes all three databases; ``shrink``: time of judging with all tests and with the fewest. A call works for some
-seconds and stores its rows in WORK; the next call goes on; the last one adds the result to results/suites.json.
+seconds and stores its rows in WORK; the next call goes on; the last one adds the result to results/suites.json. ``shrink-mbpp_plus`` judges programs of three
+models (LDB) by the tests of MBPP+, some 100 a task; DATA is a folder with evalplus/MbppPlus.jsonl and ldb/mbpp as published by their authors.
 """
 
 import argparse
 import json
 import pickle
 import random
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from choosing import cases_of_mbpp_plus
 from machine import machine, publish
 
 from upsolve.archive.store import Archive, open_archive
 from upsolve.suites.grade import failed_tests
 from upsolve.suites.grow import GrowSettings, grow_groups
-from upsolve.suites.shrink import shrink
+from upsolve.suites.shrink import ENDED, shrink
 from upsolve.types import Status
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
@@ -88,37 +91,56 @@ def grown_rows(name, groups):
     return rows
 
 
-def judged_rows(attempts, tasks, fewer, passed):
-    """Return a row for some attempts: seconds of judging with all tests and with the fewest, and verdicts that differ."""
-    seconds, changed = [], 0
-    for chosen in (tasks, fewer):
-        times = []
-        for _ in range(ROUNDS):
-            started = time.monotonic()
-            verdicts = verify([(chosen[one.task_id], one) for one in attempts], SETTINGS)
-            times.append(time.monotonic() - started)
-        seconds.append(min(times))
-        changed += sum(
-            (verdict.status is Status.PASSED) != passed[one.attempt_id] for one, verdict in zip(attempts, verdicts, strict=True)
-        )
-    return [{"attempts": len(attempts), "all": seconds[0], "fewest": seconds[1], "changed": changed}]
+def judged_rows(attempts, tasks, fewer, verdicts):
+    """Return a row for some attempts: seconds of judging with all tests and with the fewest, and verdicts that differ (``changed``: with the fewest); ``limited``: of those that a limit ends."""
+    row = {"changed": 0, "all_changed": 0}
+    ended = [one for one in attempts if not {*verdicts[one.attempt_id].outcomes}.isdisjoint(ENDED)]
+    for kind, some in (("", [one for one in attempts if one not in ended]), ("limited_", ended)):
+        row[f"{kind}attempts"] = len(some)
+        for name, chosen in (("all", tasks), ("fewest", fewer)):
+            times = []
+            for _ in range(ROUNDS):
+                started = time.monotonic()
+                found = verify([(chosen[one.task_id], one) for one in some], SETTINGS)
+                times.append(time.monotonic() - started)
+            row[kind + name] = min(times)
+            row["changed" if name == "fewest" else "all_changed"] += sum(
+                (one.status is Status.PASSED) != (verdicts[one.attempt_id].status is Status.PASSED) for one in found
+            )
+    return [row]
 
 
-def portions(name, work):
+def judged_archive(name, work, data):
+    """Return the archive whose tests are shrunk; that of MBPP+ is made and judged once."""
+    if name != "shrink-mbpp_plus":
+        return open_archive("embedded-sql" if name.endswith("sql") else "embedded")
+    path = work / "mbpp_plus"
+    if not (path / "whole").exists():
+        cases = cases_of_mbpp_plus(data)
+        tasks = {hidden.task_id: hidden for _, hidden, _ in cases}
+        attempts = [replace(one, task_id=hidden.task_id) for _, hidden, programs in cases for one in programs]
+        shutil.rmtree(path, ignore_errors=True)
+        verdicts = verify([(tasks[one.task_id], one) for one in attempts], SETTINGS)
+        Archive.create(path).append(tasks=[*tasks.values()], attempts=attempts, verdicts=verdicts)
+        (path / "whole").touch()
+    return Archive(path)
+
+
+def portions(name, work, data):
     """Yield functions that return the rows of one portion each."""
     if not name.startswith("shrink"):
         groups = stored(work / f"{name}.pickle", lambda: groups_of(name))
         for start in range(0, len(groups), PORTIONS[name]):
             yield lambda chosen=groups[start : start + PORTIONS[name]]: grown_rows(name, chosen)
         return
-    archive = open_archive("embedded-sql" if name.endswith("sql") else "embedded")
+    archive = judged_archive(name, work, data)
     shrink(archive, work / f"{name}-archive")
     tasks, fewer = ({one.task_id: one for one in store.tasks()} for store in (archive, Archive(work / f"{name}-archive")))
-    passed = {one.attempt_id: one.status is Status.PASSED for one in archive.verdicts()}
+    verdicts = {one.attempt_id: one for one in archive.verdicts()}
     attempts = [*{one.attempt_id: one for one in archive.attempts()}.values()]
     random.Random(0).shuffle(attempts)
     for start in range(0, 10 * JUDGED, JUDGED):
-        yield lambda chosen=attempts[start : start + JUDGED]: judged_rows(chosen, tasks, fewer, passed)
+        yield lambda chosen=attempts[start : start + JUDGED]: judged_rows(chosen, tasks, fewer, verdicts)
 
 
 def summary(rows):
@@ -135,14 +157,15 @@ def summary(rows):
 def main():
     """Work for some seconds, and publish the result once all portions are done."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=[*INPUTS, "shrink", "shrink-sql"])
+    parser.add_argument("name", choices=[*INPUTS, "shrink", "shrink-sql", "shrink-mbpp_plus"])
     parser.add_argument("work", type=Path)
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=110)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     file, started = options.work / f"{options.name}.json", time.monotonic()
     done = json.loads(file.read_text()) if file.exists() else []
-    for number, portion in enumerate(portions(options.name, options.work)):
+    for number, portion in enumerate(portions(options.name, options.work, options.data)):
         if number < len(done):
             continue
         if time.monotonic() - started > options.seconds:

@@ -148,6 +148,7 @@ def test_recorded_outcomes_without_single_tests_name_the_judge_that_has_them(tmp
         ("hhh", ("ftu", "ptf"), [0, 2]),  # test 1 fails both, but only by its time limit
         ("hhh", ("fpf", "tuu", "fpf"), [0]),  # a limit is all that fails the second attempt
         ("hh", ("ff", "ff", "tp", "pf"), [0, 1]),
+        ("hhhhh", ("pptuu", "fpppp"), [0, 1, 2]),  # the limit may be one of all tests together
     ],
 )
 def test_shrink_selects_the_fewest_tests(marks, outcomes, kept):

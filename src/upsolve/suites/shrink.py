@@ -137,9 +137,10 @@ def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None
 def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]:
     """Return the indices of the tests that are kept, and the reason why all of them are (else empty).
 
-    Every verdict that failed fails one of them, where it can without exceeding a limit, which takes longest. Verdicts of judges with tests of their own (``total`` is another number) do not count.
+    Every verdict that failed fails one of them, where it can without exceeding a limit, which takes longest. A limit may be one of all tests together: for a verdict
+    that only exceeds limits, all tests up to the first such one are kept. Verdicts of judges with tests of their own (``total`` is another number) do not count.
     """
-    every, failures, slow = [*range(len(task.tests))], list[frozenset[int]](), Counter[int]()
+    every, failures, slow, before = [*range(len(task.tests))], list[frozenset[int]](), Counter[int](), 0
     scored = [one for one in verdicts if is_scored(one) and one.total == len(task.tests)]
     for verdict in scored:
         failed = failed_tests(task, verdict)
@@ -147,14 +148,16 @@ def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]
             return every, "a verdict that failed does not say which test"
         ended = frozenset(index for index, one in enumerate(verdict.outcomes) if one in ENDED)
         slow.update(ended)
-        failures.append((failed or frozenset()) - ended or failed or frozenset())
+        failures.append((failed or frozenset()) - ended)
+        if ended and not failures[-1]:
+            before = max(before, min(ended) + 1)
     if not scored:
         return every, "no scored attempt"
-    chosen = cover(failures, costs=slow)
+    chosen = cover(failures, every[:before], slow)
     visible = [index for index in every if not task.tests[index].hidden]
     if visible and not any(index in visible for index in chosen):
         first = max(visible, key=lambda test: (sum(test in failed for failed in failures), -slow[test], -test))
-        chosen = cover(failures, [first], slow)
+        chosen = cover(failures, [*every[:before], first], slow)
     return chosen or [0], ""
 
 
