@@ -1,13 +1,16 @@
 """Tables of docs/failures.md from the stored cells of leaderboard.py and unsolved.py: python benchmarks/failures_page.py
 
 Each attempt to learn from failures is paired with the method beside it that does not use them: the difference at the best temperature over the seeds that both have, with its 95 %
-interval over tasks, and the smallest difference that as many tasks show with a power of 80 %. Writes results/failed_attempts.json and the tables behind the marks of the page.
+interval over tasks, and the smallest difference that as many tasks show with a power of 80 %. Writes results/failed_attempts.json, the tables behind the marks of the page, and
+docs/failures.svg: pass@1 over the number of tasks with a passed attempt, with and without the failed attempts of all other tasks.
 """
 
 import json
 import statistics
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import unsolved
 from leaderboard import slug
 from leaderboard_page import cells_of, scores
@@ -29,6 +32,8 @@ PAIRS = {
 """Domain -> methods that use failed attempts, each with the one that does not."""
 BESIDE = ("solved", "foreign-first", "own-samples", "own-samples-twice")
 """Arms of unsolved.py that others are compared with."""
+TASKS, EACH, DRAWS = 1480, 2, 2000
+"""Tasks of the archive of unsolved.py, failed attempts a task, and draws of tasks for an interval."""
 MARK = "<!-- {}: python benchmarks/failures_page.py -->"
 
 
@@ -76,6 +81,66 @@ def unsolved_rows():
     return sorted(rows, key=lambda row: (row["author"], row["solved"], order.index(row["arm"])))
 
 
+def by_size(author="mutations"):
+    """Return a row for each number of solved tasks: pass@1 without and with the failed attempts of all others, and how many passed attempts one of these is worth.
+
+    The worth is (n' - n) / failed attempts, where the curve without failures, drawn straight over log n, reaches at n' what is reached with failures at n.
+    """
+    kinds = unsolved.cells(unsolved.RESULTS)
+    curves = {}
+    for kind, runs in kinds.items():
+        of, solved, arm = kind.split("-", 2)
+        if of == author and arm in ("solved", "all-solved", "failures-first"):
+            size = TASKS if arm == "all-solved" else int(solved)
+            curves.setdefault("with" if arm == "failures-first" else "without", {})[size] = scores([*runs.values()], "best")
+    sizes = sorted(curves["without"])
+    tasks = sorted(curves["without"][sizes[0]])
+    without = np.array([[curves["without"][size][task] for task in tasks] for size in sizes])
+    drawn = np.random.default_rng(0).integers(len(tasks), size=(DRAWS, len(tasks)))
+    levels = without[:, drawn].mean(axis=2)  # [sizes, draws]
+    rows = []
+    for index, size in enumerate(sizes):
+        row = {"solved": size, "without": percent(mean_interval([*without[index]]))}
+        if size in curves["with"]:
+            gained = np.array([curves["with"][size][task] for task in tasks])
+            reached = [
+                worth(size, value, sizes, level)
+                for value, level in [
+                    (gained.mean(), without.mean(axis=1)),
+                    *zip(gained[drawn].mean(axis=1), levels.T, strict=True),
+                ]
+            ]
+            row |= {"with": percent(mean_interval([*gained])), "failed": EACH * (TASKS - size)}
+            row["worth"] = [round(float(one), 3) for one in (reached[0], *np.quantile(reached[1:], (0.025, 0.975)))]
+        rows.append(row)
+    return rows
+
+
+def worth(size, value, sizes, levels):
+    """Return how many passed attempts a failed one is worth, if the failures raise a share from that of ``size`` to ``value``; ``levels`` of ``sizes`` are without failures."""
+    rising = np.maximum.accumulate(levels)
+    return (float(np.exp(np.interp(value, rising, np.log(sizes)))) - size) / (EACH * (TASKS - size))
+
+
+def draw(rows, file):
+    """Draw pass@1 over the number of solved tasks, with and without failures."""
+    plt.rcParams["svg.hashsalt"] = "upsolve"
+    figure, axis = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    for key, label in (("without", "their passed queries alone"), ("with", "near misses at the other tasks first")):
+        sizes, (means, lows, highs) = (
+            [row["solved"] for row in rows if key in row],
+            np.array([row[key] for row in rows if key in row]).T,
+        )
+        axis.errorbar(sizes, means, [means - lows, highs - means], fmt="o-", ms=4, capsize=3, label=label)
+    axis.set(
+        xscale="log", xlabel="tasks with a passed query, of 1,480", ylabel="pass@1 at the best temperature, %", ylim=(0, None)
+    )
+    axis.set_xticks([row["solved"] for row in rows], [f"{row['solved']:,}" for row in rows], minor=False)
+    axis.minorticks_off()
+    axis.legend(frameon=False)
+    figure.savefig(file, metadata={"Date": None})
+
+
 def shown(values):
     """Return a value with its interval."""
     return "{:.1f} [{:.1f}, {:.1f}]".format(*values)
@@ -113,8 +178,9 @@ def written(page, texts):
 
 def main():
     """Write the results and the page."""
-    rows, others = attempts(), unsolved_rows()
-    RESULT.write_text(json.dumps({"attempts": rows, "unsolved": others}, indent=1) + "\n")
+    rows, others, sizes = attempts(), unsolved_rows(), by_size()
+    RESULT.write_text(json.dumps({"attempts": rows, "unsolved": others, "by size": sizes}, indent=1) + "\n")
+    draw(sizes, ROOT / "docs" / "failures.svg")
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), tables(rows, others)), encoding="utf-8")
 
 
