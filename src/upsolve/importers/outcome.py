@@ -49,18 +49,20 @@ __all__ = [
 
 WORDS: Mapping[str, Status] = {word: Status(name) for name, words in known_words()["statuses"].items() for word in words}
 """Status as written by other judges, in lower case with spaces -> ours."""
+OF_TESTS = known_words()["tests"]["outcomes"]
+"""Names of the outcome in an object about a test."""
 BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
 """Numbers that are words, too, unless a map names numbers: those are codes, and 0 is often that of a success."""
-WHERE = re.compile(r"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)))+$")
-"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS`` or ``SHARE`` is."""
+SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
+"""How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
+WHERE = re.compile(rf"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)| {SHARE.pattern}))+$")
+"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS``, a percentage or ``SHARE`` is."""
 HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
 """All points, or a time or memory."""
 PERCENT = re.compile(r" *-?\d+(?:[.,]\d+)? *% *")
 """A score in percent."""
 DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
 """A number with a decimal comma; before three digits a comma may separate thousands."""
-SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
-"""How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 
 OUTCOME_FIELDS: Mapping[str, str] = data_in("fields.yaml")["outcome"]
 """Field of an attempt's row about its outcome -> what it is."""
@@ -104,12 +106,14 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
 
 def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
     """Return the status of an attempt that passed as ``where`` says, and numbers of tests: None for a restriction that is not understood."""
-    parts = [part for part in re.split(r" *[(),;] *", where) if part]
+    parts = [part for part in re.split(r" *[(),;] *", where.strip()) if part]
     share = next(filter(None, map(SHARE.fullmatch, parts)), None)
     passed, total = map(float, share.groups()) if share else (1.0, 1.0)
     if passed < total:
         whole = passed.is_integer() and total.is_integer()
         return Status.FAILED, {"passed": int(passed), "total": int(total)} if whole else {}
+    if any(PERCENT.fullmatch(part) and (graded_in(part) or 0) < 1 for part in parts):
+        return Status.FAILED, {}
     known = all(HARMLESS.fullmatch(part) or SHARE.fullmatch(part) for part in parts)
     return Status.PASSED if known and passed == total > 0 else None, {}
 
@@ -421,7 +425,7 @@ def words_of(value: Any) -> Sequence[Any]:
         return re.split(r"\s*[,;|]\s*", given.strip(" ,;|")) if re.search("[,;|]", given) else given.split()
     if not isinstance(given, list | tuple):
         raise ValueError(f"outcomes: {value!r}: a list of words, or words between commas, is needed")
-    return given
+    return [next((one[name] for name in OF_TESTS if name in one), one) if isinstance(one, dict) else one for one in given]
 
 
 def judge_name(name: Any) -> Any:
