@@ -863,6 +863,11 @@ def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values,
             "no attempt has an outcome; has_bug may have one",
         ),
         (
+            [{"prompt": "add", "code": "x", "error": None}, {"prompt": "add", "code": "y", "error": "NameError"}],
+            "error is no outcome, and attempts with one are unscored: if they failed and the others passed, --map FILE with "
+            "`constants: {status: passed}` and `cases: [{only: {error: {given: true}}, constants: {status: failed}}]`",
+        ),
+        (
             [{"prompt": f"add {n}", "tests": "assert f() == 1", "tries": ["def f():\n    return 1", "def f():\n    return 2"], "ok": [1, 0]} for n in range(2)],
             "tries has lists of programs, and a row is one attempt: --map FILE with `explode: [tries, ok]` and `columns: {code: tries, ...}`; status: ok",
         ),
@@ -963,11 +968,19 @@ def test_scores_in_percent_are_shares(tmp_path):
     assert ingest(Archive.create(tmp_path / "b"), "table", path, map=str(tmp_path / "map.yaml")).added["verdicts"] == 2
 
 
-def test_rows_of_single_tests_are_refused(tmp_path):
+def test_a_number_of_passed_tests_beside_one_of_failed_tests_is_no_word(tmp_path):
+    rows = [{"prompt": "add", "code": f"x = {n}", "passed": 1, "failed": n} for n in (0, 1)]
+    with pytest.raises(SourceError, match="passed and failed are numbers of tests: --map FILE"):
+        imported_rows(tmp_path, rows)
+    (tmp_path / "my.yaml").write_text("columns: {passed: null}\nstatus: {column: failed, negate: true}\n")
+    archive, _ = imported_rows(tmp_path, rows, map=str(tmp_path / "my.yaml"))
+    assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]
+
+
+@pytest.mark.parametrize("name", ["case", "input"])
+def test_rows_of_single_tests_are_refused(tmp_path, name):
     rows = [
-        {"prompt": "Add", "code": code, "case": case, "result": "WA" if case == code else "AC"}
-        for code in "ab"
-        for case in "abc"
+        {"prompt": "Add", "code": code, name: case, "result": "WA" if case == code else "AC"} for code in "ab" for case in "abc"
     ]
-    with pytest.raises(SourceError, match="rows are outcomes of single tests, which case names"):
+    with pytest.raises(SourceError, match="rows are outcomes of single tests, which " + name):
         imported_rows(tmp_path, rows, status="result")

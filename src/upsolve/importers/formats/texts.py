@@ -7,7 +7,7 @@ import re
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from io import StringIO, TextIOWrapper
 from itertools import count
@@ -238,7 +238,8 @@ class Values:
         """Return the number of values of an object, at least 2, that are objects of mostly the same names; 0 for other values."""
         first, count = set[str](), 0
         for _ in self.pairs() if self.peek() == "{" else ():
-            names = {name for name in self.pairs() if self.skip() is None} if self.peek() == "{" else set[str]()
+            inner = [name for name in self.pairs() if self.skip() is None] if self.peek() == "{" else []
+            names = {*inner} if not is_numbered(inner) else set[str]()
             if 2 * len(names & (first or names)) <= len(names | first):
                 return 0
             first, count = names, count + 1
@@ -260,17 +261,36 @@ def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
             values = Values(text)
             if not rows and values.peek() == "{":
                 values.skip()
-                if not values.peek():
-                    raise LookupError
-                rows = "."
+                rows = "." if values.peek() else rows
         with opened(member) as text:
             values = Values(text)
-            yield from objects_in(member.where, found_in(values, rows), values.decoder.reason)
+            found = found_in(values, rows) if rows or values.peek() != "{" else table_in(values.value())
+            yield from objects_in(member.where, found, values.decoder.reason)
     except LookupError as error:
         what = f"{rows} is no list of rows" if rows else NO_ARRAY
         raise SourceError(f"{member.where}: {what}{advice_of(member)}") from error
     except (ValueError, RecursionError) as error:
         raise damaged(member, error) from error
+
+
+def table_in(value: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table in an object: of its ``columns`` and ``data``, or of a list or an object of cells for each column, as pandas, MLflow and
+    Weights & Biases write them; LookupError for another object.
+    """
+    names, rows = value.get("columns"), value.get("data")
+    if not (isinstance(names, list) and isinstance(rows, list)):
+        cells = [[*one.values()] if isinstance(one, dict) and is_numbered(one) else one for one in value.values()]
+        if len(cells) < 2 or not all(isinstance(one, list) and len(one) == len(cells[0]) > 1 for one in cells):
+            raise LookupError
+        names, rows = [*value], [*map(list, zip(*cells, strict=True))]
+    if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
+        raise LookupError
+    return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+
+
+def is_numbered(names: Iterable[str]) -> bool:
+    """Return whether names are the numbers from 0 on."""
+    return all(name == str(number) for number, name in enumerate(names))
 
 
 def found_in(values: Values, rows: str) -> Iterator[Any]:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,16 @@ from upsolve.languages.names import language_looked_like
 __all__ = [
     "VAGUE",
     "are_programs",
+    "exploded_in",
+    "explosions_in",
+    "fits",
     "has_decimal_commas",
     "hints_for",
     "likely_fields",
+    "lists_of_programs",
     "options_for",
     "refuse_codes",
+    "refuse_counts",
     "refuse_opposite",
     "says_opposite",
     "tell_no_outcome",
@@ -36,10 +42,10 @@ PAIR = ("passed", "total")
 """Fields that need each other, as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
 """Ends of names of columns in which 1 is good."""
-FAILURE, SUCCESS, NEGATION, SCORE = (
-    re.compile("|".join(KNOWN["meanings"][kind])) for kind in ("failure", "success", "negation", "score")
+FAILURE, SUCCESS, NEGATION, SCORE, PART = (
+    re.compile("|".join(KNOWN["meanings"][kind])) for kind in ("failure", "success", "negation", "score", "part")
 )
-VAGUE = ("true", "false", "yes", "no")
+VAGUE = ("true", "false", "yes", "no", "y", "n", "ja", "nein", "oui", "non", "sí", "是", "否")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
 """How an exit code is read."""
@@ -54,8 +60,8 @@ ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
 """Fields that items of lists of attempts often have."""
 SHORT = 40
 """Most characters of a word for an outcome."""
-WORDS, STATEMENT = 4, re.compile("(?:statement|question|description|instruction|prompt|text)s?$")
-"""A text of as many words is a statement, one of fewer the name of a task; of two words in columns that end so."""
+WORDS, PROSE, STATEMENT = 4, 8, re.compile("(?:statement|question|description|instruction|prompt|text)s?$")
+"""A text of as many words may be a statement, one of fewer the name of a task; one of the second number is no title; of two words in columns that end so."""
 
 
 def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)) -> dict[str, str]:
@@ -77,14 +83,36 @@ def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] =
         if field == "status" and has_totals(rows):  # 1 may be one of several tests
             columns = [name for name in columns if outcome.are_statuses(values_of(rows, name))]
         if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
-            held = {name: values_of(rows, name) for name in free}
-            sure = [name for name, values in held.items() if {str(value).lower() for value in values} - {*VAGUE}]
+            held = {name: {*map(str, values_of(rows, name))} for name in free}
+            sure = [name for name, values in held.items() if {*map(str.lower, values)} - {*VAGUE}]
             columns += [name for name in sure if outcome.are_statuses(held[name])]
+            columns = [name for name in columns if not PART.search(bare(name))]
+            columns.sort(key=lambda name: len(held[name]) == 1)  # the same in all rows, as of a service that answered
+        if field == "code":  # rather than the site that is its source
+            columns.sort(key=lambda name: not are_programs(values_of(rows, name)))
+        if field == "prompt":  # rather than a title
+            columns.sort(key=lambda name: is_short(values_of(rows, name)))
         if columns:
             likely[field] = columns[0]
             free.remove(columns[0])
+    task = likely.get("task_id") or mapped.get("task_id", "")
+    if task in found and "prompt" in fields and "prompt" not in likely and mapped.get("prompt") not in found:
+        texts = [name for name in free if are_statements(rows, name, task)]
+        likely |= {"prompt": texts[0]} if texts else {}
     known = {*likely, *(field for field, column in mapped.items() if column in found)}
     return {field: column for field, column in likely.items() if field not in PAIR or known.issuperset(PAIR)}
+
+
+def is_short(texts: Sequence[Any]) -> bool:
+    """Return whether at least half of some texts have fewer words than a statement."""
+    return 2 * sum(len(str(text).split()) < PROSE for text in texts) > len(texts)
+
+
+def are_statements(rows: Rows, column: str, task: str) -> bool:
+    """Return whether a column has texts, no titles and no programs, of which each task has another one in all of several rows."""
+    texts, pairs = values_of(rows, column), {(repr(row.get(task)), repr(row.get(column))) for row in rows}
+    same = len({*texts}) == len(pairs) == len({name for name, _ in pairs}) if all(isinstance(one, str) for one in texts) else 0
+    return bool(same) and len(pairs) < len(texts) == len(rows) and not is_short(texts) and not are_programs(texts)
 
 
 def by_name(field: str, columns: Iterable[str]) -> list[str]:
@@ -98,7 +126,7 @@ def by_name(field: str, columns: Iterable[str]) -> list[str]:
 
 def bare(column: str) -> str:
     """Return the name of a column in small letters without signs; of a value in an object its own, or the object's of ``{"$oid": ...}``."""
-    return re.sub("[^a-z0-9]", "", column.partition(".$")[0].lower().rpartition(".")[2])
+    return re.sub(r"[\W_]", "", column.partition(".$")[0].lower().rpartition(".")[2])
 
 
 def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
@@ -165,8 +193,7 @@ def are_tests(values: Sequence[Any]) -> bool:
 def are_results(items: Sequence[Any]) -> bool:
     """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
     names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
-    given = names & {"input", "stdin", "inputs"}
-    return not given and bool(names & {"status", "result", "verdict", "outcome", "passed", "score"})
+    return names.isdisjoint(("input", "stdin", "inputs")) and not names.isdisjoint((*outcome.OF_TESTS, "score"))
 
 
 def exploded_in(rows: Rows, taken: Collection[str]) -> tuple[str, dict[str, str]]:
@@ -196,15 +223,25 @@ def roles_in(item: Mapping[str, Any]) -> Sequence[str]:
 
 
 def explosions_in(rows: Rows, mapped: Iterable[str]) -> list[str]:
-    """Return a column with lists of programs as text, or of answers with one, and the columns with lists of the same lengths; empty if there is none."""
+    """Return a column with lists of programs, and the columns with other lists of the same lengths; empty if there is none."""
     taken = {*mapped}
-    lists = {name: [row.get(name) for row in rows] for name in columns_in(rows) if name not in taken}
-    sizes = {name: [len(one) if isinstance(one, list) else 0 for one in values] for name, values in lists.items()}
-    for name, values in lists.items():
-        items = [item for value in values[:50] if isinstance(value, list) for item in value]
-        if any(size > 1 for size in sizes[name]) and are_programs(items):
-            return [name, *(other for other, size in sizes.items() if other != name and size == sizes[name])]
-    return []
+    sizes = {
+        name: [len(one) if isinstance(one := row.get(name), list) else 0 for row in rows]
+        for name in columns_in(rows)
+        if name not in taken
+    }
+    programs = lists_of_programs(rows, taken)
+    return [*programs[:1], *(name for name in sizes if programs and name not in programs and sizes[name] == sizes[programs[0]])]
+
+
+def lists_of_programs(rows: Rows, taken: Collection[str]) -> list[str]:
+    """Return the columns with lists of several programs as text, or of answers with one."""
+    lists = {name: [one for row in rows[:50] if isinstance(one := row.get(name), list)] for name in columns_in(rows)}
+    return [
+        name
+        for name, values in lists.items()
+        if name not in taken and max(map(len, values), default=0) > 1 and are_programs([*chain.from_iterable(values)])
+    ]
 
 
 def are_programs(values: Sequence[Any], *, fenced: bool = True) -> bool:
@@ -252,7 +289,12 @@ def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     else:
         name, fields = exploded_in(rows, [*mapped.values()])
         several = [name] if name else []
-    if several:
+    if len(programs := lists_of_programs(rows, taken)) > 1:
+        ways = ", ".join(f"{{explode: {one}, columns: {{code: {one}}}, constants: {{status: {'failed' if says_opposite(one) else 'passed'}}}}}"
+                         for one in programs)  # fmt: skip
+        named = "`columns: {task_id: COLUMN, prompt: COLUMN}`"
+        found.append(f"{' and '.join(programs)} have lists of programs: --map FILE with {named} and `attempts: [{ways}]`")
+    elif several:
         shown = ", ".join(f"{field}: {name}" for field, name in fields.items())
         found.append(f"{several[0]} has lists of programs, and a row is one attempt: --map FILE with `explode: [{', '.join(several)}]` and "
                      f"`columns: {{{shown}, ...}}`{more}")  # fmt: skip
@@ -274,6 +316,11 @@ def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     given, programs = (
         {field for field in fields if mapped.get(field) in used} for fields in (OUTCOMES, ("code", "answer", "code_file"))
     )
+    if given == {"error"} and programs:
+        return [
+            f"{mapped['error']} is no outcome, and attempts with one are unscored: if they failed and the others passed, --map FILE with "
+            f"`constants: {{status: passed}}` and `cases: [{{only: {{{mapped['error']}: {{given: true}}}}, constants: {{status: failed}}}}]`"
+        ]
     attempts = [row for row in rows if any(nested_value(row, mapped[field].split(".")) for field in programs)]
     found = possible_outcomes(attempts, mapped) if attempts and not given else []
     return [
@@ -335,11 +382,26 @@ def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: 
             continue
         words = {word for value in values_of(rows, column) for word in vague_in(value)}
         if left := sorted(words - known):
-            shown = ", ".join(f"{word}: {'passed' if word in ('0', 'false', 'no') else 'failed'}" for word in left[:9])
+            shown = ", ".join(
+                f"{word}: {'passed' if outcome.WORDS.get(word, word) in ('0', 'failed') else 'failed'}" for word in left[:9]
+            )
             raise SourceError(
                 f"{path}: by its name, {column} has {left[-1]} where an attempt failed, and --{name} would read it the other way round: "
                 f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
             )
+
+
+def refuse_counts(path: Path, rows: Rows, mapped: Mapping[str, str]) -> None:
+    """Raise SourceError if ``passed`` is a number of tests beside a number of failed ones, so that 1 is no word for passed."""
+    passed = mapped.get("passed", "")
+    free = [name for name in columns_in(rows) if name not in mapped.values() and FAILURE.search(bare(name))]
+    both = ((row, name) for row in rows for name in free if not isinstance(row.get(passed), bool))
+    name = next((name for row, name in both if all((outcome.score_in(row.get(one)) or 0) > 0 for one in (passed, name))), "")
+    if name and {mapped.get(field) for field in ("status", "outcomes", "total")}.isdisjoint(columns_in(rows)):
+        raise SourceError(
+            f"{path}: {passed} and {name} are numbers of tests: --map FILE with `columns: {{passed: null}}` and `status: {{column: {name}, "
+            "negate: true}`"
+        )
 
 
 def vague_in(value: Any) -> Iterator[str]:
@@ -366,7 +428,11 @@ def refuse_codes(
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
     if passed_at is not None and not any(outcome.graded_in(value) is not None for value in values_of(rows, status)):
-        free = [name for name in columns_in(rows) if name not in mapped.values() and are_scores(values_of(rows, name))]
+        free = [
+            name
+            for name in columns_in(rows)
+            if name not in mapped.values() and None not in [*map(outcome.graded_in, values_of(rows, name) or [None])]
+        ]
         name = shlex.quote(max(free, key=lambda one: bool(SCORE.search(bare(one))), default="COLUMN"))
         lacks = f"{status} has no scores" if values_of(rows, status) else "no column is the outcome"
         numbers = f"{name} has numbers: " if free else ""
@@ -419,11 +485,6 @@ def are_points(value: Any, full: float) -> bool:
     except ValueError:
         return False
     return True
-
-
-def are_scores(values: Sequence[Any]) -> bool:
-    """Return whether all values are numbers, and there are any."""
-    return bool(values) and all(outcome.graded_in(value) is not None for value in values)
 
 
 def numbers_in(rows: Rows, column: str) -> set[str]:

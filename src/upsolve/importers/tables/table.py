@@ -31,7 +31,7 @@ from upsolve.importers.rows import (
     nested_value,
 )
 from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
-from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
+from upsolve.importers.tables import FIELDS, FILE_FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables import columns as guesses
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
@@ -50,7 +50,7 @@ SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at
 """Options that are keys of a map, too."""
 PER_FILE, FULL = 1 << 10, 4
 """Bytes that a file of a tree counts more, and sizes of a unit from which on a folder is divided."""
-CASE = re.compile(r"(?i)(?:^|[^a-z])(?:test|case|subtask|check)|Test|Case")
+CASE = re.compile(r"(?i)(?:^|[^a-z])(?:test|case|subtask|check|input|stdin)|Test|Case")
 """Names of columns that may name single tests."""
 JSON = (Kind.JSON, Kind.JSONL)
 """Formats in which a row may lack columns."""
@@ -68,8 +68,8 @@ def read(path: Path, *, plan: Map | None = None, names: Sequence[str] = (), **op
         return
     for part in plan.parts or (plan,):
         for unit in units_of(path, part):
-            name, names = unit.options.get("name", part.name), unit.options.get("names", ())
-            yield from read_file(unit.path, replace(part, name=name), scores, names, counts)
+            name, rows = (unit.options.get(one, getattr(part, one)) for one in ("name", "rows"))
+            yield from read_file(unit.path, replace(part, name=name, rows=rows), scores, unit.options.get("names", ()), counts)
 
 
 def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
@@ -119,7 +119,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
         check_columns(path, first, named, mapped, shape, needed)
     scores = score_columns(path, first, score, may_lack=may_lack)
     guesses.refuse_opposite(path, first, named, plan.statuses)
-    refuse_escapes(path, first, mapped.get("code", ""))
+    refuse_escapes(path, first, mapped.get("code", ""), mapped.get("prompt", ""))
     if word := guesses.unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
@@ -158,6 +158,7 @@ def reader_in(
 ) -> Reader:
     """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
+    guesses.refuse_counts(path, rows, mapped)
     guesses.refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
     return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
 
@@ -317,7 +318,7 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
     found = [*members(path, encoding=plan.encoding)]
     if plan.files:
         return units_of_tree(path, plan, found)
-    named = {"name": plan.name or path.name.partition(".")[0]}
+    named = {"name": plan.name or path.name.partition(".")[0], **({"rows": "."} if plan.rows == "." else {})}
     if path.is_file() and len(found) == 1:
         return [Unit(path, named)]
     apart = {one.file.partition("/")[0] for one in plan.joins.values()}
@@ -327,9 +328,12 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
     tables = [file for file, kind in kinds if kind not in (Kind.JSON, Kind.TEXT, Kind.BINARY)]
     arrays = [file for file, kind in kinds if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
     files = arrays or tables
+    if not files and any(kind is Kind.JSON for _, kind in kinds):  # each is a row
+        return units_of(path, replace(plan, rows="."))
     if not files:
         raise SourceError(f"{path}: contains no table: JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB")
-    left = in_words([file.name for file, _ in kinds if file not in files])
+    named_by_rows = Kind.TEXT if {*FILE_FIELDS} & plan.columns.keys() else None
+    left = in_words([file.name for file, kind in kinds if file not in files and kind is not named_by_rows])
     units = [
         Unit(where, named) if (where := Path(file.where)).is_file() else Unit(path, {**named, "names": (file.name,)}, file.size)
         for file in of_version(files, plan)

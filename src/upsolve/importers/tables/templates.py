@@ -13,6 +13,7 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
+from upsolve.importers.recogniser.asserts import parsed
 from upsolve.importers.rows import Rows, nested_value
 from upsolve.importers.tables.columns import values_of
 from upsolve.languages.names import language_in
@@ -115,23 +116,31 @@ QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
-def refuse_escapes(path: Path, rows: Rows, column: str) -> None:
-    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, or lists of lines.
+def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> None:
+    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, lists of lines, or
+    only what follows their prompts.
 
     A template in place of a column says how programs are read, as they are by ``{column}``.
     """
     values = values_of(rows, column) if "{" not in column else []
     texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
-    written, change = "", ""
+    written, read = "", ""
     if 2 * sum("\\n" in text for text in texts) > len(texts) and not any("\n" in text for text in texts):
-        written, change = "\\n in place of line ends, as databases write text files", "escapes"
+        written, read = "\\n in place of line ends, as databases write text files", f"{{{column}|escapes}}"
     elif found := next((name for sign, name in HTML.items() if not holds(values, sign) and holds(texts, name)), ""):
-        written, change = f"{found}, as HTML writes {unescape(found)}", "html"
+        written, read = f"{found}, as HTML writes {unescape(found)}", f"{{{column}|html}}"
     elif values and all(isinstance(value, list) and is_lines(value) for value in values):
-        written, change = "lists of lines", "lines"
-    if change:
-        read, plain = (shlex.quote(f"{{{column}{how}}}") for how in (f"|{change}", ""))
+        written, read = "lists of lines", f"{{{column}|lines}}"
+    elif texts and 2 * sum(map(continues, values_of(rows, prompt), values)) > len(texts):
+        written, read = "only what follows their prompts", f"{{{prompt}}}{{{column}}}"
+    if written:
+        read, plain = map(shlex.quote, (read, f"{{{column}}}"))
         raise SourceError(f"{path}: programs in {column} have {written}: --code {read}; if they are meant: --code {plain}")
+
+
+def continues(prompt: Any, code: Any) -> bool:
+    """Return whether a program is none in Python without the code in its prompt, which it continues."""
+    return "def " in str(prompt) and parsed(str(code)) is None and parsed(f"{prompt}{code}") is not None
 
 
 def holds(values: Iterable[Any], text: str) -> bool:
