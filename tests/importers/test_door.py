@@ -92,6 +92,8 @@ HEADINGS = {
     "in capitals": ("Prompt", "Code", "Status", "Author"),
     "with more words": ("problem_statement", "student_code", "is_correct", "Student Name"),
     "of several words": ("Question Text", "Submitted Code", "Final Verdict", "user id"),
+    "in German": ("Aufgabenstellung", "Quelltext", "Ergebnis", "Matrikelnummer"),
+    "in Chinese": ("题目描述", "代码", "评测结果", "用户"),
     "in objects": ("meta.task_description", "answer_code", "resolved", "by.$oid"),
 }
 
@@ -217,6 +219,19 @@ UNDECIDED = {
         [{"question": STATEMENT, "submission": ADD, "verdict": "Accepted", "result": "Wrong answer"}],
         ("status: verdict", "status: result"),
     ),
+    "a set with outcomes of answers": (
+        [
+            {
+                "task_id": 11,
+                "text": STATEMENT,
+                "code": ADD,
+                "test_list": ["assert f(1) == 2"],
+                "response": f"```\n{WRONG}```",
+                "passed": False,
+            }
+        ],
+        ("ingest mbpp", "answer: response\n      reference: code"),
+    ),
     "two programs": (
         [{"question": STATEMENT, "submission": ADD, "patched": WRONG, "verdict": "Accepted"}],
         ("code: submission", "code: patched"),
@@ -231,6 +246,121 @@ def test_of_two_readings_none_is_taken_and_the_maps_of_both_are_shown(tmp_path, 
     with pytest.raises(SourceError) as error:
         reading_of(tmp_path / "log.jsonl", {})
     assert all(text in str(error.value) for text in maps)
+
+
+@pytest.mark.parametrize(
+    ("columns", "read"),
+    [
+        ({"status": (200, 200), "is_correct": (True, False)}, {"status": "is_correct"}),
+        ({"status": ("success", "success"), "passed": (True, False)}, {"status": "passed"}),
+        ({"status": ("completed", "completed"), "result": ("pass", "fail")}, {"status": "result"}),
+        ({"compile_result": ("OK", "OK"), "run_result": ("OK", "FAIL")}, {"status": "run_result"}),
+        ({"plagiarism_check": ("passed", "passed"), "points": (3, 1)}, {}),
+        ({"lint": ("pass", "fail")}, {}),
+        ({"problem": ("Add one", "Add one"), "problem_text": (f"{STATEMENT} All of x are integers.",) * 2}, {"prompt": "problem_text"}),
+        ({"source": ("a site", "a site"), "src": (ADD, WRONG)}, {"code": "src"}),
+        ({"title": ("Add one",) * 2, "body": (f"{STATEMENT} All of x are integers.",) * 2}, {"task_id": "title", "prompt": "body"}),
+    ],
+)  # fmt: skip
+def test_of_several_columns_the_one_is_read_that_says_it(tmp_path, columns, read):
+    rows = [{name: values[at] for name, values in columns.items()} for at in range(2)]
+    rows = [{"submission": code, **row} if "src" not in row else row for code, row in zip((ADD, WRONG), rows, strict=True)]
+    rows = [{"question": STATEMENT, **row} if not {"problem", "title"} & {*row} else row for row in rows]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    options = reading_of(tmp_path / "log.jsonl", {}).options
+    assert {
+        name: options[name] for name in ("status", "task_id", *read) if name in options and name in (*read, "status")
+    } == read
+
+
+LISTS = {
+    "objects": {"attempts": [{"code": ADD, "passed": True, "user": "ann"}, {"code": WRONG, "passed": False, "user": "bob"}]},
+    "parallel lists": {"completions": [ADD, WRONG], "passed": [True, False]},
+    "answers": {"responses": [f"Here:\n```\n{ADD}```", f"```\n{WRONG}```"], "results": ["AC", "WA"]},
+    "lists of outcomes": {"generations": [ADD, WRONG], "results": [["AC", "AC"], ["AC", "WA"]]},
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_attempts_in_lists_of_a_task_are_read(tmp_path, case, run):
+    rows = [{"task_id": "q", "question": STATEMENT, "test_list": ["assert f(1) == 2", "assert f(2) == 3"], **LISTS[case]}]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    run(tmp_path / "log.jsonl", tmp_path / "archive", "--no-check")
+    archive = Archive(tmp_path / "archive")
+    assert [one[1:] for one in stored(archive)] == [(ADD.strip(), "passed"), (WRONG.strip(), "failed")]
+    assert [(task.prompt, len(task.tests)) for task in archive.tasks()] == [(STATEMENT, 2)]
+
+
+def test_lists_of_attempts_that_are_not_clear_are_named_with_a_map(tmp_path):
+    row = {
+        "id": "q",
+        "question": STATEMENT,
+        "solutions": [ADD, ADD + "\n"],
+        "incorrect_solutions": [WRONG, WRONG + "\n", WRONG + "#"],
+    }
+    (tmp_path / "log.jsonl").write_text(lines_of([row]))
+    with pytest.raises(SourceError) as error:
+        reading_of(tmp_path / "log.jsonl", {})
+    attempts = re.search(r"`(attempts: .*?)`", str(error.value))[1]
+    (tmp_path / "my.yaml").write_text(f"columns: {{task_id: id, prompt: question}}\n{attempts}\n")
+    ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.jsonl", map=str(tmp_path / "my.yaml"))
+    assert [status for _, _, status in stored(Archive(tmp_path / "a"))] == ["passed", "passed", "failed", "failed", "failed"]
+    (tmp_path / "log.jsonl").write_text(lines_of([{"question": STATEMENT, "tries": [ADD, WRONG], "scores": [0.5, 3]}]))
+    with pytest.raises(SourceError, match="tries has lists of programs"):
+        reading_of(tmp_path / "log.jsonl", {})
+
+
+def test_tables_of_tasks_and_of_attempts_in_a_folder_are_read_together(tmp_path, run):
+    folder = tmp_path / "contest"
+    folder.mkdir()
+    tasks = [
+        {"id": name, "statement": f"{STATEMENT} {name}", "test_cases": [{"input": "1\n", "output": "2\n"}]} for name in "ab"
+    ]
+    attempts = [
+        {"id": at, "problem_id": "ab"[at], "code": code, "verdict": word}
+        for at, (code, word) in enumerate([(ADD, "AC"), (WRONG, "WA")])
+    ]
+    (folder / "problems.jsonl").write_text(lines_of(tasks))
+    (folder / "attempts.jsonl").write_text(lines_of(attempts))
+    run(folder, tmp_path / "a", "--no-check")
+    assert {(task.task_id, task.prompt[-1], len(task.tests)) for task in Archive(tmp_path / "a").tasks()} == {
+        ("contest/a", "a", 1),
+        ("contest/b", "b", 1),
+    }
+    assert {(one.task_id, one.code.strip()) for one in Archive(tmp_path / "a").attempts()} == {
+        ("contest/a", ADD.strip()),
+        ("contest/b", WRONG.strip()),
+    }
+    assert sorted(verdict.status for verdict in Archive(tmp_path / "a").verdicts()) == ["failed", "passed"]
+
+
+CELLS = [[*row.values()] for row in ROWS]
+TABLES = {
+    "of pandas, split": {"columns": [*ROWS[0]], "index": [0, 1], "data": CELLS},
+    "of pandas, by column": {name: {str(at): row[name] for at, row in enumerate(ROWS)} for name in ROWS[0]},
+    "of lists": {name: [row[name] for row in ROWS] for name in ROWS[0]},
+}
+
+
+@pytest.mark.parametrize("case", [*TABLES, "a file a row"])
+def test_tables_in_objects_are_read(tmp_path, case):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for at, row in enumerate([TABLES[case]] if case in TABLES else ROWS):
+        (folder / f"{at}.json").write_text(json.dumps(row, indent=1))
+    path = folder / "0.json" if case in TABLES else folder
+    reading = reading_of(path, {})
+    ingest(Archive.create(tmp_path / "a"), reading.source, path, **reading.options)
+    assert stored(Archive(tmp_path / "a")) == [("ann", ADD.strip(), "passed"), ("bob", WRONG.strip(), "failed")]
+
+
+def test_programs_that_continue_their_prompts_are_refused(tmp_path):
+    rows = [{"prompt": "def f(x):\n", "completion": f"    return x + {n}\n", "passed": n == 1} for n in (1, 2)]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    with pytest.raises(SourceError, match=r"only what follows their prompts: --code '\{prompt\}\{completion\}'"):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.jsonl", code="completion")
+    ingest(Archive.create(tmp_path / "b"), "table", tmp_path / "log.jsonl", code="{prompt}{completion}")
+    assert stored(Archive(tmp_path / "b"))[0] == ("", ADD.strip(), "passed")
 
 
 def test_two_outcomes_that_agree_are_no_question(tmp_path):

@@ -8,7 +8,7 @@ import re
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -21,14 +21,24 @@ import yaml
 
 from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
-from upsolve.importers.formats import Kind, kind_of, members, rows_of
+from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
-from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS
-from upsolve.importers.tables.columns import OUTCOMES, are_programs, hints_for, likely_fields, values_of
-from upsolve.importers.tables.layouts import layouts_of
+from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
+from upsolve.importers.tables.columns import (
+    OUTCOMES,
+    are_programs,
+    exploded_in,
+    explosions_in,
+    fits,
+    hints_for,
+    likely_fields,
+    lists_of_programs,
+    values_of,
+)
+from upsolve.importers.tables.layouts import layouts_of, plan_of_tables
 from upsolve.importers.tables.plans import Map
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.plugins import find, names
@@ -44,8 +54,8 @@ SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "re
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
 """Kind of a record -> the word under which it is counted."""
-FILES = 20_000
-"""Most files of a tree that are looked at."""
+FILES, TABLES = 20_000, 9
+"""Most files of a tree that are looked at, and tables of a folder that may be of different columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +127,35 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
         if not (column := given.get("code_file", "") or column_of_files(path, given)):
             return found
         given = {**given, "code_file": column}
-    rows, where = rows_in(path, given)
+    units = split(path, rows=given.get("rows", ""))
+    if (
+        1 < len(units) <= TABLES
+        and not given
+        and (plan := plan_of_tables({member.name: rows for member, rows, _ in map(rows_in, units)}))
+    ):
+        return [Reading("map", f"{len(units)} tables, of tasks and of attempts", tree=plan)]
+    _, rows, where = rows_in(units[0], given)
     named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
-    return known or table_readings(path, rows, {**where, **given})
+    if known and not lacks_attempts(path, known[0].source, rows, {**where, **given}):
+        return known
+    return [*known, *table_readings(path, rows, {**where, **given})]
+
+
+def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]) -> bool:
+    """Return whether rows have programs and outcomes, and a source reads tasks alone of them, as of the set from which they took their tasks."""
+    chosen = {*columns_in(rows), *likely_columns(rows, columns_of(Map()))}
+    if chosen.isdisjoint(("status", "passed", "outcomes")) or chosen.isdisjoint(PROGRAMS):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return not preview(find("source", name), path, options).counts["attempts"]
 
 
 def column_of_files(path: Path, given: Mapping[str, str]) -> str:
     """Return the column of the first table of a tree that names its programs beside a column of outcomes; empty if there is none."""
     try:
-        rows, _ = rows_in(path, given)
+        _, rows, _ = rows_in(split(path, rows=given.get("rows", ""))[0], given)
     except SourceError:
         return ""
     known = likely_columns(rows, columns_of(Map()))
@@ -156,12 +185,11 @@ def by_files(path: Path) -> list[Reading]:
     return found
 
 
-def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the first rows of a file, or of the first table of a folder, and the option that names the list that holds them."""
-    unit = split(path, rows=given.get("rows", ""))[0]
-    member, where = table_at(unit.path, unit.options.get("names", ())), dict[str, str]()
+def rows_in(unit: Unit, given: Mapping[str, str] = {}) -> tuple[Member, list[dict[str, Any]], dict[str, str]]:
+    """Return a table, its first rows, and the option that names the list that holds them."""
+    member, where = table_at(unit.path, unit.options.get("names", ())), {k: v for k, v in unit.options.items() if k == "rows"}
     file = member.where
-    if kind_of(member) is Kind.JSON and "rows" not in given and (lists := lists_in(member)):
+    if kind_of(member) is Kind.JSON and "rows" not in {**given, **where} and (lists := lists_in(member)):
         if len(lists) > 1:
             ways = " or ".join(f"--rows {shlex.quote(name)} ({count} rows)" for name, count in with_wholes(lists)[:5])
             raise SourceError(f"{file}: has several lists of rows; name one: {ways}")
@@ -176,7 +204,7 @@ def rows_in(path: Path, given: Mapping[str, str]) -> tuple[list[dict[str, Any]],
     if not rows:
         bad = next((f"line {row.line}: {row.reason}" for _, row in head if isinstance(row, BadRow)), "")
         raise SourceError(f"{file}: has no rows{' that can be read; ' if bad else ''}{bad}")
-    return rows, where
+    return member, rows, where
 
 
 def with_wholes(lists: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -229,6 +257,9 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
     chosen = {**known, **likely}
     if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):
         likely, chosen = {**likely, "code": name}, {**chosen, "code": name}
+    if {*NAMES} & chosen.keys() and {*PROGRAMS}.isdisjoint(chosen) and (plan := plan_of_lists(rows, chosen)):
+        why = f"{' and '.join(plan['explode'])} have attempts: {', '.join(f'{k} = {v}' for k, v in plan['columns'].items())}"
+        return [Reading("map", why, tree={**{k: v for k, v in given.items() if k == "rows"}, **plan})]
     solutions = [name for name in columns if name.rpartition(".")[2].lower() in SOLUTIONS and name not in chosen.values()]
     if not {*NAMES} & chosen.keys() or not (solutions or {*PROGRAMS, "tests", "reference"} & chosen.keys()):
         lacks = "a statement or name of tasks" if not {*NAMES} & chosen.keys() else "programs or tests"
@@ -247,18 +278,31 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
         ways = [({**plain, "reference": solutions[0]}, "")]
     elif other := other_programs(rows, columns, chosen):
         field = next(name for name in PROGRAMS if name in chosen)
-        ways = [({**plain, field: name}, f"{name} has the programs") for name in (chosen[field], other)]
-    if "status" not in given and (other := other_outcome(rows, chosen)):
-        field = next(name for name in ("status", "passed", "outcomes") if name in chosen)
-        fields = ((field, chosen[field]), ("status", other))
-        bare = [({k: v for k, v in way.items() if k != field}, why) for way, why in ways]
+        fenced = field == "code" and "```" in str(values_of(rows, other)[0])
+        more = {"answer": other, "reference": chosen[field]} if fenced else {field: other}
+        rest = {name: one for name, one in plain.items() if name != field}
         ways = [
-            ({**way, f: name}, ", ".join(filter(None, (why, f"{name} has the outcome"))))
-            for way, why in bare
-            for f, name in fields
+            ({**rest, **more}, f"{name} has the programs")
+            for name, more in ((chosen[field], {field: chosen[field]}), (other, more))
         ]
+    if "status" not in given and (outcomes := outcomes_in(rows, chosen)):
+        ways = [*with_each(ways, outcomes)]
     shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
     return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
+
+
+def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the map of rows that are tasks with attempts in lists, given the columns of fields; empty if there are none, or it is not clear what lists hold."""
+    columns = {field: name for field, name in chosen.items() if field in TASK_FIELDS}
+    taken = [*columns.values()]
+    if not (lists := explosions_in(rows, taken)):
+        name, found = exploded_in(rows, taken)
+        return {"explode": [name], "columns": {**columns, **found}} if name else {}
+    items = {name: [one for row in rows for one in row.get(name) or ()] for name in lists}
+    fields = ["answer" if any("```" in str(one) for one in items[lists[0]]) else "code"]
+    fields += [next((field for field in ("status", "outcomes") if fits(field, name, items[name])), "") for name in lists[1:]]
+    sure = all(fields) and len({*fields}) == len(fields) and len(lists_of_programs(rows, taken)) == 1
+    return {"explode": lists, "columns": {**columns, **dict(zip(fields, lists, strict=True))}} if sure else {}
 
 
 def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
@@ -277,21 +321,43 @@ def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
 
 
 def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()) -> str:
-    """Return a column without a field, and of no name among ``but``, whose texts look like programs; empty if none does, or none may."""
-    if not {*PROGRAMS} & chosen.keys() or "code_file" in chosen:
+    """Return a column without a field, and of no name among ``but``, whose texts look like programs, and do not hold the chosen ones; empty if none does, or
+    none may.
+    """
+    column = next((chosen[name] for name in PROGRAMS if name in chosen), None)
+    if column is None or "code_file" in chosen:
         return ""
     free = (name for name in columns if name not in chosen.values() and name.rpartition(".")[2].lower() not in but)
-    return next((name for name in free if are_programs(values_of(rows, name), fenced=False)), "")
+    found = (name for name in free if are_programs(values_of(rows, name), fenced=bool(column)))
+    return next((name for name in found if not all(str(row.get(column)).strip() in str(row.get(name)) for row in rows)), "")
 
 
-def other_outcome(rows: Rows, chosen: Mapping[str, str]) -> str:
-    """Return another column of outcomes that contradicts the chosen one in a row; empty if there is none."""
+def with_each(
+    ways: Iterable[tuple[dict[str, str], str]], outcomes: Sequence[tuple[str, str]]
+) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield readings, each with every field and column that may be the outcome in place of the first."""
+    for way, why in ways:
+        bare = {name: column for name, column in way.items() if name != outcomes[0][0]}
+        for key, name in outcomes:
+            yield {**bare, key: name}, ", ".join(filter(None, (why, f"{name} has the outcome" * (len(outcomes) > 1))))
+
+
+def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the fields and columns of which each may be the outcome; none if the chosen one is, and no other contradicts it.
+
+    A column without words for outcomes, or with the same one in all rows, is none if another column has several.
+    """
     field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
     if not field or "total" in chosen:
-        return ""
-    left = {name: column for name, column in chosen.items() if name != field} | {"": chosen[field]}
-    other = likely_fields(rows, left, ["status"]).get("status", "")
-    return other if other and any(differ(row, chosen[field], other) for row in rows) else ""
+        return []
+    column, left = chosen[field], {name: one for name, one in chosen.items() if name != field} | {"": chosen[field]}
+    other = likely_fields(rows, left, ["status"]).get("status", chosen.get("passed", "") if field == "status" else "")
+    values, others = values_of(rows, column), values_of(rows, other)
+    fit = fits(field.replace("passed", "status"), column, values)
+    if not other or (fit and not any(differ(row, column, other) for row in rows)):
+        return []
+    sole = not fit or len({*map(repr, values)}) == 1 < len({*map(repr, others)})
+    return [("status", other)] if sole else [(field, column), ("status", other)]
 
 
 def differ(row: Mapping[str, Any], one: str, other: str) -> bool:

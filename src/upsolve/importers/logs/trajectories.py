@@ -383,4 +383,7 @@ INSPECT = Source(
         Option("scorer", str, "name of the scorer that decides, name.key for a value with keys (default: the first)"),
         *ROLLOUT_OPTIONS,
     ),
+    detect=("epoch", "input", "output.choices", "scores"),
+    rows="samples",
+    marks=("*.eval", "logs/*.eval"),
 )

@@ -31,7 +31,7 @@ from upsolve.importers.rows import (
     nested_value,
 )
 from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
-from upsolve.importers.tables import FIELDS, FILE_FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
+from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables import columns as guesses
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
@@ -332,8 +332,7 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
         return units_of(path, replace(plan, rows="."))
     if not files:
         raise SourceError(f"{path}: contains no table: JSON, CSV, Parquet, Arrow, Excel, SQLite or DuckDB")
-    named_by_rows = Kind.TEXT if {*FILE_FIELDS} & plan.columns.keys() else None
-    left = in_words([file.name for file, kind in kinds if file not in files and kind is not named_by_rows])
+    left = in_words([file.name for file, _ in kinds if file not in files])
     units = [
         Unit(where, named) if (where := Path(file.where)).is_file() else Unit(path, {**named, "names": (file.name,)}, file.size)
         for file in of_version(files, plan)
