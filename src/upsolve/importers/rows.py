@@ -35,6 +35,7 @@ __all__ = [
     "data_in",
     "decoded",
     "emptied",
+    "everywhere",
     "first_rows",
     "head_of",
     "json_in",
@@ -242,16 +243,14 @@ def as_json(value: Any) -> str:
     try:
         return ENCODE(value)
     except ValueError:
-        return ENCODE(finite(value))
+        return ENCODE(everywhere(value, lambda one: str(one) if isinstance(one, float) and not isfinite(one) else one))
 
 
-def finite(value: Any) -> Any:
-    """Return a value with infinite and no numbers as text."""
-    if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
+def everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value of JSON, of whose parts each that is neither an object nor a list is changed by a function."""
+    if isinstance(value, Mapping):
+        return {str(name): everywhere(one, change) for name, one in value.items()}
+    return [everywhere(one, change) for one in value] if isinstance(value, list | tuple) else change(value)
 
 
 def refuse_surrogates(code: Any) -> None:

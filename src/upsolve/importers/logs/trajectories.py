@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_object, json_value
-from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each
+from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each, everywhere
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, names_of_rewards, number_of, rollout, rollouts_of, text_of
@@ -367,13 +367,8 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
 def attached(value: Any, sample: Json) -> Any:
     """Replace references to a sample's attachments by their texts, everywhere in a value."""
     texts = sample.get("attachments")
-    if not texts:
-        return value
-    if isinstance(value, str):
-        return ATTACHED.sub(lambda found: str(texts.get(found[1], found[0])), value)
-    if isinstance(value, dict):
-        return {key: attached(item, sample) for key, item in value.items()}
-    return [attached(item, sample) for item in value] if isinstance(value, list) else value
+    change = partial(ATTACHED.sub, lambda found: str((texts or {}).get(found[1], found[0])))
+    return everywhere(value, lambda one: change(one) if isinstance(one, str) else one) if texts else value
 
 
 INSPECT = Source(

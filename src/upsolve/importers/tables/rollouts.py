@@ -11,7 +11,7 @@ from typing import Any
 from upsolve.archive.store import read_tasks
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.rows import Rows, columns_in
+from upsolve.importers.rows import Rows, columns_in, everywhere
 from upsolve.importers.source import Option
 from upsolve.importers.tables import OF_TASK, SPANS, hash_of
 from upsolve.importers.tables.columns import says_opposite, values_of
@@ -285,11 +285,8 @@ def filled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Replace numbers that JSON cannot express, everywhere in a value: NaN by None, infinity by text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+    odd = {"nan": None, "inf": "inf", "-inf": "-inf"}
+    return everywhere(value, lambda one: odd.get(str(one), one) if isinstance(one, float) else one)
 
 
 def number_of(value: Any) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import is_given, number_in, status_of, whole
 from upsolve.importers.recogniser.asserts import parsed
-from upsolve.importers.rows import Rows, nested_value
+from upsolve.importers.rows import Rows, everywhere, nested_value
 from upsolve.importers.tables.columns import values_of
 from upsolve.languages.names import language_in
 from upsolve.types import Status
@@ -85,15 +85,6 @@ def with_lines(value: Any) -> Any:
     return ("" if any(str(line).endswith("\n") for line in value) else "\n").join(map(str, value))
 
 
-def with_unix_lines(value: Any) -> Any:
-    """Return a value with the line ends of Unix in its texts."""
-    if isinstance(value, dict):
-        return {name: with_unix_lines(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [*map(with_unix_lines, value)]
-    return value.replace("\r\n", "\n") if isinstance(value, str) else value
-
-
 ESCAPE, SIGNS = re.compile(r"\\(.)", re.DOTALL), {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 """What databases write in text files in place of some characters, and these."""
 FILTERS: Mapping[str, Callable[[Any], Any]] = {
@@ -101,7 +92,7 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "load": loaded,
     "seconds": seconds,
     "mib": lambda value: int(value * 2**20) or None,
-    "unix": with_unix_lines,
+    "unix": lambda value: everywhere(value, lambda one: one.replace("\r\n", "\n") if isinstance(one, str) else one),
     "language": lambda value: language_in(str(value)),
     "escapes": lambda value: ESCAPE.sub(lambda found: SIGNS.get(found[1], found[1]), text_of(value)),
     "html": lambda value: unescape(text_of(value)),
