@@ -257,6 +257,8 @@ def test_of_two_readings_none_is_taken_and_the_maps_of_both_are_shown(tmp_path, 
         ({"compile_result": ("OK", "OK"), "run_result": ("OK", "FAIL")}, {"status": "run_result"}),
         ({"plagiarism_check": ("passed", "passed"), "points": (3, 1)}, {}),
         ({"lint": ("pass", "fail")}, {}),
+        ({"reason": (None, "wrong answer")}, {}),
+        ({"ok": (True, False), "reason": (None, "wrong answer")}, {"status": "ok"}),
         ({"problem": ("Add one", "Add one"), "problem_text": (f"{STATEMENT} All of x are integers.",) * 2}, {"prompt": "problem_text"}),
         ({"source": ("a site", "a site"), "src": (ADD, WRONG)}, {"code": "src"}),
         ({"title": ("Add one",) * 2, "body": (f"{STATEMENT} All of x are integers.",) * 2}, {"task_id": "title", "prompt": "body"}),
@@ -275,7 +277,7 @@ def test_of_several_columns_the_one_is_read_that_says_it(tmp_path, columns, read
 
 LISTS = {
     "objects": {"attempts": [{"code": ADD, "passed": True, "user": "ann"}, {"code": WRONG, "passed": False, "user": "bob"}]},
-    "parallel lists": {"completions": [ADD, WRONG], "passed": [True, False]},
+    "parallel lists": {"completions": [ADD, WRONG], "passed": [True, False], "seconds": [0.5, 2]},
     "answers": {"responses": [f"Here:\n```\n{ADD}```", f"```\n{WRONG}```"], "results": ["AC", "WA"]},
     "lists of outcomes": {"generations": [ADD, WRONG], "results": [["AC", "AC"], ["AC", "WA"]]},
 }

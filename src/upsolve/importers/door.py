@@ -293,16 +293,17 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
 
 def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return the map of rows that are tasks with attempts in lists, given the columns of fields; empty if there are none, or it is not clear what lists hold."""
-    columns = {field: name for field, name in chosen.items() if field in TASK_FIELDS}
+    columns = {field: name for field, name in chosen.items() if field in (*TASK_FIELDS, "language", "author")}
     taken = [*columns.values()]
     if not (lists := explosions_in(rows, taken)):
         name, found = exploded_in(rows, taken)
         return {"explode": [name], "columns": {**columns, **found}} if name else {}
     items = {name: [one for row in rows for one in row.get(name) or ()] for name in lists}
-    fields = ["answer" if any("```" in str(one) for one in items[lists[0]]) else "code"]
-    fields += [next((field for field in ("status", "outcomes") if fits(field, name, items[name])), "") for name in lists[1:]]
-    sure = all(fields) and len({*fields}) == len(fields) and len(lists_of_programs(rows, taken)) == 1
-    return {"explode": lists, "columns": {**columns, **dict(zip(fields, lists, strict=True))}} if sure else {}
+    named = {("answer" if "```" in str(items[lists[0]]) else "code"): lists[0]}
+    for name in lists[1:]:
+        named |= {field: name for field in ("status", "outcomes") if fits(field, name, items[name])}
+    is_sure = len(named) == min(len(lists), 2) and len(lists_of_programs(rows, taken)) == 1
+    return {"explode": lists, "columns": {**columns, **named}} if is_sure else {}
 
 
 def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:

@@ -84,8 +84,8 @@ def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] =
             columns = [name for name in columns if outcome.are_statuses(values_of(rows, name))]
         if field == "status":  # words for outcomes, whatever the column's name; yes and no, or true and false, may be anything
             held = {name: {*map(str, values_of(rows, name))} for name in free}
-            sure = [name for name, values in held.items() if {*map(str.lower, values)} - {*VAGUE}]
-            columns += [name for name in sure if outcome.are_statuses(held[name])]
+            sure = [name for name in free if {*map(str.lower, held[name])} - {*VAGUE} and outcome.are_statuses(held[name])]
+            columns += [name for name in sure if len(values_of(rows, name)) == len(rows)]
             columns = [name for name in columns if not PART.search(bare(name))]
             columns.sort(key=lambda name: len(held[name]) == 1)  # the same in all rows, as of a service that answered
         if field == "code":  # rather than the site that is its source
