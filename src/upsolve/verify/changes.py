@@ -20,6 +20,8 @@ OF_OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError", "NameError",
 """Errors of programs that need a newer Python."""
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
 """Words of Python programs that use what had not been as in a new interpreter."""
+OF_SOURCE = ("argv[0]", "main.py", "traceback", "linecache", "stdin.name", "stdin.mode", "stdin.buffer.name")
+"""Words of Python programs that ask for their own source, or for the name of their standard input."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
 """Argument of a call with a name that functions of the judge use, or arguments from a dict."""
 
@@ -127,6 +129,10 @@ CHANGES: tuple[Change, ...] = (
            "builtin ones, such as UserList, failed in tests.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and (mentions(attempt, "UserList", "UserDict", "UserString", "ChainMap",
            "MappingProxy", "memoryview") or ("across" in verdict.isolation and mentions(attempt, "__contains__", "__eq__", "collections")))),
+    Change("Python programs that imported modules they had written, or read their own source, and pragmas that describe tables in queries failed.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "python", "sql") and (mentions(attempt, *OF_SOURCE)
+           or (verdict.error_type in ("Refused", "ImportError", "ModuleNotFoundError") and mentions(attempt, "open", "write", "ragma", "RAGMA"))),
+           "status <> 'passed'"),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -23,6 +23,9 @@ UNSEEN = ("__del__", "open", "io", "finalize")
 CLOSED = ("finally", "__exit__", "GeneratorExit")
 """Words of programs with ``yield`` whose generators may act when they are closed."""
 
+SOURCES = ("__file__", "argv[0]", "main.py", "inspect", "traceback", "linecache", "spawn", "forkserver")
+"""Words of programs that may read their own source."""
+
 DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 """Folders of links to the open descriptors."""
 
@@ -43,7 +46,9 @@ def new_module(name: str, code: str) -> Any:
     module: Any = type(sys)(name)
     module.__builtins__, module.__file__ = builtins, os.path.abspath("main.py")
     sys.modules[name] = sys.modules["__main__"] = module
-    if any(word in code for word in ("__file__", "inspect", "spawn", "forkserver")):
+    if "open" in code or "write" in code:  # modules that the program writes are found beside it
+        sys.path.insert(0, os.getcwd())
+    if any(word in code for word in SOURCES):
         show_source(code)
     if "/dev/" in code or "/self/fd" in code:
         open_devices()
@@ -156,7 +161,9 @@ def open_stdin(data: bytes) -> None:
     ``sys.__stdin__`` is the same object, as in a new interpreter: otherwise the buffer is closed when a program replaces ``sys.stdin``.
     """
     feed(data)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
+    stream: Any = open(0, encoding="utf-8", closefd=False)
+    stream.buffer.raw.name, stream.mode = "<stdin>", "r"
+    sys.stdin = sys.__stdin__ = stream  # type: ignore[misc]
 
 
 CAPACITY = 1 << 20

@@ -104,6 +104,8 @@ REFUSED = {
 """Refused function -> reason."""
 FIRST_USES = ("SELECT 1 FROM json_each('[]')", "SELECT 1 FROM json_tree('[]')")
 """Uses of table-valued functions before the authorizer is set: it is asked about the first one as about a change of the schema."""
+PRAGMAS = ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list")
+"""Pragmas that describe the tables of the database, and change nothing."""
 QUERY = re.compile(
     r"""(?P<query> (?:[\s;]|--[^\n]*|/\*.*?\*/)*+ (?:'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[^;])++ ;)
     (?:[\s;]|--[^\n]*|/\*.*?(?:\*/|\Z))*+""",
@@ -150,15 +152,13 @@ class Sqlite:
         if self.base.in_transaction:
             self.base.commit()
         self.denied = ""
-        for query in FIRST_USES:
-            with contextlib.suppress(sqlite3.Error):  # the script has a table of that name
-                self.base.execute(query).close()
-        self.base.set_authorizer(self.allow)
 
     def allow(self, action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
-        """Authorizer callback: allows reading tables and calling functions that are not in ``REFUSED``."""
+        """Authorizer callback: allows reading tables, ``PRAGMAS`` and calling functions that are not in ``REFUSED``."""
         module = self.sqlite3
         if action in (module.SQLITE_SELECT, module.SQLITE_READ, module.SQLITE_RECURSIVE):
+            return module.SQLITE_OK
+        if action == module.SQLITE_PRAGMA and (first or "").lower() in PRAGMAS:
             return module.SQLITE_OK
         if action == module.SQLITE_FUNCTION and (second or "").lower() not in REFUSED:
             return module.SQLITE_OK
@@ -170,6 +170,11 @@ class Sqlite:
 
     def rows(self, code: str, seconds: float) -> Any:
         """Yield the rows of the query, in lists of up to CHUNK; SyntaxFaultError if it is no single query, TimeoutError after ``seconds`` (0: no limit)."""
+        described = [f"SELECT 1 FROM pragma_{name}('')" for name in PRAGMAS] if "pragma_" in code.lower() else []
+        for query in (*FIRST_USES, *described):
+            with contextlib.suppress(self.sqlite3.Error):  # the script has a table of that name
+                self.base.execute(query).close()
+        self.base.set_authorizer(self.allow)
         if seconds:
             deadline = time.monotonic() + seconds
             self.base.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
