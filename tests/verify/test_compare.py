@@ -141,6 +141,11 @@ def test_nan_equals_nothing_and_signed_zeros_are_equal():
 def test_literals():
     assert literal("set()") == set()
     assert literal("-inf") == float("-inf")
+    assert literal("[inf, {'a': -inf}, set([1])]") == [float("inf"), {"a": float("-inf")}, {1}]
+    assert literal("{frozenset({1, 2}), frozenset(), frozenset((3,))}") == {frozenset({1, 2}), frozenset(), frozenset({3})}
+    for wrong in ("set(x)", "frozenset(1)", "[f()]", "{**{}}", "float(x)", "inf()", "-set()"):
+        with pytest.raises(ValueError, match="is not a Python literal"):
+            literal(wrong)
     with pytest.raises(ValueError, match="literal"):
         literal("open('x')")
 

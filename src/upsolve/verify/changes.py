@@ -22,6 +22,22 @@ OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
 """Words of Python programs that use what had not been as in a new interpreter."""
 OF_SOURCE = ("argv[0]", "main.py", "traceback", "linecache", "stdin.name", "stdin.mode", "stdin.buffer.name")
 """Words of Python programs that ask for their own source, or for the name of their standard input."""
+OF_LIBRARY = (
+    "array",
+    "timezone",
+    "re.",
+    "datetime",
+    "decimal",
+    "fractions",
+    "deque",
+    "User",
+    "Enum",
+    "frozen",
+    "__hash__",
+    "sorted",
+    "sympy",
+)
+"""Words of Python programs whose values did not reach tests as data."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
 """Argument of a call with a name that functions of the judge use, or arguments from a dict."""
 
@@ -132,6 +148,10 @@ CHANGES: tuple[Change, ...] = (
     Change("Python programs that imported modules they had written, or read their own source, and pragmas that describe tables in queries failed.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python", "sql") and (mentions(attempt, *OF_SOURCE)
            or (verdict.error_type in ("Refused", "ImportError", "ModuleNotFoundError") and mentions(attempt, "open", "write", "ragma", "RAGMA"))),
+           "status <> 'passed'"),
+    Change("Arrays, time zones, patterns, numbers of packages, subclasses of dates, decimals and the like, and dicts and sets of objects failed in tests.",
+           lambda task, attempt, verdict: is_in(attempt, "python") and verdict.status is not Status.PASSED and (("across" in verdict.isolation
+           and mentions(attempt, *OF_LIBRARY)) or (has_tests(task, TestKind.CALL) and (bool(task.requires) or any("..." in test.expected for test in task.tests)))),
            "status <> 'passed'"),
 )
 # fmt: on

@@ -128,17 +128,44 @@ def decode(data: Any) -> Any:
 
 @memo
 def literal(source: str) -> Any:
-    """Return the value of a Python literal; ``set()``, ``inf`` and ``nan`` are allowed.
+    """Return the value of a Python literal, in which sets may be calls of ``set`` and ``frozenset``, and ``inf`` and ``nan`` names.
 
     Raises:
         ValueError: the source is not a literal; names it.
     """
+    short = with_short_integers(source)
     try:
-        return ast.literal_eval(with_short_integers(source))
+        try:
+            return ast.literal_eval(short)
+        except (ValueError, TypeError):  # or it has sets of sets
+            return value_in(ast.parse(short.strip(), mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        if source.strip().lstrip("-") in ("inf", "nan"):
-            return float(source)
         raise ValueError(f"expected value is not a Python literal: {source[:200]}") from error
+
+
+def value_in(node: ast.expr) -> Any:
+    """Return the value of an expression of literals, sets and floats (``literal``); raise as ``ast.literal_eval``."""
+    match node:
+        case ast.Name(id="inf" | "nan" as name):
+            return float(name)
+        case ast.Call(func=ast.Name(id="set" | "frozenset"), args=[], keywords=[]):
+            return frozenset[Any]()
+        case ast.Call(func=ast.Name(id="set" | "frozenset"), args=[ast.List() | ast.Tuple() | ast.Set() as items], keywords=[]):
+            return frozenset(map(value_in, items.elts))
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))], keywords=[]):
+            return float(text)
+        case ast.Set(elts=items):
+            return frozenset(map(value_in, items))
+        case ast.List(elts=items):
+            return [*map(value_in, items)]
+        case ast.Tuple(elts=items):
+            return tuple(map(value_in, items))
+        case ast.Dict(keys=keys, values=items) if None not in keys:
+            return {value_in(key): value_in(item) for key, item in zip(keys, items, strict=True) if key}
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Name() | ast.Call() as operand):
+            return -value_in(operand)
+        case _:
+            return ast.literal_eval(node)
 
 
 @memo
@@ -199,8 +226,8 @@ def canonical(value: Any) -> str:
         return number_text(value)
     if isinstance(value, Decimal | Fraction):
         return number_text(builtin_number(value))
-    if value is None:
-        return "None"
+    if value is None or value is ...:
+        return str(value)
     if isinstance(value, bytes | bytearray):
         return f"b{value.hex()}"
     if isinstance(value, Pairs | dict):

@@ -362,7 +362,7 @@ OF_MODULE = frozenset(
     | {("dataclasses", name) for name in ("asdict", "astuple", "fields", "is_dataclass", "replace")}
 )
 """Names of ``PROCESS`` that are common words, each with its module."""
-CROSSING = "collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
+CROSSING = "array collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
 """Modules whose types both processes have for the same value."""
 TYPE_SUFFIXES = ("GeneratorType", "CoroutineType")
 """Suffixes of the names of further types that both processes have."""

@@ -9,7 +9,7 @@ import json
 import operator
 
 import setups
-from values import ABSTRACT, EQUAL
+from values import ABSTRACT, as_builtin, plain_base
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ OPERATIONS: dict[str, Any] = {
     "fields": lambda value: {**vars(value), **({"args": value.args} if isinstance(value, BaseException) else {})},  # pyright: ignore[reportUnknownLambdaType]
     "copy": copied("copy"),
     "deepcopy": copied("deepcopy"),
-    "equal": lambda value: EQUAL[type(value).__name__](value),  # pyright: ignore[reportUnknownLambdaType]
+    "equal": as_builtin,
     "str": str,
     "repr": repr,
     "await": wait_for,
@@ -124,13 +124,22 @@ WRAPPED = ("generator", "coroutine", "map", "filter")
 
 
 def kind_of(value: Any) -> list[Any]:
-    """Return the name of a value's type, the special methods and abstract bases that it has, and the class of the setup that it is or extends."""
+    """Return the name of a value's type, the special methods and abstract bases that it has, the class of the setup that it is or extends, its hash.
+
+    ``equal`` among the methods: it is equal to plain data (``as_builtin``).
+    """
     kind = type(value)
     if kind.__name__ in WRAPPED:
-        return [kind.__name__, [], ""]
+        return [kind.__name__, [], "", 0]
     compared = ["__eq__"] if kind.__eq__ is not object.__eq__ or kind.__ne__ is not object.__ne__ else []
     abstract = [base.__name__ for base in kind.__mro__ if base.__module__ == "collections.abc" and base.__name__ in ABSTRACT]
-    return [kind.__name__, [*(name for name in SHOWN if hasattr(kind, name)), *compared, *abstract], setups.class_name(kind)]
+    shown = [name for name in SHOWN if hasattr(kind, name)]
+    try:
+        number = hash(value)
+    except Exception:
+        number = 0
+    same = ["equal"] if plain_base(kind) else []
+    return [kind.__name__, [*shown, *compared, *abstract, *same], setups.class_name(kind), number]
 
 
 def make_room(error: MemoryError) -> None:

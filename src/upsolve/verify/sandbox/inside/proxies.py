@@ -11,7 +11,7 @@ import operator
 
 import setups
 from operations import PAIRWISE, SHOWN
-from values import ABSTRACT, EQUAL, QUESTIONS, SCALARS
+from values import ABSTRACT, QUESTIONS, SCALARS, as_builtin, plain
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Proxy:
         return text_of(observe(self, "repr"))
 
     def __hash__(self) -> int:
-        return operate(self, "__hash__")
+        channel, number = object.__getattribute__(self, "_origin")
+        return channel.hashes[number] if channel.shared.reading else operate(self, "__hash__")
 
 
 def number_of(value: Proxy) -> int:
@@ -225,6 +226,10 @@ def between_proxies(name: str) -> Any:
         own = setup_class.get(type(value))
         if own is not None and getattr(own, name, None) is not getattr(object, name, None):
             return getattr(own, name)(value, other)
+        if isinstance(other, Proxy) and object.__getattribute__(value, "_origin")[0].shared.reading:
+            return value is other  # keys of one dict or set, which differ
+        if type(value) in equal_kinds:
+            return getattr(operator, name)(data_of(value), data_of(other))
         if isinstance(other, Proxy):
             if name in ("__eq__", "__ne__") and not comparing.intersection((type(value), type(other))):
                 return (number_of(value) == number_of(other)) is (name == "__eq__")
@@ -232,12 +237,27 @@ def between_proxies(name: str) -> Any:
             if not isinstance(answer, Proxy) and not is_of_fields(value, other, name, answer):
                 decide(value)
             return answer
-        if type(value).__name__ in EQUAL:
-            return getattr(operator, name)(operate(value, "equal"), other)
         object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
         return NotImplemented
 
     return done
+
+
+def data_of(value: Any) -> Any:
+    """Return the plain data to which a value of the tests or of the attempt is equal, if there is any; else the value itself."""
+    if isinstance(value, Proxy):
+        if type(value) not in equal_kinds:
+            return value
+        channel, number = object.__getattribute__(value, "_origin")
+        data = operate(value, "equal")
+        channel.observed.compare((number, "equal"), plain(data))
+        return data
+    return as_builtin(value)
+
+
+def reflected(name: str) -> Any:
+    """Return a special method for a value of the tests on the left of a value of the attempt that is equal to data."""
+    return lambda value, other: getattr(operator, name)(other, data_of(value)) if type(value) in equal_kinds else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
 
 
 def comparison(proxy: Proxy) -> dict[str, Any]:
@@ -264,10 +284,14 @@ setup_class: dict[type, type] = {}
 """Proxy type -> the class of the setup that its value has, if it is exactly that."""
 own_class: dict[type, type] = {}
 """Proxy type -> the class of the setup that its values have or extend."""
+equal_kinds: set[type] = set()
+"""Proxy types whose values are equal to data (``values.as_builtin``)."""
 comparing: set[type] = set()
 """Proxy types whose values have an ``__eq__`` or ``__ne__`` of their own."""
 for special in PAIRWISE:
     setattr(Proxy, f"__{special}__", between_proxies(f"__{special}__"))
+for special in PAIRWISE[6:]:
+    setattr(Proxy, f"__r{special}__", reflected(f"__{special}__"))
 ATTRIBUTES = property(lambda value: operate(value, "getattr", "__dict__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
 CONVERSIONS = [f"__{name}__" for name in "int float complex index round trunc floor ceil bytes bool".split()]  # noqa: SIM905
@@ -329,6 +353,8 @@ def new_kind(name: str, methods: list[str], own: Any) -> type:
     kind = type(name, (Proxy,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
     if "__eq__" in methods:
         comparing.add(kind)
+    if "equal" in methods:
+        equal_kinds.add(kind)
     for base in (base for base in ABSTRACT if base in methods):
         getattr(_collections_abc, base).register(kind)
     if isinstance(own, type):

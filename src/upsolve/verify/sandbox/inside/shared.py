@@ -67,6 +67,8 @@ class Shared:
         """Containers of the message that is being written whose content the other side has or has been sent."""
         self.read: set[int] = set()
         """Containers that occurred since this was emptied."""
+        self.reading = 0
+        """Values that are being decoded: meanwhile nothing can be asked of the other side."""
 
     def text(self, value: Any) -> str:
         """Encode a value."""
@@ -74,7 +76,11 @@ class Shared:
 
     def value(self, data: Any) -> Any:
         """Decode a value; raises on malformed data."""
-        return deeper(values.value_of, data, None, None, self.value_held)
+        self.reading += 1
+        try:
+            return deeper(values.value_of, data, None, None, self.value_held)
+        finally:
+            self.reading -= 1
 
     def container_text(self, value: Any, kind: type, content: Callable[[], str]) -> str:
         """Encode a container or an instance of a subclass by its number, with its content if the other process lacks the content.
@@ -304,7 +310,7 @@ def items_of(value: Any) -> Any:
     for base in values.SEQUENCES:
         if isinstance(value, base):
             return tuple(base.__iter__(value))
-    return value.tobytes() if type(value).__name__ == "ndarray" else tuple(value)
+    return value.tobytes() if type(value).__name__ in values.BYTES else tuple(value)
 
 
 def parts_of(value: Any) -> list[Any]:
@@ -337,8 +343,8 @@ def replace(own: Any, value: Any) -> None:
     """Give a container the items of another of its type, or of that which its type extends; ValueError if the types differ."""
     if not isinstance(own, type(value)):
         raise ValueError(f"a {type(own).__name__} has become a {type(value).__name__}")
-    if type(own).__name__ == "ndarray":
-        own[...] = value
+    if type(own).__name__ in values.BYTES:
+        own[... if type(own).__name__ == "ndarray" else slice(None)] = value
     elif type(own).__name__ == "deque":
         own.clear()
         own.extend(value)

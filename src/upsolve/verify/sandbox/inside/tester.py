@@ -81,6 +81,8 @@ class Channel:
         self.errors: dict[int, BaseException] = {}
         self.error_numbers: dict[int, int] = {}
         """Exceptions that the attempt returned, by number, and their numbers by id."""
+        self.hashes: dict[int, int] = {}
+        """Hashes of the attempt's objects as they came, for the dicts and sets in which they come."""
         self.setup_methods: set[int] = set()
         """Numbers of methods of the attempt's objects that a class of the setup defines."""
 
@@ -182,6 +184,7 @@ class Channel:
             if self.local.depth and isinstance(value, type):
                 raise TypeError("functions of the tests take no classes of the setup")
             return value
+        self.hashes[number] = int(about[3])
         if number not in self.proxies:
             methods = [str(method) for method in about[1]]
             self.proxies[number] = proxies.proxy_of(self, int(number), [str(about[0]), methods, str(about[2])])

@@ -7,6 +7,7 @@ Standard library only: it is shipped into the sandbox. Types outside of ``builti
 from __future__ import annotations
 
 import json
+import sys
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSTRACT",
+    "BYTES",
     "DEEPEST",
-    "EQUAL",
     "QUESTIONS",
     "SCALARS",
     "Opaque",
+    "as_builtin",
     "can_change",
     "decode_copied",
     "encode_copied",
     "plain",
+    "plain_base",
     "value_of",
 ]
 
@@ -50,7 +53,9 @@ ISO = ("date", "datetime", "time")
 HELD = ("kept", "remote", "exposed", "own", "made", "setup", "@", "sub", "raised")
 """Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``exposed``: an object of the tests; ``own``: a function of
 the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type; ``raised``: an exception of the attempt."""
-CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
+BYTES = ("array", "ndarray")
+"""Names of the types of arrays, whose items are compared as bytes."""
+CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", *BYTES)
 """Names of the types of containers that can be changed."""
 FACTORIES: tuple[Any, ...] = (None, int, float, str, list, set, dict, tuple, bool)
 """Factories of a defaultdict that keeps its type."""
@@ -69,8 +74,17 @@ EQUAL: dict[str, Any] = {
     **dict.fromkeys(("UserList", "UserDict", "UserString"), lambda value: value.data),  # pyright: ignore[reportUnknownLambdaType]
     **dict.fromkeys(("ChainMap", "mappingproxy"), dict),
     "memoryview": bytes,
+    "Pattern": lambda value: ("re.Pattern", value.pattern, value.flags),  # pyright: ignore[reportUnknownLambdaType]
+    **dict.fromkeys(("SortedList", "SortedKeyList"), list),
+    "SortedSet": set,
+    **dict.fromkeys(("BooleanTrue", "BooleanFalse"), bool),
+    "deque": lambda value: __import__("collections").deque(value, value.maxlen),  # pyright: ignore[reportUnknownLambdaType]
 }
-"""Name of a type of Python -> function that returns the builtin value to which a value of it is equal."""
+"""Name of a type of Python or of a package -> function that returns the value of a plain type to which a value of it is equal."""
+REBUILT = ("date", "datetime", "time", "timedelta", "Decimal", "Fraction")
+"""Types of the standard library whose subclasses are made again as the type itself, from what they are pickled by."""
+OWN = ("attempt", "__main__", "tests")
+"""Modules of the attempt and of the tests."""
 ARRAYS = "biufc"
 """Kinds of numpy's arrays of numbers."""
 PAIRED = ("Counter", "OrderedDict")
@@ -113,7 +127,7 @@ def plain(
 
 def can_change(value: Any, kind: Any) -> bool:
     """Return whether a value is a container of an exact type that can be changed and written."""
-    if kind.__name__ not in CHANGING or kind.__module__ not in ("builtins", "collections", "numpy"):
+    if kind.__name__ not in CHANGING or kind.__module__ not in ("builtins", "collections", "array", "numpy"):
         return False
     if kind.__name__ == "defaultdict":
         return value.default_factory in FACTORIES
@@ -143,9 +157,40 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
             factory: Any = getattr(value, "default_factory", None)
             return tagged("defaultdict", str(FACTORIES.index(factory)), *pairs)
         return tagged(kind.__name__ if kind.__name__ in PAIRED and kind.__module__ == "collections" else "dict", *pairs)
-    if keep is None and (equal := next((EQUAL[one.__name__] for one in kind.__mro__ if one.__name__ in EQUAL), None)):
-        return inner(equal(value))
-    return library_value(value, kind, inner) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
+    if found := library_value(value, kind, inner):
+        return found
+    if keep:
+        return keep(value)
+    same = as_builtin(value)
+    return tagged("opaque", quoted(kind.__name__)) if same is value else inner(same)
+
+
+def plain_base(kind: Any) -> Any:
+    """Return the class that a type is or extends whose values are equal to those of a plain type (``as_builtin``); None if there is none."""
+    for base in kind.__mro__:
+        if base.__name__ in (*EQUAL, *REBUILT) and base.__module__ not in OWN:
+            return base
+    numbers: Any = sys.modules.get("numbers")
+    if numbers is None or kind.__module__ in OWN or not issubclass(kind, numbers.Number):
+        return None
+    return next(base for base in (numbers.Integral, numbers.Rational, numbers.Real, numbers.Number) if issubclass(kind, base))
+
+
+def as_builtin(value: Any) -> Any:
+    """Return the value of a plain type to which a value is equal, as a number of a package; the value itself if there is none."""
+    base = plain_base(type(value))
+    if base is None:
+        return value
+    name = base.__name__
+    if name in EQUAL:
+        return EQUAL[name](value)
+    if name in REBUILT:
+        return base(*base.__reduce__(value)[1])
+    if name == "Rational":
+        from fractions import Fraction
+
+        return Fraction(int(value.numerator), int(value.denominator))
+    return {"Integral": int, "Real": float}.get(name, complex)(value)
 
 
 def tagged(tag: str, *items: str) -> str:
@@ -166,6 +211,10 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
     name, module = kind.__name__, kind.__module__
     if kind is range:
         return tagged("range", plain(value.start), plain(value.stop), plain(value.step))
+    if value is ...:
+        return '["Ellipsis"]'
+    if module == "array" and name == "array":
+        return tagged(name, quoted(value.typecode), quoted(value.tobytes().hex()))
     if module == "decimal" and name == "Decimal":
         return tagged("Decimal", quoted(str(value)))
     if module == "fractions" and name == "Fraction":
@@ -186,18 +235,35 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
 
 
 def moment_parts(value: Any) -> list[str]:
-    """Encode a date or time: in ISO format without its zone, whether it is the second of two equal ones, name of its zone; short if it has none."""
+    """Encode a date or time: in ISO format, without its zone if that has a name; whether it is the second of two equal ones; its zone."""
     zone: Any = getattr(value, "tzinfo", None)
     if type(zone).__module__ == "zoneinfo" and zone.key:
         return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), quoted(zone.key)]
+    if type(zone).__name__ == "timezone" and len(zone.__reduce__()[1]) > 1:
+        return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), zone_parts(zone)]
     return [quoted(value.isoformat()), *([str(value.fold)] if getattr(value, "fold", 0) else [])]
 
 
-def moment(kind: Any, text: str, fold: int = 0, zone: str = "") -> Any:
+def zone_parts(zone: Any) -> str:
+    """Encode a ``datetime.timezone``: days, seconds and microseconds of its offset, and its name if it has one."""
+    offset, *name = zone.__reduce__()[1]
+    return json.dumps([offset.days, offset.seconds, offset.microseconds, *name])
+
+
+def zone_of(days: int, seconds: int, microseconds: int, *name: str) -> Any:
+    """Decode a ``datetime.timezone`` (``zone_parts``)."""
+    import datetime
+
+    return datetime.timezone(datetime.timedelta(days, seconds, microseconds), *name)
+
+
+def moment(kind: Any, text: str, fold: int = 0, zone: Any = "") -> Any:
     """Decode a date or time (``moment_parts``)."""
     value = kind.fromisoformat(text)
     if fold:
         value = value.replace(fold=fold)
+    if isinstance(zone, list):
+        return value.replace(tzinfo=zone_of(*zone))
     if zone:
         import zoneinfo
 
@@ -258,8 +324,8 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
         if tag == "deque":
             return Opaque()
         return as_set(values) if as_set else SETS[tag](values)
-    if tag == "ndarray":
-        return Opaque() if as_set else array_of(*items)
+    if tag in BYTES:
+        return Opaque() if as_set else (array_of if tag == "ndarray" else plain_array)(*items)
     if tag == "bytearray":
         return bytes.fromhex(items[0]) if as_set else bytearray.fromhex(items[0])
     return library_value_of(tag, items)
@@ -269,6 +335,8 @@ def library_value_of(tag: Any, items: list[Any]) -> Any:
     """Decode a value of a type of the standard library."""
     if tag == "range":
         return range(*map(value_of, items))
+    if tag == "Ellipsis":
+        return ...
     if tag in ("Decimal", "Fraction"):
         if max(map(len, items)) > LONGEST_NUMBER or "s" in items[0].lower():  # a signalling NaN raises when it is compared
             return Opaque()
@@ -297,10 +365,17 @@ def dict_of(tag: str, pairs: list[tuple[Any, Any]], factory: Any) -> Any:
     return collections.defaultdict(factory, pairs) if tag == "defaultdict" else getattr(collections, tag)(dict(pairs))
 
 
+def plain_array(kind: str, data: str) -> Any:
+    """Decode an ``array.array``."""
+    import array
+
+    made = array.array(kind)
+    made.frombytes(bytes.fromhex(data))
+    return made
+
+
 def array_of(kind: str, shape: list[int], data: str) -> Any:
     """Decode an array of numbers; opaque if numpy is not loaded."""
-    import sys
-
     if "numpy" not in sys.modules or kind[1:2] not in ARRAYS:
         return Opaque()
     numpy: Any = sys.modules["numpy"]
@@ -327,10 +402,15 @@ TEXT_TYPES: dict[str, tuple[str, ...]] = {
     "ipaddress": tuple(f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")),
 }
 """Types that a text makes, by module."""
-BUILTIN_TYPES: dict[str, Any] = {
-    kind.__name__: kind for kind in (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple)
+NAMED: dict[str, Any] = {
+    one.__name__: one
+    for kinds in (
+        (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple),
+        (abs, all, any, chr, divmod, len, max, min, ord, pow, repr, round, sorted, sum),
+    )
+    for one in kinds
 }
-"""Types that are themselves written, by their name."""
+"""Types and pure functions that are themselves written, by their name."""
 
 
 def encode_copied(value: Any) -> str:
@@ -338,11 +418,13 @@ def encode_copied(value: Any) -> str:
     kind = type(value)
     if kind is slice and all(part is None or type(part) is int for part in slice_parts(value)):
         return json.dumps(["made", "slice", json.dumps(slice_parts(value))])
-    if value is Ellipsis or value is NotImplemented:
-        return json.dumps(["made", "constant", repr(value)])
-    if kind is type:
+    if value is NotImplemented:
+        return json.dumps(["made", "constant", ""])
+    if kind.__name__ == "timezone" and kind.__module__ == "datetime":
+        return json.dumps(["made", "timezone", zone_parts(value)])
+    if kind is type or kind is type(len):
         name = value.__name__
-        return json.dumps(["made", "type", name]) if BUILTIN_TYPES.get(name) is value else ""
+        return json.dumps(["made", "builtin", name]) if NAMED.get(name) is value else ""
     module, name = str(kind.__module__).partition(".")[0], kind.__name__
     return json.dumps(["made", f"{module}.{name}", str(value)]) if name in TEXT_TYPES.get(module, ()) else ""
 
@@ -357,9 +439,11 @@ def decode_copied(name: str, text: str) -> Any:
     if name == "slice":
         return slice(*json.loads(text))
     if name == "constant":
-        return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[text]
-    if name == "type" and text in BUILTIN_TYPES:
-        return BUILTIN_TYPES[text]
+        return NotImplemented
+    if name == "timezone":
+        return zone_of(*json.loads(text))
+    if name == "builtin":
+        return NAMED[text]
     module, _, kind = name.partition(".")
     if kind not in TEXT_TYPES.get(module, ()):
         raise ValueError(f"no type {name}")
