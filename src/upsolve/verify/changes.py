@@ -38,6 +38,10 @@ OF_LIBRARY = (
     "sympy",
 )
 """Words of Python programs whose values did not reach tests as data."""
+EXTENDS = re.compile(
+    r"^ *class \w+\([^)]*\b(?:list|dict|set|tuple|str|int|float|OrderedDict|defaultdict|Counter)\b", re.MULTILINE
+)
+"""Class of a Python program that extends a builtin type."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
 """Argument of a call with a name that functions of the judge use, or arguments from a dict."""
 
@@ -153,6 +157,9 @@ CHANGES: tuple[Change, ...] = (
            lambda task, attempt, verdict: is_in(attempt, "python") and verdict.status is not Status.PASSED and (("across" in verdict.isolation
            and mentions(attempt, *OF_LIBRARY)) or (has_tests(task, TestKind.CALL) and (bool(task.requires) or any("..." in test.expected for test in task.tests)))),
            "status <> 'passed'"),
+    Change("Methods of builtin types that a subclass overrides were the builtin ones in tests, and the order of an OrderedDict was that of insertion.",
+           lambda _, attempt, verdict: is_in(attempt, "python") and "across" in verdict.isolation
+           and (bool(EXTENDS.search(attempt.code)) or (verdict.status is not Status.PASSED and "OrderedDict" in attempt.code))),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -10,6 +10,7 @@ import _collections_abc
 import operator
 
 import setups
+from observations import MOST
 from operations import PAIRWISE, SHOWN
 from values import ABSTRACT, QUESTIONS, SCALARS, as_builtin, plain
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGING",
+    "OVERRIDABLE",
+    "TEXTS",
     "EndedError",
-    "Observations",
     "Proxy",
     "comparison",
     "copied_proxy",
@@ -308,11 +310,86 @@ METHODS = {name: method(name) for name in SHOWN} | {
     "__aexit__": awaited("__aexit__"),
 }
 SUBCLASS_METHODS: dict[str, Any] = {
+    **{name: METHODS[name] for name in ("__call__", "__setitem__", "__delitem__", "__next__", "__enter__", "__exit__")},
     "__str__": Proxy.__str__,
     "__repr__": Proxy.__repr__,
-    "__call__": called,
     "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
 }
+TEXTS = ("__str__", "__repr__", "__missing__", "__call__")
+"""Those that also count if a class of the standard library overrides them, such as that of an enumeration."""
+ANSWERING = (
+    "__len__",
+    "__getitem__",
+    "__contains__",
+    *CONVERSIONS,
+    "__neg__",
+    "__pos__",
+    "__abs__",
+    "__invert__",
+    "__format__",
+)
+"""Special methods that a subclass of a builtin type may override and that answer with data."""
+COMBINING = [f"__{name}__" for name in PAIRWISE[6:]]
+OVERRIDABLE = (*SUBCLASS_METHODS, *ANSWERING, *COMBINING)
+"""Special methods of subclasses of builtin types that proxies forward if the subclass overrides them."""
+
+
+def overriding(name: str, base: Any) -> Any:
+    """Return what a proxy for an instance of a subclass of ``base`` has for a method that the subclass overrides.
+
+    The attempt decides where that contradicts the value.
+    """
+    if name in SUBCLASS_METHODS:
+        return SUBCLASS_METHODS[name]
+    if not name.startswith("__"):
+        return property(lambda value: public_method(value, name, base))  # pyright: ignore[reportUnknownLambdaType]
+    own = getattr(base, name, lambda *_: NotImplemented)  # pyright: ignore[reportUnknownLambdaType]
+
+    def done(value: Any, *args: Any) -> Any:
+        try:
+            known = own(value, *args)
+        except Exception:
+            known = NotImplemented
+        if name in COMBINING and not (isinstance(args[0], Proxy) or is_copied_proxy(args[0])):
+            object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
+            return known  # the attempt never gets a value of the tests that may be an answer
+        answer = observe(value, name, *args)
+        if known is not NotImplemented and not (type(answer) in SCALARS and type(answer) is type(known) and answer == known):
+            decide(value)
+        return answer
+
+    return done
+
+
+def public_method(value: Any, name: str, base: Any) -> Any:
+    """Return a public method of an instance of a subclass of ``base``; what it returns decides if it contradicts the builtin type's."""
+    found: Any = Proxy.__getattr__(value, name)
+    if not isinstance(found, Proxy):
+        return found
+
+    def call(*args: Any, **named: Any) -> Any:
+        plain_value = plain_copy(base, value)
+        answer: Any = found(*args, **named)  # pyright: ignore[reportCallIssue]
+        try:
+            known = getattr(plain_value, name)(*args) if all(type(given) in SCALARS for given in args) else None
+        except Exception:
+            known = answer
+        if answer is not None and (named or known != answer):
+            decide(value)
+        return answer
+
+    return call
+
+
+def plain_copy(base: Any, value: Any) -> Any:
+    """Return the builtin value of an instance of a subclass, of which no method runs."""
+    if issubclass(base, dict):
+        return dict(dict.items(value))
+    if hasattr(base, "__iter__") and base is not str:
+        return base(base.__iter__(value))
+    return getattr(base, f"__{base.__name__}__")(value)
+
+
 kinds: dict[tuple[str, ...], Any] = {}
 """Proxy types, by the name of the original type and its special methods."""
 
@@ -380,7 +457,7 @@ def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
         from collections import defaultdict as kind
     key = (name, kind.__name__, own, *methods, "like")
     if key not in kinds:
-        shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
+        shown = {name: overriding(name, kind) for name in methods if name in OVERRIDABLE or name[0] != "_"}
         copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
         hooks = {"__getattr__": Proxy.__getattr__, "__setattr__": Proxy.__setattr__, "__reduce_ex__": copied}
         base = setups.objects.get(own)
@@ -419,57 +496,5 @@ async def coroutine(proxy: Proxy) -> Any:
     return operate(proxy, "await")
 
 
-MOST = 4096
-"""Most answers that are remembered."""
 CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await")
 """Operations after which an object may answer differently."""
-
-
-class Observations:
-    """Answers since the last operation that may have changed something."""
-
-    def __init__(self) -> None:
-        self.answers: dict[tuple[Any, ...], Any] = {}
-        self.changes = 0
-        self.consistent = True
-
-    def changed(self) -> None:
-        """Forget the answers."""
-        self.answers.clear()
-        self.changes += 1
-
-    def record(self, number: int, name: str, args: tuple[Any, ...], answer: Any) -> None:
-        """Record the answer to an operation on the object of a number."""
-        for at, item in parts(name, args, answer):
-            if type(item) in SCALARS and all(type(part) in SCALARS for part in at):
-                self.compare((number, *at), item)
-
-    def compare(self, key: tuple[Any, ...], answer: Any) -> None:
-        """Compare an answer with an earlier one."""
-        if len(self.answers) < MOST:
-            known = self.answers.setdefault(key, answer)
-            self.consistent &= known is answer or (type(known) is type(answer) and (known == answer or known != known))
-
-    def items(self, number: int, iterator: Any) -> Iterator[Any]:
-        """Yield the items of an iterator over the object of a number, and compare them."""
-        count, changes = 0, self.changes
-        while True:
-            try:
-                item = next(iterator)
-            except StopIteration:
-                break
-            if changes == self.changes:
-                self.record(number, "__getitem__", (count,), item)
-            count += 1
-            yield item
-        if changes == self.changes:
-            self.record(number, "__len__", (), count)
-
-
-def parts(name: str, args: tuple[Any, ...], answer: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return the facts about single items in an answer; a slice states facts about several items."""
-    place = args[0] if args else None
-    if type(place) is slice and place.step in (None, 1) and type(answer) in (list, tuple):
-        first = place.start or 0
-        return [((name, first + index), item) for index, item in enumerate(answer)] if type(first) is int and first >= 0 else []
-    return [((name, *args), answer)]

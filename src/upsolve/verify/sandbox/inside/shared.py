@@ -291,14 +291,19 @@ def is_extended(value: Any, kind: type) -> bool:
     return fields is None or kind.__mro__[1] is not tuple or any(name[0] != "_" and name not in fields for name in vars(kind))
 
 
+overriding: dict[type, list[str]] = {}
+"""Subclass of a builtin type -> its methods that ``overridden`` returned."""
+
+
 def overridden(kind: type) -> list[str]:
-    """Return the special methods of a subclass that override behaviour of its builtin type."""
-    base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-    return [
-        name
-        for name in ("__str__", "__repr__", "__missing__", "__call__")
-        if getattr(kind, name, None) is not getattr(base, name, None)
-    ]
+    """Return the methods of a subclass that override those of its builtin type: texts, and other methods of the attempt's classes but comparisons."""
+    if kind not in overriding:
+        base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+        own = {name for one in kind.__mro__ if one.__module__ in values.OWN for name in vars(one)}
+        found = {name for name in own if name in proxies.OVERRIDABLE or (name[0] != "_" and hasattr(base, name))}
+        found.update(name for name in proxies.TEXTS if getattr(kind, name, None) is not getattr(base, name, None))
+        overriding[kind] = sorted(found)
+    return overriding[kind]
 
 
 def items_of(value: Any) -> Any:
@@ -306,7 +311,7 @@ def items_of(value: Any) -> Any:
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, dict):
-        return (*dict.keys(value), *dict.values(value))  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+        return tuple(part for pair in zip(*values.pairs_of(value), strict=True) for part in pair)
     for base in values.SEQUENCES:
         if isinstance(value, base):
             return tuple(base.__iter__(value))
@@ -349,13 +354,15 @@ def replace(own: Any, value: Any) -> None:
         own.clear()
         own.extend(value)
     elif isinstance(own, dict):
-        dict.clear(own)  # pyright: ignore[reportUnknownMemberType]
-        dict.update(own, value)  # pyright: ignore[reportUnknownMemberType]
+        base: Any = next(one for one in type(own).__mro__ if one.__module__ in ("builtins", "collections"))  # pyright: ignore[reportUnknownVariableType]
+        base.clear(own)
+        for key, item in values.pairs_of(value):
+            base.__setitem__(own, key, item)
     elif isinstance(own, set):
         set.clear(own)  # pyright: ignore[reportUnknownMemberType]
         set.update(own, value)  # pyright: ignore[reportUnknownMemberType]
     else:
-        base: Any = list if isinstance(own, list) else bytearray
+        base = list if isinstance(own, list) else bytearray
         base.__setitem__(own, slice(None), value)
 
 

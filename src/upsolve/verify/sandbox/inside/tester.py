@@ -22,6 +22,7 @@ import proxies
 import setups
 import shared
 import values
+from observations import Observations
 
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Channel:
         """Held during a call: threads of the tests take turns, and functions that are exposed may call the attempt."""
         self.isolated = ""
         """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
-        self.decided, self.observed = False, proxies.Observations()
+        self.decided, self.observed = False, Observations()
         """True if code of the attempt decided what data would decide in the current test; and the answers of its objects."""
         self.proxies: dict[int, Any] = {}
         self.errors: dict[int, BaseException] = {}
@@ -249,7 +250,7 @@ def run(job: dict[str, Any]) -> int:
 
 def one_test(index: int, kind: str, source: str, channel: Channel, variables: tuple[str, ...]) -> None:
     """Run one test and report its result; of one that failed, whether the attempt has other ``variables`` of the setup."""
-    space, channel.isolated, channel.decided, channel.observed = channel.local.space, "", False, proxies.Observations()
+    space, channel.isolated, channel.decided, channel.observed = channel.local.space, "", False, Observations()
     try:
         if kind == "call":
             value = eval(source, space)

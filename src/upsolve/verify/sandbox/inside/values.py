@@ -18,6 +18,7 @@ __all__ = [
     "ABSTRACT",
     "BYTES",
     "DEEPEST",
+    "OWN",
     "QUESTIONS",
     "SCALARS",
     "Opaque",
@@ -25,6 +26,7 @@ __all__ = [
     "can_change",
     "decode_copied",
     "encode_copied",
+    "pairs_of",
     "plain",
     "plain_base",
     "value_of",
@@ -152,7 +154,7 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
         if isinstance(value, base):
             return tagged(*sequence_tag(value, base), *map(inner, base.__iter__(value)))
     if isinstance(value, dict):
-        pairs = [f"[{inner(k)},{inner(v)}]" for k, v in dict.items(value)]
+        pairs = [f"[{inner(k)},{inner(v)}]" for k, v in pairs_of(value)]
         if kind.__name__ == "defaultdict" and can_change(value, kind):
             factory: Any = getattr(value, "default_factory", None)
             return tagged("defaultdict", str(FACTORIES.index(factory)), *pairs)
@@ -163,6 +165,16 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
         return keep(value)
     same = as_builtin(value)
     return tagged("opaque", quoted(kind.__name__)) if same is value else inner(same)
+
+
+def pairs_of(value: Any) -> Any:
+    """Return the items of a dict in the order of its keys, which that of an OrderedDict keeps for itself and a subclass may decide."""
+    if type(value).__iter__ is not dict.__iter__ and type(value).__module__ != "proxies":
+        try:
+            return [(key, dict.__getitem__(value, key)) for key in value]
+        except Exception:  # other keys
+            pass
+    return dict.items(value)
 
 
 def plain_base(kind: Any) -> Any:

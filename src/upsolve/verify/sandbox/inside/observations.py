@@ -1,0 +1,68 @@
+"""Answers of the attempt's objects in one test, which have to agree with each other, as those of data do.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from values import SCALARS
+
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = ["MOST", "Observations"]
+
+MOST = 4096
+"""Most answers that are remembered."""
+
+
+class Observations:
+    """Answers since the last operation that may have changed something."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[Any, ...], Any] = {}
+        self.changes = 0
+        self.consistent = True
+
+    def changed(self) -> None:
+        """Forget the answers."""
+        self.answers.clear()
+        self.changes += 1
+
+    def record(self, number: int, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """Record the answer to an operation on the object of a number."""
+        for at, item in parts(name, args, answer):
+            if type(item) in SCALARS and all(type(part) in SCALARS for part in at):
+                self.compare((number, *at), item)
+
+    def compare(self, key: tuple[Any, ...], answer: Any) -> None:
+        """Compare an answer with an earlier one."""
+        if len(self.answers) < MOST:
+            known = self.answers.setdefault(key, answer)
+            self.consistent &= known is answer or (type(known) is type(answer) and (known == answer or known != known))
+
+    def items(self, number: int, iterator: Any) -> Iterator[Any]:
+        """Yield the items of an iterator over the object of a number, and compare them."""
+        count, changes = 0, self.changes
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+            if changes == self.changes:
+                self.record(number, "__getitem__", (count,), item)
+            count += 1
+            yield item
+        if changes == self.changes:
+            self.record(number, "__len__", (), count)
+
+
+def parts(name: str, args: tuple[Any, ...], answer: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return the facts about single items in an answer; a slice states facts about several items."""
+    place = args[0] if args else None
+    if type(place) is slice and place.step in (None, 1) and type(answer) in (list, tuple):
+        first = place.start or 0
+        return [((name, first + index), item) for index, item in enumerate(answer)] if type(first) is int and first >= 0 else []
+    return [((name, *args), answer)]
