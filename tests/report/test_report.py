@@ -10,7 +10,7 @@ from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
 from upsolve.report.blocks import curve, html_of
 from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
-from upsolve.report.overview import CURVES, curve_name, curves_of, logged, stopped_at
+from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.programs import Reason, diff_lines, program_pair, reason_of
 from upsolve.report.run import chosen_attempts, finder, rewarded_of
@@ -18,6 +18,7 @@ from upsolve.report.tables import (
     capability_table,
     change_table,
     cost_table,
+    failure_table,
     pass_table,
     profile_table,
     reward_tables,
@@ -67,6 +68,12 @@ def test_errors_and_lint_are_compared_where_one_has_none():
     profile = {row[0]: row[1:] for row in profile_table(runs).rows}
     assert profile["E0, %"] == ("11.1", "0.0")
     assert profile["E8, %"] == ("2.2", "1.1"), "not among the first of one run, but of the other"
+    reasons = failure_table(runs, {"E0": "no x", "runtime_error": "stopped"})
+    assert reasons.header == ("", "many, T 1", "one, T 1", "for example")
+    assert reasons.rows[:2] == (("runtime error", "100.0", "1.1", "stopped"), ("error E0", "11.1", "0.0", "no x"))
+    assert len(reasons.rows) == 1 + 9 and failure_table(runs, {}).rows[1] == ("error E0", "11.1", "0.0")
+    assert failures((many,)) == ["most frequent failure: runtime error, 100.0 %; error: E0, 11.1 %"]
+    assert failures((TaskScore("t", "easy", 1, 1, {"passed": 1}),)) == []
     assert profile["lint: error, findings a sample that parses"] == ("–", "0.10")
     assert "passed, %" in profile and len([name for name in profile if re.match(r"E\d", name)]) == 9
 

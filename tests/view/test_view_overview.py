@@ -66,14 +66,18 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
                 "the same training with shuffled verdicts (placebo) gains +12.5 ["
             )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
-            about = page.locator(".overview > p.soft").first.inner_text().split(" · ")
-            assert about[0] == "none" and about[2] == "rloo" and about[3:] == [facts["date"], f"took {facts['duration']}"]
+            assert [numbers[name][-1] for name in ("base", "trained")] == [
+                f"most frequent failure: failed, {share} %" for share in ("87.5", "34.4")
+            ]
+            reasons = page.locator(".overview table").nth(1).locator("tr").all_inner_texts()
+            assert reasons == ["\tbase, T 0.5\ttrained, T 0.5\tfor example", "failed\t87.5\t34.4\tf(2) gave 5, expected 4"]
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
             assert heads == [
                 "Data, recipe, cost",
                 "Capability and temperature, %",
+                "Why answers fail, % of the samples",
                 "Tasks that changed most",
                 "What to do next",
             ]

@@ -216,7 +216,8 @@ def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_pa
     run = write_run(tmp_path / "out" / "training", tiny_model, archive.path)
     shutil.copy(run / "recipe.yaml", tmp_path / "out" / "recipe.yaml")
     (group,) = archive.groups()
-    verdicts = [*group.verdicts[:3], judged(group.attempts[3], Status.UNSCORED, error_message="no compiler")]
+    lacks = judged(group.attempts[3], Status.UNSCORED, error_type="Missing", error_message="no compiler")
+    verdicts = [*group.verdicts[:3], lacks]
     rows = sample_rows(group.attempts, verdicts, task_set="a:test", temperature=0.5)
     file = tmp_path / "out" / "trained.samples.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -225,7 +226,8 @@ def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_pa
     assert [one["verdicts"][0]["status"] for one in shown] == ["passed", "failed", "runtime_error", "unscored"]
     assert [one["attempt"]["code"] for one in shown] == [*CODES] and shown[0]["task"]["prompt"] == "Do it."
     assert json.loads(shown[3]["attempt"]["extra"]) == {"task_set": "a:test", "temperature": 0.5}
-    assert shown[3]["verdicts"][0]["error_message"] == "no compiler"
+    found = shown[3]["verdicts"][0]
+    assert (found["error_type"], found["error_message"]) == ("Missing", "no compiler")
     file.write_text(file.read_text() + '{"task_id": "t/1"}\n')
     with pytest.raises(ArchiveError, match="line 5 is not a sample of an evaluation"):
         open_path(str(file))

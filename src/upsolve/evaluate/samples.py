@@ -143,9 +143,9 @@ def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
 def sample_rows(
     attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, task_set: str, temperature: float
 ) -> list[dict[str, object]]:
-    """Return one JSON object per judged sample: the attempt, its status and error, the task set and the temperature."""
+    """Return one JSON object per judged sample: the attempt, its status, type and text of the error, the task set and the temperature."""
     where = {"task_set": task_set, "temperature": temperature}
     return [
-        {**asdict(attempt), "status": verdict.status, "error": verdict.error_message, **where}
-        for attempt, verdict in zip(attempts, verdicts, strict=True)
+        {**asdict(one), "status": verdict.status, "error_type": verdict.error_type, "error": verdict.error_message, **where}
+        for one, verdict in zip(attempts, verdicts, strict=True)
     ]

@@ -28,6 +28,7 @@ __all__ = [
     "example",
     "markdown_of",
     "markdown_text",
+    "messages_of",
     "pick_examples",
     "samples_of",
     "tables_of",
@@ -47,6 +48,8 @@ class Sample:
     """Its outcome."""
     error: str = ""
     """The judge's message; empty if it passed."""
+    kind: str = ""
+    """Type of the error; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,17 @@ def pick_examples(
     return tuple(example(tasks.get(name) or Task(name, ""), first[name], second[name]) for name in chosen)
 
 
+SAMPLE = ("code", "status", "error", "error_type")
+"""Fields of a stored sample that a ``Sample`` has."""
+
+
+def messages_of(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """Return the judge's first message for each type of error of the samples at the best temperatures, else for the outcome."""
+    best = [(folder / f"{sweep.name}.samples.jsonl", sweep.best.tasks, sweep.best.temperature) for sweep in sweeps]
+    samples = [one for place in best for some in samples_of(*place).values() for one in some]
+    return {one.kind or one.status: reason_of("", one.error, None).message for one in reversed(samples) if one.error}
+
+
 def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, list[Sample]]:
     """Return the scored samples of a task set at a temperature by task; files of earlier versions do not name sets and temperatures."""
     by_task: dict[str, list[Sample]] = {}
@@ -101,7 +115,7 @@ def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, l
         row = json.loads(line)
         is_chosen = "task_set" not in row or (row["task_set"], row["temperature"]) == source
         if is_chosen and row["status"] != "unscored":
-            by_task.setdefault(row["task_id"], []).append(Sample(row["code"], row["status"], row.get("error", "")))
+            by_task.setdefault(row["task_id"], []).append(Sample(*(row.get(name, "") for name in SAMPLE)))
     return by_task
 
 
@@ -172,6 +186,8 @@ class ReportContent:
     """The gains of control runs beside this one."""
     warnings: tuple[str, ...] = ()
     """Reasons to doubt the numbers, besides those of the comparison."""
+    messages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Type of error of samples, or outcome without one -> a message of the judge."""
     examples: tuple[Example, ...] = ()
     """Attempts of base and trained model at the same task."""
 

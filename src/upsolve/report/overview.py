@@ -4,19 +4,22 @@ import re
 from collections.abc import Mapping, Sequence
 
 from upsolve.errors import counted
+from upsolve.evaluate.capability import Capability
 from upsolve.evaluate.comparison import DECIDABLE, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
+from upsolve.evaluate.scores import Sweep, TaskScore, error_mix, outcome_mix, task_pass_at_k, temperature_name
 from upsolve.report.blocks import Node, Points, curve, el, listing
 from upsolve.report.content import Change, Example, Gain, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text
-from upsolve.report.tables import Table, capability_table, percent
+from upsolve.report.tables import Table, capability_table, failure_table, percent
+from upsolve.types import Status
 
 __all__ = [
     "CURVES",
     "curve_name",
     "curves_of",
     "example_block",
+    "failures",
     "interval",
     "logged",
     "most_changed",
@@ -74,7 +77,6 @@ def overview_block(content: ReportContent) -> Node:
     curves = curves_of(content, [*CURVES][:3])
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
     parts = [
-        *([about_line(content.summary)] if content.summary else []),
         *(verdict_block(change, () if change.label else content.controls) for change in changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
         *(
@@ -85,19 +87,13 @@ def overview_block(content: ReportContent) -> Node:
         *([warnings_block(content.warnings)] if content.warnings else []),
         numbers_block(content, changes[0] if changes else None),
         *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
-        *(part for change in changes if not change.label for part in titled(capability_table(change.capability))),
+        *(part for change in changes if not change.label for part in capability_block(change.capability)),
+        *(titled(failure_table([sweep.best for sweep in content.sweeps], content.messages)) if content.sweeps else ()),
         *([el("h2", "Tasks that changed most"), *map(example_block, most)] if most else []),
         *([el("div", *curves, class_="curves")] if curves else []),
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
     return el("div", *parts, class_="overview")
-
-
-def about_line(summary: Mapping[str, str]) -> Node:
-    """Return model, archive, recipe, date and duration of a run in a line."""
-    known = [summary.get(name, "").partition(": ")[0] for name in ("model", "data", "recipe", "date")]
-    known += [f"took {summary['duration']}"] if summary.get("duration") else []
-    return el("p", " · ".join(filter(None, known)), class_="soft")
 
 
 def most_changed(examples: Sequence[Example]) -> list[Example]:
@@ -118,11 +114,16 @@ def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
     about = change.capability
     evidence = f"95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
     beyond = [f"Of this, {interval_text(one.beyond)} points are beyond the same training with {one.name}." for one in controls]
-    soft = [line for line in (*beyond, evidence, *about.choices) if line]
+    soft = [line for line in (*beyond, evidence) if line]
     lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
     title, _, numbers = about.sentence.partition(": ")
     head = (el("b", change.label + title), el("p", numbers or None))
     return el("div", *head, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+
+
+def capability_block(about: Capability) -> tuple[Node, ...]:
+    """Return the comparison of two models by measure, and below it what choosing among samples gives."""
+    return (*titled(capability_table(about)), *(el("p", line, class_="soft") for line in about.choices))
 
 
 def titled(table: Table) -> tuple[Node, Node]:
@@ -167,15 +168,23 @@ def model_card(sweep: Sweep) -> Node:
     known = mean_interval(values) if values else None
     how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "likeliest answer (greedy)")
     note = f"{counted(len(values), 'task')}, share solved with one sample (pass@1), {how}"
-    return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", note)
+    notes = (note, *failures(sweep.best.scores))
+    return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", *notes)
 
 
-def card(label: str, number: str, between: str, note: str) -> Node:
+def failures(scores: Sequence[TaskScore]) -> list[str]:
+    """Return the most frequent outcome of samples that did not pass, and their most frequent error, as a line; [] if all passed."""
+    outcomes = ((name, share) for name, share in outcome_mix(scores).items() if name not in (Status.PASSED, Status.UNSCORED))
+    first = [next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))]
+    named = [f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in filter(None, first)]
+    return [f"most frequent failure: {'; error: '.join(named)}"] if named else []
+
+
+def card(label: str, number: str, between: str, *notes: str) -> Node:
     """Return a large number with its interval."""
     lines = [el("span", between, class_="interval")] if between else []
-    return el(
-        "div", el("span", label, class_="label"), el("span", number, class_="large"), *lines, el("span", note, class_="soft")
-    )
+    head = (el("span", label, class_="label"), el("span", number, class_="large"), *lines)
+    return el("div", *head, *(el("span", note, class_="soft") for note in notes))
 
 
 def interval(estimate: Estimate, *, sign: str = "") -> str:

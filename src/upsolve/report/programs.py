@@ -40,6 +40,11 @@ class Reason:
     expected: str = ""
     """What was expected; empty if unknown."""
 
+    @property
+    def message(self) -> str:
+        """The judge's message without the number of the test."""
+        return MESSAGE.sub(r"\2", self.text)
+
 
 def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
     """Return the reason that a judge's error gives; input and expected output are the task's own where it has them."""
@@ -61,8 +66,8 @@ def reason_text(reason: Reason) -> Node | None:
     if reason.test is None or not (reason.got or reason.expected):
         return el("p", reason.text, class_="reason")
     parts = {f"test {reason.test}": reason.input, "got": reason.got or "not recorded", "expected": reason.expected}
-    if not reason.got and (error := MESSAGE.sub(r"\2", reason.text)):
-        parts["got"] = error
+    if not reason.got and reason.message:
+        parts["got"] = reason.message
     return el(
         "dl",
         *(part for name, text in parts.items() if text for part in (el("dt", name), el("dd", el("code", text)))),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from upsolve import __version__
 from upsolve.archive.groups import Lazy
@@ -38,7 +38,7 @@ from upsolve.evaluate.scores import Sweep
 from upsolve.extras import needs_extras
 from upsolve.files import read_rows, write_text
 from upsolve.report.blocks import html_of
-from upsolve.report.content import Gain, ReportContent, markdown_of, pick_examples
+from upsolve.report.content import Gain, ReportContent, markdown_of, messages_of, pick_examples
 from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
 from upsolve.report.tables import cost_table
@@ -125,8 +125,7 @@ def run_content(
 ) -> ReportContent:
     """Return the content of a report on a run; without the archive (``split``), rewards are left out, without ``find`` (tasks by id;
     by default of the split) examples."""
-    rewarded: Any = ()
-    known: Sequence[Calibration] = ()
+    rewarded, known = tuple[Rewarded, ...](), tuple[Calibration, ...]()
     drawn, zero = folder / "training" / FOLDER, keeps_zero(recipe.advantage, recipe.objective)
     if split is not None:
         known = calibrations(open_filled(recipe.data.archive))
@@ -161,6 +160,7 @@ def run_content(
         next_steps=next_steps(folder, recipe.reward.verdicts, controls) if len(sweeps) > 1 else {},
         controls=controls,
         warnings=warnings_of(sweeps, trained, recipe.data, evaluate=recipe.evaluate, optim=recipe.optim),
+        messages=messages_of(folder, sweeps),
         examples=pick_examples(folder, (sweeps[0], sweeps[1]), find) if find and len(sweeps) > 1 else (),
     )
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.errors import counted
@@ -35,6 +35,7 @@ __all__ = [
     "cell",
     "cost_table",
     "difficulties",
+    "failure_table",
     "percent",
     "result_tables",
     "reward_tables",
@@ -42,6 +43,8 @@ __all__ = [
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
+MESSAGE = 120
+"""Characters of a message of the judge that a table shows."""
 FINE = 0.05
 """Difference, as a share, for which a report says how many tasks show it."""
 TIMES = ("seconds", "preparing_seconds")
@@ -257,6 +260,24 @@ def change_table(before: Evaluation, after: Evaluation) -> Table:
     return Table(title, ("task", "difficulty", f"{before.name}, passed", f"{after.name}, passed", "points"), rows)
 
 
+def mix_rows(evaluations: Sequence[Evaluation], mix_of: Callable[..., dict[str, float]]) -> list[tuple[str, ...]]:
+    """Return a row in percent for each outcome, or for each of the most frequent errors of every evaluation."""
+    mixes = [mix_of(evaluation.scores) for evaluation in evaluations]
+    names = dict.fromkeys(name for mix in mixes for name in [*mix][:ERRORS])
+    return [(name, *(percent(mix.get(name, 0.0)) for mix in mixes)) for name in names]
+
+
+def failure_table(evaluations: Sequence[Evaluation], messages: Mapping[str, str]) -> Table:
+    """Return the share of samples by outcome but passed, and by type of error, with a message of the judge (``messages``, by both)."""
+    failed = [row for row in mix_rows(evaluations, outcome_mix) if row[0] != Status.PASSED]
+    labelled = [(row[0].replace("_", " "), row) for row in failed]
+    labelled += [(f"error {row[0]}", row) for row in mix_rows(evaluations, error_mix)]
+    rows = [(label, *row[1:], messages.get(row[0], "")[:MESSAGE]) for label, row in labelled]
+    names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
+    width = 2 + len(names) if messages else 1 + len(names)
+    return Table("Why answers fail, % of the samples", ("", *names, "for example")[:width], tuple(row[:width] for row in rows))
+
+
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:
     """Return length, entropy, truncation, the mix of outcomes and errors, and Ruff's findings, of every evaluation."""
     rows = [
@@ -265,10 +286,11 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         ("mean entropy, nats", *(number(weighted_mean(e.scores, "mean_entropy"), 3) for e in evaluations)),
         ("truncated at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
     ]
-    for mix_of, limit in ((outcome_mix, None), (error_mix, ERRORS)):
-        mixes = [mix_of(e.scores) for e in evaluations]
-        names = dict.fromkeys(name for mix in mixes for name in [*mix][:limit])
-        rows += [(f"{name}, %", *(percent(mix.get(name, 0.0)) for mix in mixes)) for name in names]
+    rows += [
+        (f"{name.replace('_', ' ')}, %", *cells)
+        for mix_of in (outcome_mix, error_mix)
+        for name, *cells in mix_rows(evaluations, mix_of)
+    ]
     linted = [lint_profile(e.scores) for e in evaluations]
     rows += [
         (f"lint: {name}, findings a sample that parses", *(number(mix.get(name), 2) for mix in linted))

@@ -255,12 +255,13 @@ def pair_of(file: Path, number: int, line: str) -> tuple[Attempt, Verdict]:
     """Return the attempt and the verdict of a line."""
     try:
         row: dict[str, Any] = json.loads(line)
-        status, error = Status(row.pop("status")), str(row.pop("error", ""))
+        status, kind, error = Status(row.pop("status")), str(row.pop("error_type", "")), str(row.pop("error", ""))
         where = {name: row.pop(name) for name in ("task_set", "temperature") if name in row}
         attempt = from_row(Attempt, {**row, "extra": json.dumps({**json.loads(row.get("extra") or "{}"), **where})})
     except (ValueError, KeyError, TypeError, AttributeError) as wrong:
         raise ArchiveError(f"{file}: line {number} is not a sample of an evaluation: {wrong!r}") from wrong
-    return attempt, Verdict(attempt.attempt_id, status, judge=JUDGE + file.name.removesuffix(ENDING), error_message=error)
+    judge = JUDGE + file.name.removesuffix(ENDING)
+    return attempt, Verdict(attempt.attempt_id, status, judge=judge, error_type=kind, error_message=error)
 
 
 def tasks_beside(file: Path) -> Iterator[Task]:
