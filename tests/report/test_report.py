@@ -316,6 +316,9 @@ def test_a_curve_by_hand():
     """Steps 1 to 3 are 0 to 300, values 2 to 4 are 98 to 2; what is not finite is left out."""
     drawn = html_of(curve("<x>", {"": [(1, 2.0), (2, float("nan")), (2, 3.0), (3, 4.0)]}))
     assert '<polyline class="curve s0" points="0.0,98.0 150.0,50.0 300.0,2.0"/>' in drawn and "<b>&lt;x&gt;</b>" in drawn
+    flat = html_of(curve("x", {"": [(1, 0.25), (9, 0.25)]}))
+    assert flat == '<figure class="flat"><figcaption><b>x</b><span class="soft"> 0.25 throughout</span></figcaption></figure>'
+    assert "<svg" in html_of(curve("x", {"": [(1, 0.25)]})) and "<svg" in html_of(curve("x", {"": [(1, 1), (2, 1)]}, limit=2))
     spike = [(step, 9.0 if step == 777 else 0.0) for step in range(5000)]
     points = re.search('points="([^"]*)"', html_of(curve("x", {"": spike})))[1].split()
     assert len(points) <= 1000 and sum(point.endswith(",2.0") for point in points) == 1, "a spike is not lost"

@@ -65,6 +65,9 @@ def curve(
         )  # a point is seen as a line
         return el("polyline", class_=f"curve s{number}", points=" ".join(at(x, y) for x, y in thinned(ends)))
 
+    if known and low == high and limit is None and left < right:
+        text = el("span", f" {short(low)} throughout", class_="soft")
+        return el("figure", el("figcaption", el("b", name), text), class_="flat")
     marks = [(label, step) for label, step in (steps or {}).items() if left <= step <= right]
     text = caption(known, limit, marks) + f", steps {left:g} to {right:g}" if known else "no values"
     picture = el(

@@ -89,7 +89,7 @@ def overview_block(content: ReportContent) -> Node:
         *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
         *(part for change in changes if not change.label for part in capability_block(change.capability)),
         *(titled(failure_table([sweep.best for sweep in content.sweeps], content.messages)) if content.sweeps else ()),
-        *([el("h2", "Tasks that changed most"), *map(example_block, most)] if most else []),
+        *([el("h2", "Tasks that changed most"), *(example_block(one, is_open=one is most[0]) for one in most)] if most else []),
         *([el("div", *curves, class_="curves")] if curves else []),
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
@@ -158,7 +158,9 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
         number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
         cards.append(card("gain beyond the control", number, between, gain))
     if change and not content.controls and content.summary:
-        cards.append(card("gain beyond the control", "–", "", "no control run yet: the last lines of this page start one"))
+        cards.append(
+            card("gain beyond the control", "–", "", "no control run yet: the commands under What to do next start one")
+        )
     return el("div", *cards, class_="numbers")
 
 
@@ -229,7 +231,7 @@ def stopped_at(collapsed: str) -> int | None:
     return int(named[1]) if named else None
 
 
-def example_block(example: Example) -> Node:
+def example_block(example: Example, *, is_open: bool = True) -> Node:
     """Return a task with a program of each model, and why one of them failed."""
     programs = program_pair(example.before, example.after, example.language)
     sides = zip(
@@ -251,7 +253,13 @@ def example_block(example: Example) -> Node:
     ]
     moved = f" {100 * example.change:+.3g} points" if example.change else ""
     head = el("summary", el("b", example.task_id), el("span", moved, class_="passed" if example.change > 0 else "failed"))
-    return el("details", head, el("p", example.prompt, class_="prompt"), el("div", *columns, class_="pair"), open="")
+    return el(
+        "details",
+        head,
+        el("p", example.prompt, class_="prompt"),
+        el("div", *columns, class_="pair"),
+        open="" if is_open else None,
+    )
 
 
 def status_text(status: str) -> Node:
