@@ -91,6 +91,11 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert "test 1\nf(2)\ngot\n5\nexpected\n4" in first.inner_text() and first.locator("pre").count() == 2
             assert [first.locator(name).all_inner_texts() for name in ("del", "ins")] == [["3", "+"], ["2", "*"]]
             assert page.locator(".overview figure svg polyline").count() == 2, "loss, held-out passed attempts"
+            assert page.locator(".overview details[open]").count() == 1, "one task fills a screen"
+            if how != "report":
+                assert page.get_by_text("Look at each task before and after, what each model answered").count() == 1
+                page.get_by_role("link", name="all answers to this task").first.click()
+                page.get_by_role("heading", name="d/1 +100 points").wait_for()
             assert not faults, faults
     finally:
         if viewer:
@@ -155,8 +160,9 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             page.get_by_role("button", name="Compare the marked runs").click()
             page.get_by_role("heading", name="placebo, rloo").wait_for()
             assert page.locator("figure").first.locator("polyline").count() == 2
-            first = page.locator("main tbody tr").first.inner_text().split("\t")
-            assert first == ["d/2", "0 of 4 (0)", "4 of 4 (+100)"]
+            gained, tasks = (table.locator("tbody tr").all_inner_texts() for table in page.locator("main table").all())
+            assert [row.split("\t")[0] for row in gained] == ["placebo", "rloo"]
+            assert tasks[0].split("\t") == ["d/2", "0 of 4 (0)", "4 of 4 (+100)"]
             page.go_back()
             page.get_by_role("link", name="rloo").click()
             page.wait_for_selector(".overview .numbers")

@@ -164,7 +164,7 @@ def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_p
     with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
         loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(folder))
         page.get_by_text("4 attempts").wait_for()
-        page.get_by_role("link", name="Evaluation", exact=True).click()
+        page.get_by_role("link", name="Model answers").click()
         page.get_by_text("8 attempts").wait_for()
         assert "samples of evaluations: base.samples.jsonl, trained.samples.jsonl" in page.locator("header").inner_text()
         page.get_by_label("Author").select_option("trained")

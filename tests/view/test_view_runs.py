@@ -225,7 +225,8 @@ def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_pa
     shown = [answers.routes["attempt"]({"place": row["place"]}) for row in answers.routes["attempts"]({})["rows"]]
     assert [one["verdicts"][0]["status"] for one in shown] == ["passed", "failed", "runtime_error", "unscored"]
     assert [one["attempt"]["code"] for one in shown] == [*CODES] and shown[0]["task"]["prompt"] == "Do it."
-    assert json.loads(shown[3]["attempt"]["extra"]) == {"task_set": "a:test", "temperature": 0.5}
+    assert json.loads(shown[3]["attempt"]["extra"]) == {"task_set": "a:test", "temperature": 0.5, "model": "x"}
+    assert {one["attempt"]["author"] for one in shown} == {"trained"}, "not the folder of the model"
     found = shown[3]["verdicts"][0]
     assert (found["error_type"], found["error_message"]) == ("Missing", "no compiler")
     file.write_text(file.read_text() + '{"task_id": "t/1"}\n')
@@ -239,13 +240,13 @@ def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path
     assert answers.info({})["samples"] and answers.info({})["counts"]["attempts"] == 4
     samples = answers.about("samples")
     assert samples is answers.about("samples") and samples.info({})["counts"] == {"attempts": 8, "tasks": 1}
-    rows = samples.routes["attempts"]({"sampled": "a:test at 0.5", "author": "trained"})["rows"]
+    rows = samples.routes["attempts"]({"sampled": "a:test, T 0.5", "author": "trained"})["rows"]
     assert [row["status"] for row in rows] == ["passed"] * 4
     assert len(samples.routes["attempts"]({"status": "failed"})["rows"]) == 4
     (task,) = samples.routes["tasks"]({})["rows"]
     assert task["evaluations"] == [
-        {"name": "base, a:test at 0.5", "passed": 0, "scored": 4},
-        {"name": "trained, a:test at 0.5", "passed": 4, "scored": 4},
+        {"name": "base, a:test, T 0.5", "passed": 0, "scored": 4},
+        {"name": "trained, a:test, T 0.5", "passed": 4, "scored": 4},
     ]
     assert answers.routes["tasks"]({})["rows"][0]["evaluations"] == [], "its attempts are no samples of evaluations"
     assert answers.about("") is answers

@@ -33,7 +33,8 @@ HASHED = ("answer", "token_ids", "token_logps")
 BY_CHOSEN_JUDGE = "by_chosen_judge"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
-SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
+HEAT = "(extra ->> '$.temperature')::double"
+SAMPLED = f"extra ->> '$.task_set' || ', ' || if({HEAT} = 0, 'greedy', printf('T %g', {HEAT}))"
 LISTED = (
     f"f.kind not in ('complexity', 'score', 'points') and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
 )

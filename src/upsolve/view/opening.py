@@ -256,12 +256,13 @@ def pair_of(file: Path, number: int, line: str) -> tuple[Attempt, Verdict]:
     try:
         row: dict[str, Any] = json.loads(line)
         status, kind, error = Status(row.pop("status")), str(row.pop("error_type", "")), str(row.pop("error", ""))
-        where = {name: row.pop(name) for name in ("task_set", "temperature") if name in row}
-        attempt = from_row(Attempt, {**row, "extra": json.dumps({**json.loads(row.get("extra") or "{}"), **where})})
+        name, author = file.name.removesuffix(ENDING), row.get("author") or ""
+        where = {field: row.pop(field) for field in ("task_set", "temperature") if field in row}
+        extra = {**json.loads(row.get("extra") or "{}"), **where, **({"model": author} if author not in ("", name) else {})}
+        attempt = from_row(Attempt, {**row, "author": name, "extra": json.dumps(extra)})
     except (ValueError, KeyError, TypeError, AttributeError) as wrong:
         raise ArchiveError(f"{file}: line {number} is not a sample of an evaluation: {wrong!r}") from wrong
-    judge = JUDGE + file.name.removesuffix(ENDING)
-    return attempt, Verdict(attempt.attempt_id, status, judge=judge, error_type=kind, error_message=error)
+    return attempt, Verdict(attempt.attempt_id, status, judge=JUDGE + name, error_type=kind, error_message=error)
 
 
 def tasks_beside(file: Path) -> Iterator[Task]:

@@ -16,7 +16,7 @@ from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.errors import ArchiveError
 from upsolve.evaluate.comparison import Pairing, pairings_of, task_changes
 from upsolve.evaluate.runs import load_sweep
-from upsolve.evaluate.scores import Evaluation
+from upsolve.evaluate.scores import Evaluation, temperature_name
 from upsolve.report.blocks import Node
 from upsolve.report.content import Sample, example, samples_of
 from upsolve.report.overview import example_block, overview_block
@@ -354,13 +354,9 @@ class Measured:
 
 
 def where_of(evaluation: Evaluation) -> dict[str, str]:
-    """Return the author of the samples of an evaluation, and the value of the filter ``sampled`` that finds them."""
-    temperature = evaluation.temperature
-    return {
-        "name": evaluation.name,
-        "author": evaluation.model,
-        "sampled": "" if temperature is None else f"{evaluation.tasks} at {round(float(temperature), 3)}",
-    }
+    """Return the name of an evaluation, which is the author of its samples, and the value of the filter ``sampled`` that finds them."""
+    heat = evaluation.temperature
+    return {"name": evaluation.name, "sampled": "" if heat is None else f"{evaluation.tasks}, {temperature_name(heat)}"}
 
 
 def stored(file: Path, evaluation: Evaluation) -> Mapping[str, list[Sample]]:

@@ -19,9 +19,9 @@ export async function attemptView(main, place, info) {
   show(main, el("h2", {}, link(`task/${encodeURIComponent(attempt.task_id)}`, attempt.task_id)), verdict ? verdictHead(verdict) : el("p", {}, "Not judged yet."),
     el("div", { class: "heat" }, compareButton(place), copyButton("Copy the code", attempt.code), copyButton("Copy the link", location.href.replace(/#.*/, "") + location.hash),
       downloadLink(attempt), link(`task/${encodeURIComponent(attempt.task_id)}`, "all attempts at the task")),
-    task ? el("pre", { class: "prompt" }, task.prompt) : null, info.scores ? heatBar(code, data, place) : null, code,
+    task ? [el("h3", {}, "Task"), el("pre", { class: "prompt" }, task.prompt)] : null, el("h3", {}, attempt.author ? `Attempt of ${attempt.author}` : "Attempt"), info.scores ? heatBar(code, data, place) : null, code,
     verdict ? tests(verdict, task, place, info) : null,
-    verdict ? folded("Verdict", verdictFacts(verdict)) : null, folded("Attempt", attemptFacts(data)),
+    verdict ? folded("More on the verdict", verdictFacts(verdict)) : null, folded("More on the attempt", attemptFacts(data)),
     attempt.answer ? folded("Whole answer", el("pre", {}, attempt.answer)) : null,
     data.verdicts.slice(1).map((other) => el("details", {}, el("summary", {}, `Verdict of ${other.judge}: `, outcome(other.status)), verdictFacts(other))));
 }

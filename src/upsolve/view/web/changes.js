@@ -14,14 +14,14 @@ export async function changesView(main, query, go) {
   const number = Math.min(Number(query.set ?? 0), sets.length - 1);
   const { label, rows, before, after } = sets[number];
   const wanted = query.show in KEPT ? query.show : "all";
-  const choose = el("select", { onchange: (event) => go("changes", { ...query, set: event.target.value }) },
+  const choose = el("select", { class: "wide", onchange: (event) => go("changes", { ...query, set: event.target.value }) },
     sets.map((one, index) => el("option", { value: index, selected: index === number }, one.label)));
   const buttons = Object.entries(KEPT).map(([name, keeps]) => el("button", { type: "button", "aria-pressed": String(name === wanted),
     onclick: () => go("changes", { ...query, show: name }) }, `${name} (${rows.filter(keeps).length.toLocaleString("en")})`));
   const share = ([passed, samples]) => passed / samples;
   const counted = ([passed, samples]) => `${passed} of ${samples}`;
   const columns = [
-    { name: "Task", cell: (row) => el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?set=${number}` }, row.task_id) },
+    { name: "Task", cell: (row) => el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?set=${number}&show=${wanted}` }, row.task_id) },
     { name: "Difficulty", cell: (row) => row.difficulty, less: true },
     { name: before.name, cell: (row) => counted(row.before), value: (row) => share(row.before), right: true },
     { name: after.name, cell: (row) => counted(row.after), value: (row) => share(row.after), right: true },
@@ -38,20 +38,28 @@ function moved(change) {
 export async function changeView(main, id, query) {
   const number = Number(query.set ?? 0);
   const [{ sets }, pair] = await Promise.all([get("changes", { of: "" }), get("change", { of: "", id, set: number })]);
-  const { label, before, after } = sets[number];
-  const samples = el("div", { class: "pair" });
-  show(main, el("h2", {}, id), el("p", { class: "soft" }, label, " ", el("a", { href: `#/changes?set=${number}` }, "all tasks")), build(pair.block),
-    el("h2", {}, "All samples"), samples);
-  show(samples, [before, after].map((one) => sampleLinks(id, one)));
+  const { label, before, after, rows } = sets[number];
+  const names = rows.filter(KEPT[query.show] ?? KEPT.all).map((row) => row.task_id);
+  const beside = (by, name) => ((other) => other === undefined ? null : [" · ", el("a", { id: name, href: `#/change/${encodeURIComponent(other)}?${new URLSearchParams(query)}` }, name)])(names[names.indexOf(id) + by]);
+  const [, , [, , , moves], ...parts] = pair.block; // its first line has the name, which the headline has, and the change
+  show(main, el("h2", {}, el("a", { href: `#/task/${encodeURIComponent(id)}` }, id), build(moves)),
+    el("p", { class: "soft" }, label, " · ", el("a", { href: `#/changes?${new URLSearchParams(query)}` }, "all tasks"), beside(-1, "previous"), beside(1, "next")),
+    parts.map(build), el("h2", {}, "All answers"), el("div", { class: "pair" }, [before, after].map((one) => sampleLinks(id, one))));
 }
 
-function sampleLinks(task, { name, author, sampled }) {
-  const box = el("div", {}, el("b", {}, `${name}: `));
-  get("attempts", { of: "samples", task, author, sampled }).then((page) => {
+function sampleLinks(task, { name, sampled }) {
+  const said = el("span", { class: "soft" }, "being read ...");
+  const box = el("div", {}, el("b", {}, `${name}: `), said);
+  indexed().then(() => get("attempts", { of: "samples", task, author: name, sampled })).then((page) => {
+    said.remove();
     box.append(...page.rows.flatMap((row, index) => [el("a", { href: `#/samples/attempt/${row.place}` }, `${index + 1}`), " ", outcome(row.status), "  "]));
     if (!page.rows.length) box.append("none in the evaluation");
-  }).catch((error) => box.append(error.message));
+  }).catch((error) => { said.textContent = error.message; });
   return box;
+}
+
+async function indexed() {
+  for (let info = {}; !info.ready && !info.error; info = await get("info", { of: "samples" })) await new Promise((done) => setTimeout(done, info.title ? 500 : 0));
 }
 
 // The attempts of a group side by side: as trained on, or all judged attempts at the task.

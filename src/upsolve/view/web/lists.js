@@ -6,7 +6,7 @@ export const trail = { places: [] };
 
 const COLUMNS = [["task", "Task"], ["outcome", "Outcome"], ["tests", "Tests"], ["", "Code and error"], ["author", "Author"], ["difficulty", "Difficulty"], ["findings", "Findings"], ["tokens", "Tokens"]];
 const TASK_COLUMNS = [["task", "Task"], ["passed", "Passed"], ["attempts", "Attempts"], ["difficulty", "Difficulty"], ["language", "Language"]];
-const LESS = ["Author", "Difficulty", "Findings", "Tokens"];
+const LESS = ["Author", "Difficulty", "Findings", "Tokens", "Language"];
 const left = new Map(); // address of a list -> number of its rows, and which one was selected, when another page was opened
 
 export async function attemptList(main, query, info, go) {
@@ -59,7 +59,7 @@ async function preview(rows, shown) {
 }
 
 export function headCell(key, name, query, go, list) {
-  const less = list === "attempts" && LESS.includes(name);
+  const less = ["attempts", "tasks"].includes(list) && LESS.includes(name);
   const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts", "Passed"].includes(name) ? "number" : ""].join(" ").trim() || null;
   if (!key) return el("th", { scope: "col", class: list === "attempts" ? "preview" : null }, name);
   const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
@@ -143,7 +143,7 @@ function taskRow(row) {
   const named = (row.evaluations ?? []).map((one) => el("div", {}, `${one.name}: ${one.passed} of ${one.scored}`));
   const rate = named.length ? named : row.scored ? `${row.passed} of ${row.scored}` : "";
   return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", { class: "number" }, rate),
-    el("td", { class: "number" }, decimal(row.attempts)), el("td", {}, row.difficulty), el("td", {}, row.language));
+    el("td", { class: "number" }, decimal(row.attempts)), el("td", { class: "less" }, row.difficulty), el("td", { class: "less" }, row.language));
 }
 
 export function fail(main) {

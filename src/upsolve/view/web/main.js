@@ -8,7 +8,7 @@ import { compareRuns, overviewView, runsView } from "./overview.js";
 import { curvesView } from "./curves.js";
 import { askView } from "./ask.js";
 
-const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt of the list"], ["/", "search"],
+const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt or task of the list"], ["/", "search"],
   ["o, a, t, g", "overview, attempts, tasks, training"], ["b", "before and after, by task"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["m", "ask the model"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
 const main = document.getElementById("main");
 let info = null; // about what is shown: the archive, or the samples of evaluations
@@ -50,7 +50,7 @@ async function render() {
     else if (kind === "tasks") await taskList(box, query, info, go);
     else if (kind === "compare-runs") await compareRuns(box, query);
     else if (whole.runs) await runsView(box, go);
-    else if (kind === "overview" || (!kind && whole.overview)) await overviewView(box);
+    else if (kind === "overview" || (!kind && whole.overview)) await overviewView(box, whole);
     else if (kind === "ask") await askView(box, query, () => now === shown);
     else if (kind === "training") await curvesView(box, info, () => now === shown);
     else await attemptList(box, query, info, go);
@@ -64,9 +64,10 @@ async function render() {
 }
 
 function drawTabs(current) {
-  if (whole.runs) return show(document.getElementById("tabs"), el("a", { href: "#/", "aria-current": current === "compare-runs" ? null : "page" }, "Runs"));
-  const samples = whole.samples ? [["samples/attempts", "Evaluation"], ["samples/tasks", "Evaluation by task"]] : [];
-  const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : []), ...(whole.model ? [["ask", "Ask the model"]] : [])];
+  if (whole.runs) return show(document.getElementById("tabs"), current === "compare-runs" ? el("a", { href: "#/" }, "All runs") : null);
+  const samples = whole.samples ? [["samples/attempts", "Model answers"], ["samples/tasks", "Answers by task"]] : [];
+  const stored = whole.samples ? "Stored " : "";
+  const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ...samples, ["attempts", `${stored}${stored ? "a" : "A"}ttempts`], ["tasks", `${stored}${stored ? "t" : "T"}asks`], ...(whole.run ? [["training", "Training"]] : []), ...(whole.model ? [["ask", "Ask the model"]] : [])];
   const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks", group: "tasks", change: "changes", rewards: "training" }[current] ?? current);
   show(document.getElementById("tabs"), whole.home ? el("a", { href: "../../" }, "All runs") : null, tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
 }
@@ -151,7 +152,8 @@ function openRow() {
 
 function neighbour(by) {
   const { words } = address();
-  if (words[0] !== "attempt") return false;
+  if (words[0] === "change") main.querySelector(by > 0 ? "#next" : "#previous")?.click();
+  if (words[0] !== "attempt") return words[0] === "change";
   const next = trail.places[trail.places.indexOf(Number(words[1])) + by];
   if (next !== undefined) go(`attempt/${next}`);
   return true;

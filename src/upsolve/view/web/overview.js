@@ -5,9 +5,22 @@ import { sortable } from "./table.js";
 
 const MOST = 4;
 
-export async function overviewView(main) {
-  show(main, build((await get("overview", { of: "" })).block));
+export async function overviewView(main, whole) {
+  const page = build((await get("overview", { of: "" })).block);
+  const known = [[whole.changes, "changes", "each task before and after"], [whole.samples, "samples/attempts", "what each model answered"], [whole.run, "training", "curves of training"]].filter(([shown]) => shown);
+  const links = known.map(([, path, text], index) => [index ? ", " : "", el("a", { href: `#/${path}` }, text)]);
+  page.querySelector(".numbers").after(el("p", {}, "Look at ", links));
+  if (whole.changes) for (const task of page.querySelectorAll("details")) task.append(el("p", {}, el("a", { href: `#/change/${encodeURIComponent(task.querySelector("b").textContent)}` }, "all answers to this task")));
+  show(main, page);
 }
+
+const RESULTS = [
+  { name: "Run", cell: (row) => el("a", { href: `run/${encodeURIComponent(row.name)}/` }, row.name) }, { name: "Conclusion", cell: (row) => row.conclusion },
+  { name: "Change, points", cell: (row) => row.change, value: (row) => row.after - row.before, right: true },
+  { name: "Base, %", cell: (row) => percent(row.before), value: (row) => row.before, right: true, less: true }, { name: "Trained, %", cell: (row) => percent(row.after), value: (row) => row.after, right: true, less: true },
+  { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps, right: true, less: true },
+  { name: "Verdicts", cell: (row) => row.verdicts, less: true }, { name: "Recipe", cell: (row) => row.recipe, less: true },
+];
 
 export async function runsView(main, go) {
   const { rows } = await get("runs");
@@ -18,24 +31,17 @@ export async function runsView(main, go) {
     if (names.length < 2 || names.length > MOST) said.textContent = `${names.length} marked: mark two to four runs.`;
     else go("compare-runs", { names: names.join("|") });
   } }, "Compare the marked runs");
-  const columns = [
-    { name: "", cell: (row) => boxes[rows.indexOf(row)] },
-    { name: "Run", cell: (row) => el("a", { href: `run/${encodeURIComponent(row.name)}/` }, row.name) }, { name: "Conclusion", cell: (row) => row.conclusion },
-    { name: "Change, points", cell: (row) => row.change, value: (row) => row.after - row.before, right: true },
-    { name: "Base, %", cell: (row) => percent(row.before), value: (row) => row.before, right: true }, { name: "Trained, %", cell: (row) => percent(row.after), value: (row) => row.after, right: true },
-    { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps, right: true },
-    { name: "Verdicts", cell: (row) => row.verdicts, less: true }, { name: "Recipe", cell: (row) => row.recipe, less: true },
-  ];
-  show(main, el("h2", {}, "Runs"), said, button, sortable(columns, rows));
+  show(main, el("h2", {}, "Runs"), said, el("p", {}, button), sortable([{ name: "", cell: (row) => boxes[rows.indexOf(row)] }, ...RESULTS], rows));
 }
 
 export async function compareRuns(main, query) {
-  const data = await get("compare", { names: query.names });
+  const [data, { rows }] = await Promise.all([get("compare", { names: query.names }), get("runs")]);
+  const names = query.names.split("|");
   const passed = (count) => (count ? `${count[0]} of ${count[1]}` : "–");
   const moved = (value) => (value === undefined || value === null ? "" : ` (${value > 0 ? "+" : ""}${decimal(100 * value)})`);
   const columns = [{ name: "Task", cell: (row) => row.task_id }, ...data.runs.map((name, index) => ({ name, right: true,
     cell: (row) => passed(row.passed[index]) + moved(row.change[index]), value: (row) => (row.passed[index] ? row.passed[index][0] / row.passed[index][1] : -1) }))];
-  show(main, el("h2", {}, query.names.split("|").join(", ")), build(data.curves), build(data.note),
+  show(main, el("h2", {}, names.join(", ")), sortable(RESULTS, rows.filter((row) => names.includes(row.name))), build(data.note), el("h2", {}, "Training"), build(data.curves),
     el("h2", {}, "Tasks, those first on which the runs differ most"), el("p", { class: "soft" }, "Samples of the trained model that passed, each at its best temperature; in brackets the change to its base, points."),
     sortable(columns, data.rows));
 }
