@@ -333,8 +333,8 @@ def draw(tables, file):
 
 
 def gains():
-    """Return the table of README.md: a few methods, each beside the model that it starts from and its control."""
-    text = "| domain | gain | gain beyond the control | pass@1 before | after | training | seeds |\n|---|---|---|---|---|---|---|\n"
+    """Return the table of README.md, narrow enough for a phone: a column for each method, the model before it and its control."""
+    columns = [("", "pass@1 before", "after", "gain", "gain beyond the control", "training", "seeds")]
     for shown_domain, domain, training, name, start in GAINS:
         cells = cells_of(domain)
         runs, before, control = cells[name], cells[start], placebo_of(name)
@@ -342,8 +342,9 @@ def gains():
         levels = [shown(percent(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
         verdicts = contrast(cells[control], runs)
         difference, beside = shown(contrast(before, runs)), shown(verdicts) + few(runs, cells[control]) if verdicts else ""
-        text += f"| {shown_domain} | {difference} | {beside} | {' | '.join(levels)} | {training} | {len(common)} |\n"
-    return text
+        columns.append((shown_domain, *levels, difference, beside, training, str(len(common))))
+    head, *rows = (f"| {' | '.join(cells)} |\n" for cells in zip(*columns, strict=True))
+    return "".join([head, "|---" * len(columns) + "|\n", *rows])
 
 
 def readme():
