@@ -15,10 +15,12 @@ from tempfile import TemporaryDirectory
 import markdown
 from playwright.sync_api import sync_playwright
 
+from upsolve.archive.store import open_archive
 from upsolve.cli.comparing import write_content
 from upsolve.config import dump_recipe, load_recipe
 from upsolve.report.run import read_overview
-from upsolve.view.opening import open_path
+from upsolve.view.answers import Answers
+from upsolve.view.opening import open_run
 from upsolve.view.static import write_page
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +77,7 @@ def pages(folder):
     content = read_overview(run, lambda _names: {})
     known = {name: text for name, text in content.summary.items() if name not in ("date", "duration")}  # not stored
     write_content(replace(content, summary=known), files["report"])
-    write_page(open_path(str(run), archive=str(eight_tasks(folder / "archive").path)), files["viewer"])
+    write_page(open_run(run / "training", str(eight_tasks(folder / "archive").path), logps=False), files["viewer"])
     return files
 
 
@@ -101,7 +103,7 @@ def documented(browser):
         page.wait_for_timeout(300)
         shoot(page, ROOT / "docs" / "report.png")
         file = Path(folder) / "embedded.html"
-        print(write_page(open_path("embedded"), file))
+        print(write_page(Answers(open_archive("embedded"), title="archive embedded"), file))
         page.set_viewport_size({"width": 1280, "height": 640})
         page.goto(file.as_uri() + "#/attempts?status=runtime_error&author=")
         page.wait_for_selector("main tbody tr")
