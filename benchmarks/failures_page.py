@@ -111,6 +111,7 @@ def by_size(author="mutations"):
                 ]
             ]
             row |= {"with": percent(mean_interval([*gained])), "failed": EACH * (TASKS - size)}
+            row |= beside(kinds[f"{author}-{size}-solved"], kinds[f"{author}-{size}-failures-first"])
             row["worth"] = [round(float(one), 3) for one in (reached[0], *np.quantile(reached[1:], (0.025, 0.975)))]
         rows.append(row)
     return rows
@@ -146,16 +147,23 @@ def shown(values):
     return "{:.1f} [{:.1f}, {:.1f}]".format(*values)
 
 
-def tables(rows, others):
-    """Return the text of both tables by the name of its mark."""
+def tables(rows, others, sizes):
+    """Return the text of the tables by the names of their marks."""
     text = {
         "unsolved": "| arm | beside `solved` | beside `foreign first` | beside `own samples` | pass@1, % | failures of | seeds |\n|---|---|---|---|---|---|---|\n"
     }
-    for row in others:
+    for row in (row for row in others if row["solved"] == 50):
         cells = [shown(row[f"over {name}"]["difference"]) if f"over {name}" in row else "" for name in BESIDE[:3]]
         arm = next(arm for arm in unsolved.ARMS if slug(arm) == row["arm"])
         last = f"{shown(row['pass@1'])} | {row['author']} | {row['seeds']} |"
         text["unsolved"] += f"| {arm} | {' | '.join(cells)} | {last}\n"
+    text["sizes"] = (
+        "| tasks with a passed query | imitating these, % | near misses first, % | difference, points | a near miss is worth, passed queries | seeds |\n|---|---|---|---|---|---|\n"
+    )
+    for row in sizes:
+        last = " | ".join(shown(row[key]) for key in ("with", "difference")) if "with" in row else " | "
+        worth_of = "{:.3f} [{:.3f}, {:.3f}]".format(*row["worth"]) if "worth" in row else ""
+        text["sizes"] += f"| {row['solved']:,} | {shown(row['without'])} | {last} | {worth_of} | {row.get('seeds', '')} |\n"
     text["attempts"] = (
         "| uses failures | difference, points | does not | domain | shown with a power of 80 % | seeds, tasks |\n|---|---|---|---|---|---|\n"
     )
@@ -181,7 +189,7 @@ def main():
     rows, others, sizes = attempts(), unsolved_rows(), by_size()
     RESULT.write_text(json.dumps({"attempts": rows, "unsolved": others, "by size": sizes}, indent=1) + "\n")
     draw(sizes, ROOT / "docs" / "failures.svg")
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), tables(rows, others)), encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), tables(rows, others, sizes)), encoding="utf-8")
 
 
 if __name__ == "__main__":
