@@ -271,7 +271,7 @@ def test_checks_name_the_value_and_the_threshold_of_each_rule():
         "unlike": ("0.10 nats per token", "at most 0.5"),
     }
     (failed,) = [check for check in checks_of(replace(GOOD, imitates=True)) if check.rule == "failed_alone"]
-    assert failed.measured == "5 beside 60 with a passed one" and failed.threshold.startswith("below 10 for each")
+    assert failed.measured == "5 beside 60 with a passed one" and failed.threshold.startswith("below 8 for each")
     assert [check.rule for check in checks_of(replace(GOOD, base=(), cost=None, likelihood=None))] == [
         "noisy",
         "scarce",
