@@ -275,6 +275,35 @@ def test_of_several_columns_the_one_is_read_that_says_it(tmp_path, columns, read
     } == read
 
 
+@pytest.mark.parametrize(
+    ("names", "values", "tasks"),
+    [
+        ("ab", "23", {"a": 2, "b": 3}),  # a name for each test of one statement
+        ("aa", "23", None),  # of one task, whose rows contradict each other
+        ("ab", "22", None),  # rows of one task
+    ],
+)
+def test_tasks_with_the_same_statement_have_the_names_that_tell_them_apart(tmp_path, names, values, tasks):
+    rows = [
+        {
+            "prompt": STATEMENT,
+            "problem_id": name,
+            "tests": [f"assert f(1) == {value}"],
+            "code": row["submission"],
+            "status": row["verdict"],
+        }
+        for name, value in zip(names, values, strict=True)
+        for row in ROWS
+    ]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    options = reading_of(tmp_path / "log.jsonl", {}).options
+    assert options.get("task_id") == ("problem_id" if tasks else None)
+    if tasks:
+        ingest(Archive.create(tmp_path / "archive"), "table", tmp_path / "log.jsonl", **options)
+        found = {task.task_id.rpartition("/")[2]: int(task.tests[0].expected) for task in Archive(tmp_path / "archive").tasks()}
+        assert found == tasks
+
+
 LISTS = {
     "objects": {"attempts": [{"code": ADD, "passed": True, "user": "ann"}, {"code": WRONG, "passed": False, "user": "bob"}]},
     "parallel lists": {"completions": [ADD, WRONG], "passed": [True, False], "seconds": [0.5, 2]},

@@ -300,7 +300,22 @@ def likely_columns(rows: Rows, mapped: Mapping[str, str]) -> dict[str, str]:
     found = dict.fromkeys(name for row in rows for name in row)
     by_lower = {name.lower().replace(" ", "_"): name for name in found}
     capital = {field: by_lower[field] for field in FIELDS if field in by_lower and mapped.get(field) == field not in found}
-    return {**capital, **guesses.likely_fields(rows, {**mapped, **capital})}
+    likely = {**capital, **guesses.likely_fields(rows, {**mapped, **capital})}
+    pair = [likely.get(name) or mapped.get(name, "") for name in ("prompt", "tests")]
+    if {*pair} <= {*found} and (likely.get("task_id") or mapped.get("task_id")) not in found:
+        free = [name for name in found if name not in (*mapped.values(), *likely.values())]
+        apart = tell_apart(rows, guesses.by_name("task_id", free), pair)
+        likely |= {"task_id": apart[0]} if apart else {}
+    return likely
+
+
+def tell_apart(rows: Rows, columns: Iterable[str], pair: Sequence[str]) -> list[str]:
+    """Return the columns that name tasks of which some have the same prompt: each name has one ``pair`` of prompt and tests, and this no other name."""
+    contents = [tuple(str(row.get(name)) for name in pair) for row in rows]
+    if len({*contents}) == len({prompt for prompt, _ in contents}):
+        return []
+    names = {column: [str(row.get(column)) for row in rows] for column in columns}
+    return [one for one, of in names.items() if len({*of}) == len({*contents}) == len({*zip(of, contents, strict=True)})]
 
 
 def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
