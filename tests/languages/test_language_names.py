@@ -183,7 +183,7 @@ def test_lines_of_json_name_languages_as_tables_do(tmp_path):
             "task_id": "a",
             "code": "y",
             "language": "CPP",
-            "team": "ann",
+            "cohort": "ann",
             "extra": {"when": 3},
             "parent_id": "1",
         },
@@ -198,22 +198,22 @@ def test_lines_of_json_name_languages_as_tables_do(tmp_path):
     assert [verdict.status for verdict in group.verdicts] == ["passed", "failed"]
     assert [json.loads(attempt.extra) for attempt in group.attempts] == [
         {"id": 1, "language": "C++17 (GCC 9.2.1)"},
-        {"when": 3, "team": "ann"},
+        {"when": 3, "cohort": "ann"},
     ]
     assert group.attempts[1].parent_id == group.attempts[0].attempt_id
 
 
 def test_text_in_extra_is_stored_beside_unknown_fields(tmp_path):
     rows = [
-        {"kind": "attempt", "task_id": "a", "code": "x", "extra": "a note", "team": "ann"},
-        {"kind": "attempt", "task_id": "a", "code": "y", "extra": '{"points": 2}', "team": "bob"},
+        {"kind": "attempt", "task_id": "a", "code": "x", "extra": "a note", "cohort": "ann"},
+        {"kind": "attempt", "task_id": "a", "code": "y", "extra": '{"points": 2}', "cohort": "bob"},
         {"kind": "attempt", "task_id": "a", "code": "z", "extra": "a note"},
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     archive = Archive.create(tmp_path / "archive")
     ingest(archive, "jsonl", tmp_path / "in.jsonl")
     assert archive.column("attempts", "extra") == [
-        '{"extra": "a note", "team": "ann"}',
-        '{"points": 2, "team": "bob"}',
+        '{"extra": "a note", "cohort": "ann"}',
+        '{"points": 2, "cohort": "bob"}',
         "a note",
     ]
