@@ -213,3 +213,8 @@ def test_a_release_is_of_the_tagged_version_and_names_its_repository(tmp_path):
     urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
     assert len(urls) == 4 and all(url.startswith("https://github.com/me/own") for url in urls.values())
     assert jobs["publish"]["permissions"] == {"id-token": "write"} and jobs["publish"]["needs"] == "build"
+
+
+def test_the_readme_names_the_test_command():
+    *_, command = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert f"`{command.removeprefix('exec ')}`" in (ROOT / "README.md").read_text(encoding="utf-8")
