@@ -9,8 +9,6 @@ import time
 
 import pytest
 
-from upsolve.archive.store import Archive, open_archive
-
 pytestmark = pytest.mark.slow
 
 
@@ -45,30 +43,20 @@ def contents(place):
     return {one.relative_to(place): one.read_bytes() for one in place.rglob("*") if one.is_file() and one.name != "lock"}
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory):
-    """The tasks of the embedded archive, copied, with all attempts and verdicts."""
-    path, whole = tmp_path_factory.mktemp("archives") / "archive", open_archive("embedded")
-    Archive.create(path).append(tasks=[*whole.tasks()], attempts=[*whole.attempts()], verdicts=[*whole.verdicts()])
-    return path
-
-
 @pytest.mark.parametrize(
     ("words", "report", "count"),
     [
-        pytest.param(("tests", "grow", "ARCHIVE", "OUT", "--inputs", 10), "suites.jsonl", 17, id="grow"),
-        pytest.param(("tests", "shrink", "ARCHIVE", "OUT"), "suites.jsonl", 65, id="shrink"),
-        pytest.param(("derive", "repair", "ARCHIVE", "OUT"), "suites.jsonl", 33, id="derive repair"),
-        pytest.param(("derive", "test", "ARCHIVE", "OUT"), "suites.jsonl", 33, id="derive test"),
+        pytest.param(("tests", "grow", "embedded", "OUT", "--inputs", 10), "suites.jsonl", 17, id="grow"),
+        pytest.param(("tests", "shrink", "embedded", "OUT"), "suites.jsonl", 65, id="shrink"),
+        pytest.param(("derive", "repair", "embedded", "OUT"), "suites.jsonl", 33, id="derive repair"),
+        pytest.param(("derive", "test", "embedded", "OUT"), "suites.jsonl", 33, id="derive test"),
     ],
 )
-def test_a_killed_command_that_writes_an_archive(archive, tmp_path, words, report, count):
+def test_a_killed_command_that_writes_an_archive(tmp_path, words, report, count):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    named = {"ARCHIVE": archive, "OUT": killed}
-    killed_after(killed / report, count, [named.get(word, word) for word in words])
+    killed_after(killed / report, count, [killed if word == "OUT" else word for word in words])
     for out in (killed, whole):
-        process = upsolve(*[{**named, "OUT": out}.get(word, word) for word in words])
-        assert process.wait() == 0
+        assert upsolve(*(out if word == "OUT" else word for word in words)).wait() == 0
     assert contents(killed) == contents(whole)
 
 
