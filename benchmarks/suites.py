@@ -3,7 +3,7 @@
 ``embedded``: tests of the embedded archive grown from the visible tests and the reference; ``agreement``: the same tasks without references; ``sql``: tasks
 of embedded-sql with a wrong query that passes all three databases; ``shrink``: time of judging with all tests and with the fewest. A call works for some
 seconds and stores its rows in WORK; the next call goes on; the last one adds the result to results/suites.json. ``shrink-mbpp_plus`` judges programs of three
-models (LDB) by the tests of MBPP+, some 100 a task; DATA is a folder with evalplus/MbppPlus.jsonl and ldb/mbpp as published by their authors.
+models (LDB) by the tests of MBPP+, 69 a task; DATA is a folder with evalplus/MbppPlus.jsonl and ldb/mbpp as published by their authors.
 """
 
 import argparse

@@ -346,7 +346,7 @@ def with_each(
 def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the fields and columns of which each may be the outcome; none if the chosen one is, and no other contradicts it.
 
-    A column without words for outcomes, or with the same one in all rows, is none if another column has several.
+    A column without words for outcomes, or with the same word in all rows, holds no outcome if another column has several.
     """
     field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
     if not field or "total" in chosen:

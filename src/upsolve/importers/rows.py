@@ -247,7 +247,7 @@ def as_json(value: Any) -> str:
 
 
 def everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a value of JSON, of whose parts each that is neither an object nor a list is changed by a function."""
+    """Return a JSON value after a function has changed each part that is neither an object nor a list."""
     if isinstance(value, Mapping):
         return {str(name): everywhere(one, change) for name, one in value.items()}
     return [everywhere(one, change) for one in value] if isinstance(value, list | tuple) else change(value)

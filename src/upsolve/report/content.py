@@ -49,7 +49,7 @@ class Sample:
     error: str = ""
     """The judge's message; empty if it passed."""
     kind: str = ""
-    """Type of the error; empty if it has none."""
+    """Type of the error; empty without an error."""
 
 
 @dataclass(frozen=True, slots=True)

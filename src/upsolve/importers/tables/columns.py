@@ -223,7 +223,7 @@ def roles_in(item: Mapping[str, Any]) -> Sequence[str]:
 
 
 def explosions_in(rows: Rows, mapped: Iterable[str]) -> list[str]:
-    """Return a column with lists of programs, and the columns with other lists of the same lengths; empty if there is none."""
+    """Return a column with lists of programs, and the columns with lists of the same lengths; empty without programs."""
     taken = {*mapped}
     sizes = {
         name: [len(one) if isinstance(one := row.get(name), list) else 0 for row in rows]

@@ -130,7 +130,7 @@ def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> Non
 
 
 def continues(prompt: Any, code: Any) -> bool:
-    """Return whether a program is none in Python without the code in its prompt, which it continues."""
+    """Return whether a program parses as Python only behind the code in its prompt."""
     return "def " in str(prompt) and parsed(str(code)) is None and parsed(f"{prompt}{code}") is not None
 
 

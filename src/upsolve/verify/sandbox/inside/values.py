@@ -178,7 +178,7 @@ def pairs_of(value: Any) -> Any:
 
 
 def plain_base(kind: Any) -> Any:
-    """Return the class that a type is or extends whose values are equal to those of a plain type (``as_builtin``); None if there is none."""
+    """Return the type, or its first base class, whose values equal those of a plain type (``as_builtin``); None without such a class."""
     for base in kind.__mro__:
         if base.__name__ in (*EQUAL, *REBUILT) and base.__module__ not in OWN:
             return base
