@@ -7,7 +7,7 @@ from pytest import approx
 from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
-from upsolve.report.blocks import curve, html_of
+from upsolve.report.blocks import bars, curve, html_of
 from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
@@ -108,7 +108,7 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
     assert "<script" not in page and page.count("&lt;script&gt;") == 3
-    assert page.count("<svg") == 3 + 1 + 2 and "Rewards of the attempts trained on" in page
+    assert page.count("<svg") == 3 + 1 + 2 + 2 and "Rewards of the attempts trained on" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page
 
@@ -316,12 +316,21 @@ def test_a_curve_by_hand():
     """Steps 1 to 3 are 0 to 300, values 2 to 4 are 98 to 2; what is not finite is left out."""
     drawn = html_of(curve("<x>", {"": [(1, 2.0), (2, float("nan")), (2, 3.0), (3, 4.0)]}))
     assert '<polyline class="curve s0" points="0.0,98.0 150.0,50.0 300.0,2.0"/>' in drawn and "<b>&lt;x&gt;</b>" in drawn
+    assert re.sub("<[^>]+>", " ", drawn).split()[-5:] == ["4", "2", "step", "1", "3"], "the ends of both axes"
     flat = html_of(curve("x", {"": [(1, 0.25), (9, 0.25)]}))
     assert flat == '<figure class="flat"><figcaption><b>x</b><span class="soft"> 0.25 throughout</span></figcaption></figure>'
     assert "<svg" in html_of(curve("x", {"": [(1, 0.25)]})) and "<svg" in html_of(curve("x", {"": [(1, 1), (2, 1)]}, limit=2))
     spike = [(step, 9.0 if step == 777 else 0.0) for step in range(5000)]
     points = re.search('points="([^"]*)"', html_of(curve("x", {"": spike})))[1].split()
     assert len(points) <= 1000 and sum(point.endswith(",2.0") for point in points) == 1, "a spike is not lost"
+
+
+def test_bars_by_hand():
+    """Shares are percent of the width; an interval ends where the axis ends."""
+    drawn = html_of(bars("pass@1", {"base <0>": (0.25, 0.125, 0.5), "control": (1.0, 0.9, 1.2)}))
+    assert re.findall(r'class="share (b\d)" x="0" y="2" width="([\d.]+)"', drawn) == [("b0", "25.0"), ("b1", "100.0")]
+    assert re.findall(r'class="interval" x1="([\d.]+)" x2="([\d.]+)"', drawn) == [("12.5", "50.0"), ("90.0", "100.0")]
+    assert 'aria-label="base &lt;0&gt;: 25.0 % [12.5, 50.0]"' in drawn and "<span>base &lt;0&gt;</span>" in drawn
 
 
 def test_the_words_that_differ_are_marked():

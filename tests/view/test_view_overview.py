@@ -65,6 +65,11 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert numbers["gain beyond the control"][2].startswith(
                 "the same training with shuffled verdicts (placebo) gains +12.5 ["
             )
+            shares = page.locator("figure.bars > div:has(svg)").all_inner_texts()
+            assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
+            assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
+            across = [page.locator(f"svg .b{n}").bounding_box()["width"] for n in range(3)]
+            assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(2, rel=0.02)
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
             assert [numbers[name][-1] for name in ("base", "trained")] == [
                 f"most frequent failure: failed, {share} %" for share in ("87.5", "34.4")

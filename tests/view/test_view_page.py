@@ -224,6 +224,8 @@ def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
         assert page.locator("figure").count() == 2
         assert page.locator("svg").first.get_attribute("aria-label") == "loss: 2 to 1, steps 1 to 2"
         assert page.locator("figcaption b").all_inner_texts() == ["loss", "entropy, nats"], "named as in the report"
+        ends = page.locator("figure").first.locator(".values span, .steps span").all_inner_texts()
+        assert ends == ["2", "1", "step 1", "2"], "the ends of both axes"
         assert not faults, faults
     write_page(open_path(str(run)), tmp_path / "page.html")
     with open_page(chromium) as (page, faults):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["Node", "Points", "curve", "el", "html_of", "listing"]
+__all__ = ["Node", "Points", "bars", "curve", "el", "html_of", "listing"]
 
 Node = Any
 """A text, or ``[name, attributes, *children]``."""
@@ -16,7 +16,7 @@ Points = Sequence[tuple[float, float]]
 """Step and value of a curve."""
 MOST_POINTS = 600
 """Points of a line that are drawn; of more, the smallest and the largest of each of equal shares of the steps."""
-VOID = ("line", "polyline")
+VOID = ("line", "polyline", "rect")
 """Elements without children, of SVG."""
 
 
@@ -86,7 +86,27 @@ def curve(
         aria_label=f"{name}: {text}",
     )
     keys = [el("span", f"— {label} ", class_=f"s{number}") for number, label in enumerate(known) if label]
-    return el("figure", el("figcaption", el("b", name), " ", *keys, el("span", text, class_="soft")), picture)
+    values = el("div", el("span", short(high)), el("span", short(low)), class_="values")
+    axis = el("div", el("span", f"step {left:g}"), el("span", f"{right:g}"), class_="steps")
+    head = el("figcaption", el("b", name), " ", *keys, el("span", text, class_="soft"))
+    return el("figure", head, el("div", values, picture, class_="plot"), axis)
+
+
+def bars(name: str, rows: Mapping[str, tuple[float, float, float]]) -> Node:
+    """Return a figure with a bar for each label: a share, and its interval as a thin line; the axis goes from 0 to 100 %."""
+    parts: list[Node] = []
+    for number, (label, values) in enumerate(rows.items()):
+        share, low, high = (f"{100 * min(1.0, max(0.0, value)):.1f}" for value in values)
+        lines = [el("line", class_="grid", x1=x, x2=x, y1="0", y2="10") for x in ("0", "25", "50", "75", "100")]
+        bar = el("rect", class_=f"share b{number}", x="0", y="2", width=share, height="6")
+        error = el("line", class_="interval", x1=low, x2=high, y1="5", y2="5")
+        text = f"{share} % [{low}, {high}]"
+        drawn = el(
+            "svg", *lines, bar, error, viewBox="0 0 100 10", preserveAspectRatio="none", role="img", aria_label=f"{label}: {text}"
+        )
+        parts.append(el("div", el("span", label), drawn, el("span", text, class_="value")))
+    axis = el("div", *(el("span", mark) for mark in ("0", "50", "100 %")), class_="steps")
+    return el("figure", el("figcaption", name), *parts, axis, class_="bars")
 
 
 def caption(lines: Mapping[str, Points], limit: float | None, marks: Sequence[tuple[str, int]]) -> str:

@@ -8,7 +8,7 @@ from upsolve.evaluate.capability import Capability
 from upsolve.evaluate.comparison import DECIDABLE, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.scores import Sweep, TaskScore, error_mix, outcome_mix, task_pass_at_k, temperature_name
-from upsolve.report.blocks import Node, Points, curve, el, listing
+from upsolve.report.blocks import Node, Points, bars, curve, el, listing
 from upsolve.report.content import Change, Example, Gain, ReportContent, changes_of
 from upsolve.report.programs import program_pair, reason_text
 from upsolve.report.tables import Table, capability_table, failure_table, percent
@@ -85,6 +85,7 @@ def overview_block(content: ReportContent) -> Node:
             else []
         ),
         *([warnings_block(content.warnings)] if content.warnings else []),
+        *bars_block(content),
         numbers_block(content, changes[0] if changes else None),
         *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
         *(part for change in changes if not change.label for part in capability_block(change.capability)),
@@ -164,13 +165,30 @@ def numbers_block(content: ReportContent, change: Change | None) -> Node:
     return el("div", *cards, class_="numbers")
 
 
+def bars_block(content: ReportContent) -> list[Node]:
+    """Return pass@1 of two models as bars, and of what the same training with other verdicts made of the first; [] of too few tasks."""
+    known = {sweep.name: pass_at_1(sweep) for sweep in content.sweeps}
+    if len(known) != 2 or any(one is None or one.tasks < DECIDABLE for one in known.values()):
+        return []
+    rows = {name: (one.mean, one.low, one.high) for name, one in known.items() if one}
+    start = next(iter(rows.values()))[0]
+    for control in content.controls:
+        gain = control.gain
+        rows[f"trained with {control.name}"] = (start + gain.mean, start + gain.low, start + gain.high)
+    return [bars("Share of test tasks solved with one sample (pass@1), with 95 % interval", rows)]
+
+
+def pass_at_1(sweep: Sweep) -> Estimate | None:
+    """Return the pass@1 of a model at its best temperature, None without a scored task."""
+    values = [*task_pass_at_k(sweep.best.scores, 1).values()]
+    return mean_interval(values) if values else None
+
+
 def model_card(sweep: Sweep) -> Node:
     """Return the pass@1 of a model at its best temperature."""
-    values = [*task_pass_at_k(sweep.best.scores, 1).values()]
-    known = mean_interval(values) if values else None
-    how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "likeliest answer (greedy)")
-    note = f"{counted(len(values), 'task')}, share solved with one sample (pass@1), {how}"
-    notes = (note, *failures(sweep.best.scores))
+    known = pass_at_1(sweep)
+    how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "greedy decoding")
+    notes = (f"pass@1, {how}, {counted(known.tasks if known else 0, 'task')}", *failures(sweep.best.scores))
     return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", *notes)
 
 

@@ -44,5 +44,7 @@ function curve(name, points) {
   const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
     "aria-label": `${name}: ${text}` },
     svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
-  return el("figure", {}, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${text}`)), picture);
+  const values = el("div", { class: "values" }, el("span", {}, decimal(high, 4)), el("span", {}, decimal(low, 4)));
+  const axis = el("div", { class: "steps" }, el("span", {}, `step ${first}`), el("span", {}, xs[xs.length - 1]));
+  return el("figure", {}, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${text}`)), el("div", { class: "plot" }, values, picture), axis);
 }

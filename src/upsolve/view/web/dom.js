@@ -32,7 +32,7 @@ export function prefix() {
 }
 
 // An element of the server (upsolve.report.blocks): [name, attributes, ...children]; a text is a text node.
-const DRAWN = ["svg", "line", "polyline"];
+const DRAWN = ["svg", "line", "polyline", "rect"];
 
 export function build(node) {
   if (typeof node === "string") return document.createTextNode(node);
