@@ -69,7 +69,9 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
             assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
             across = [page.locator(f"svg .b{n}").bounding_box()["width"] for n in range(3)]
-            assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(2, rel=0.02)
+            assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(
+                2, rel=0.02
+            )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
             assert [numbers[name][-1] for name in ("base", "trained")] == [
                 f"most frequent failure: failed, {share} %" for share in ("87.5", "34.4")
@@ -157,7 +159,8 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             page.goto(viewer.address)
             page.wait_for_selector("main tbody tr")
             rows = [row.inner_text().split("\t") for row in page.locator("main tbody tr").all()]
-            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][4:8] == ["12.5", "65.6", "3", "as judged"]
+            assert [row[1] for row in rows] == ["placebo", "rloo"] and rows[1][5:9] == ["12.5", "65.6", "3", "as judged"]
+            assert rows[1][4].startswith("+40.6 [") and not rows[0][4], "the gain of the run beyond that of its control"
             page.get_by_role("button", name="Compare the marked runs").click()
             page.get_by_text("0 marked: mark two to four runs.").wait_for()
             page.get_by_label("compare placebo").check()

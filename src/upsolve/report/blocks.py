@@ -102,7 +102,14 @@ def bars(name: str, rows: Mapping[str, tuple[float, float, float]]) -> Node:
         error = el("line", class_="interval", x1=low, x2=high, y1="5", y2="5")
         text = f"{share} % [{low}, {high}]"
         drawn = el(
-            "svg", *lines, bar, error, viewBox="0 0 100 10", preserveAspectRatio="none", role="img", aria_label=f"{label}: {text}"
+            "svg",
+            *lines,
+            bar,
+            error,
+            viewBox="0 0 100 10",
+            preserveAspectRatio="none",
+            role="img",
+            aria_label=f"{label}: {text}",
         )
         parts.append(el("div", el("span", label), drawn, el("span", text, class_="value")))
     axis = el("div", *(el("span", mark) for mark in ("0", "50", "100 %")), class_="steps")

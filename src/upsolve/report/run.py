@@ -267,17 +267,23 @@ def controls_of(folder: Path) -> tuple[Gain, ...]:
         try:
             if without_verdicts(other) != without_verdicts(folder):
                 continue
-            run, control = run or run_result(folder), run_result(other)
-            if run.verdicts == "as_judged" and (shared := gains(run).keys() & gains(control).keys()):
-                mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
-                zero = dict.fromkeys(theirs, 0.0)
-                label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
-                found.append(
-                    Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
-                )
+            run = run or run_result(folder)
+            found += filter(None, [gain_beyond(run, run_result(other))])
         except UpsolveError:  # a damaged run beside this one is no reason to fail
             continue
     return tuple(found)
+
+
+def gain_beyond(run: RunResult, control: RunResult) -> Gain | None:
+    """Return the gain of a control run and that of a run beyond it, over the test tasks that both have; None without such tasks, or if the
+    run is a control itself."""
+    shared = gains(run).keys() & gains(control).keys()
+    if run.verdicts != "as_judged" or not shared:
+        return None
+    mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
+    zero = dict.fromkeys(theirs, 0.0)
+    label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
+    return Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
 
 
 def chosen_attempts(condition: str, advantage: AdvantageConfig) -> dict[str, str]:

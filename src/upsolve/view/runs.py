@@ -9,10 +9,12 @@ from typing import Any
 from upsolve import __version__
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.evaluate.capability import capability
+from upsolve.evaluate.comparison import interval_text
 from upsolve.evaluate.scores import Evaluation
 from upsolve.files import read_rows
 from upsolve.report.blocks import Points, curve, el
 from upsolve.report.overview import curve_name, logged
+from upsolve.report.run import gain_beyond, without_verdicts
 from upsolve.report.several import RunResult, gains, run_result
 from upsolve.view.answers import Answers, Query
 
@@ -41,7 +43,7 @@ class Runs:
         """The functions that answer requests, by path."""
         return {
             "info": self.info,
-            "runs": lambda _query: {"rows": [self.row(name) for name in self.folders]},
+            "runs": lambda _query: {"rows": self.rows()},
             "compare": self.compare,
         }
 
@@ -73,15 +75,37 @@ class Runs:
         """Return the title, and that this is a folder of runs."""
         return {"title": self.title, "note": "", "version": __version__, "ready": True, "runs": True, "filters": ()}
 
-    def row(self, name: str) -> dict[str, Any]:
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what each run gained, also beyond its controls in this folder, or how far it is."""
+        results = {name: self.result(name) for name in self.folders}
+        finished = {name: one for name, one in results.items() if isinstance(one, RunResult)}
+        controls: dict[str, list[RunResult]] = {}
+        for name, one in finished.items():
+            if one.verdicts != "as_judged":
+                controls.setdefault(without_verdicts(self.folders[name]), []).append(one)
+        rows = [self.row(name, one) for name, one in results.items()]
+        for row in rows if controls else ():
+            if run := finished.get(row["name"]):
+                found = filter(
+                    None, (gain_beyond(run, one) for one in controls.get(without_verdicts(self.folders[row["name"]]), ()))
+                )
+                row["beyond"] = "; ".join(interval_text(one.beyond) for one in found)
+        return rows
+
+    def result(self, name: str) -> RunResult | str:
+        """Return the evaluations of a run, or why there are none."""
+        try:
+            return run_result(self.folders[name])
+        except ConfigError:  # not finished, or trained alone
+            return "not finished"
+        except UpsolveError as error:
+            return f"cannot be read: {error}"
+
+    def row(self, name: str, result: RunResult | str) -> dict[str, Any]:
         """Return what a run gained, or how far it is."""
         steps = int(max((row.get("step", 0) for row in self.metrics(name)), default=0))
-        try:
-            result = run_result(self.folders[name])
-        except ConfigError:  # not finished, or trained alone
-            return {"name": name, "steps": steps, "conclusion": "not finished"}
-        except UpsolveError as error:
-            return {"name": name, "steps": steps, "conclusion": f"cannot be read: {error}"}
+        if isinstance(result, str):
+            return {"name": name, "steps": steps, "conclusion": result}
         about = capability(result.before, result.after)
         before, after = about.best.means
         means = {"before": before, "after": after, "change": about.best.change}
