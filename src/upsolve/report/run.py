@@ -21,6 +21,7 @@ from upsolve.config import (
     DataConfig,
     EvalConfig,
     ModelConfig,
+    ObjectiveConfig,
     OptimConfig,
     Recipe,
     SampleConfig,
@@ -153,7 +154,7 @@ def run_content(
         summary={
             "model": recipe.model.name,
             "data": f"{recipe.data.archive}: {trained_on(drawn, trained, zero=zero)}measured on {measured_on(sweeps)}",
-            "recipe": recipe_text(recipe),
+            "recipe": recipe_text(recipe.name, recipe.advantage, recipe.objective, lr=recipe.optim.lr),
             **when_and_cost(folder, sweeps, metrics),
             "command": facts.get("command") or f"upsolve run {folder / 'recipe.yaml'}",
         },
@@ -199,13 +200,12 @@ def finder(tasks: Sequence[Task]) -> Find:
     return lambda names: {task.task_id: task for task in tasks if task.task_id in {*names}}
 
 
-def recipe_text(recipe: Recipe) -> str:
+def recipe_text(name: str, advantage: AdvantageConfig, objective: ObjectiveConfig, *, lr: float) -> str:
     """Return a recipe in one line: how it learns, the keys that say so, and the learning rate."""
-    advantage, objective = recipe.advantage, recipe.objective
     unit = {"pair": "preference pairs", "group": "whole groups"}.get(objective.record.unit, "policy gradient")
     way = "imitation of attempts that passed" if advantage.record.selects else unit
     keys = f"advantage.kind {advantage.kind}, objective.kind {objective.kind}"
-    return f"{recipe.name}: {way} ({keys}), learning rate {recipe.optim.lr:g}"
+    return f"{name}: {way} ({keys}), learning rate {lr:g}"
 
 
 def warnings_of(
