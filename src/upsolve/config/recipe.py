@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def check_recipe(recipe: Recipe) -> None:
         raise ConfigError(several(problems))
 
 
+@cache
 def shipped() -> dict[str, Path]:
     """Return the files of the recipes that come with the package, by name."""
     return {file.relative_to(RECIPES).with_name(file.stem).as_posix(): file for file in sorted(RECIPES.rglob("*.yaml"))}
