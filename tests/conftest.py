@@ -36,6 +36,29 @@ def started_scripts_find_their_folder():
     os.environ.pop("PYTHONSAFEPATH", None)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def shipped_archives_are_read_once():
+    """Groups of the archives that come with the package never change: each process of pytest reads them once, in a second."""
+    from upsolve.archive import groups, split, store
+    from upsolve.archive.places import SHIPPED
+
+    known = {}
+
+    def read_once(parts, tasks, **how):
+        files = [file for some in parts.values() for file in some]
+        if not files or not any(files[0].is_relative_to(folder) for folder in SHIPPED.values()):
+            return groups.open_groups(parts, tasks, **how)
+        key = (*files, *how.items())
+        if key not in known:
+            known[key] = groups.open_groups(parts, tasks, **how)
+        return [*known[key]]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (split, store):
+            patch.setattr(module, "open_groups", read_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """A folder with a random Llama of two layers and a byte-level tokenizer: the real classes, no download."""
