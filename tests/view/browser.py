@@ -3,6 +3,11 @@
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
+
+from upsolve.view.address import bind
+from upsolve.view.opening import open_path
+from upsolve.view.server import application
 
 
 @contextmanager
@@ -20,6 +25,26 @@ def open_page(chromium, **options):
         yield page, faults
     finally:
         context.close()
+
+
+class Served:
+    """The viewer, served by a thread of this process: saves the start of `upsolve view` (``Viewer`` of test_view_server.py)."""
+
+    def __init__(self, path):
+        import uvicorn
+
+        self.answers, self.bound = open_path(str(path)), bind()
+        app = application(self.answers, self.bound.token)
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        self.thread = Thread(target=self.server.run, kwargs={"sockets": [self.bound.listener]})
+        self.thread.start()
+        self.address = self.bound.url
+
+    def stop(self):
+        self.server.should_exit = True
+        self.thread.join()
+        self.bound.listener.close()
+        self.answers.close()
 
 
 def broken_rules(page):

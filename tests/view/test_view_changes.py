@@ -4,8 +4,7 @@ import re
 
 import pytest
 from archives import EVIL, eight_tasks, finished_run
-from browser import open_page
-from test_view_server import Viewer
+from browser import Served, open_page
 
 from upsolve.config import load_recipe
 from upsolve.reward.formula import reward
@@ -28,7 +27,7 @@ def shown(request, tmp_path, monkeypatch):
         write_page(open_path(str(folder)), tmp_path / "page.html")
         yield (tmp_path / "page.html").as_uri()
         return
-    viewer = Viewer(tmp_path, folder)
+    viewer = Served(folder)
     yield viewer.address
     viewer.stop()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from archives import TEST, eight_tasks, judged, plain_archive
-from browser import open_page
+from browser import Served, open_page
 from test_view_server import Viewer
 
 from upsolve.archive.store import Archive
@@ -28,7 +28,7 @@ def show(request, tmp_path, monkeypatch):
         if request.param == "static":
             write_page(Answers(archive, title="a"), tmp_path / "page.html")
             return (tmp_path / "page.html").as_uri()
-        running.append(Viewer(tmp_path, archive.path))
+        running.append(Served(archive.path))
         return running[-1].address
 
     yield start

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from archives import EVIL, PASSES, eight_tasks, finished_run
-from browser import open_page
+from browser import Served, open_page
 from test_view_server import Viewer
 
 from upsolve.cli.comparing import report_content, write_content
@@ -46,7 +46,7 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
     """Base: 4 of 32 samples; trained: 21 of 32; the control gains 4 of 32."""
     file, viewer = tmp_path / "page.html", None
     if how == "served":
-        viewer = Viewer(tmp_path, runs / "rloo")
+        viewer = Served(runs / "rloo")
     elif how == "static":
         write_page(open_path(str(runs / "rloo")), file)
     else:

@@ -5,9 +5,8 @@ import re
 
 import pytest
 from archives import EVIL, TEST, evil_archive, plain_archive
-from browser import open_page
+from browser import Served, open_page
 from test_view_runs import evaluated_run, one_task, write_run
-from test_view_server import Viewer
 
 from upsolve.archive.preference import score_verdicts
 from upsolve.archive.store import Archive
@@ -30,12 +29,13 @@ def loaded(page, address):
 
 
 @pytest.fixture
-def served(tmp_path):
+def served(tmp_path, monkeypatch):
     """The address of a viewer on an archive."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     running = []
 
-    def start(*words):
-        running.append(Viewer(tmp_path, *words))
+    def start(path):
+        running.append(Served(path))
         return running[-1].address
 
     yield start
