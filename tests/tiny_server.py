@@ -8,12 +8,15 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import torch
 
 from upsolve.policy.model import load_model
 
 FINISH = {True: "stop", False: "length"}
+DRAWN = WeakKeyDictionary()
+"""What models have drawn, by request."""
 
 
 class TinyServer(ThreadingHTTPServer):
@@ -44,11 +47,19 @@ class TinyServer(ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    @torch.inference_mode()
     def draw(self, body):
-        """Token by token, with transformers' own cache; returns ids, their log-probabilities, and if it stopped."""
-        noise = torch.Generator().manual_seed(body["seed"])
+        """Return ids, their log-probabilities, and if it stopped; the same for equal requests to the same weights, so drawn once."""
         prompt = body["prompt"] if isinstance(body["prompt"], list) else self.codec.tokenizer(body["prompt"])["input_ids"]
+        key = (*prompt, body["seed"], body["max_tokens"], body["temperature"])
+        known = DRAWN.setdefault(self.model, {})
+        if key not in known:
+            known[key] = self.tokens(body, prompt)
+        return known[key]
+
+    @torch.inference_mode()
+    def tokens(self, body, prompt):
+        """Draw token by token, with transformers' own cache."""
+        noise = torch.Generator().manual_seed(body["seed"])
         ids, logp, given, cache = [], [], prompt, None
         while len(ids) < body["max_tokens"]:
             out = self.model(torch.tensor([given]), past_key_values=cache, use_cache=True)
