@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
@@ -62,9 +62,14 @@ class Module:
     def stage(self):
         return stage(self.name)
 
+    @cached_property
+    def nodes(self):
+        """All nodes of the tree: walking it takes longer than parsing it, and most rules do."""
+        return [*ast.walk(self.tree)]
+
     def imports(self, *, top=False):
         """Names of the modules it imports; ``top``: those that are imported when it is."""
-        for node in self.tree.body if top else ast.walk(self.tree):
+        for node in self.tree.body if top else self.nodes:
             if isinstance(node, ast.ImportFrom) and node.module:
                 yield node.module
             elif isinstance(node, ast.Import):
@@ -72,12 +77,13 @@ class Module:
 
     def names(self):
         """Names of upsolve's modules in its strings, by which it could import them."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
                 yield node.value.partition(":")[0]
 
+    @cached_property
     def functions(self):
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return [node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def stage(module):
@@ -129,12 +135,12 @@ def test_files_and_functions_are_small():
     def rule(module):
         if (lines := len(module.text.splitlines())) > LINES:
             yield f"{lines} lines"
-        for node in module.functions():
+        for node in module.functions:
             if (lines := node.end_lineno - node.lineno + 1) > FUNCTION_LINES:
                 yield f"{node.name}: {lines} lines"
 
     assert not violations(rule)
-    lengths = [node.end_lineno - node.lineno + 1 for module in modules() for node in module.functions()]
+    lengths = [node.end_lineno - node.lineno + 1 for module in modules() for node in module.functions]
     assert statistics.median(lengths) <= MEDIAN_LINES
 
 
@@ -155,7 +161,7 @@ def test_functions_take_at_most_eight_parameters_and_hide_none_in_tuples():
     """Commands of the CLI are exempt: their parameters are the command's options."""
 
     def rule(module):
-        for node in module.functions():
+        for node in module.functions:
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             plain = [one for one in given if one.arg not in ("self", "cls")]
             if len(plain) > PARAMETERS and not is_command(node):
@@ -201,10 +207,8 @@ def test_only_the_run_itself_takes_the_whole_recipe():
     def rule(module):
         if module.stage in ("config", "cli"):
             return
-        for node in module.functions():
-            whole = any(
-                one.annotation and ast.unparse(one.annotation) == "Recipe" for one in (*node.args.args, *node.args.kwonlyargs)
-            )
+        for node in module.functions:
+            whole = any(is_name(one.annotation, "Recipe") for one in (*node.args.args, *node.args.kwonlyargs))
             if whole and f"{module.name.removeprefix('upsolve.')}.{node.name}" not in WHOLE_RECIPE:
                 yield f"{node.name} takes the whole recipe"
 
@@ -232,9 +236,14 @@ WHOLE_RECIPE = {
 """Run, checks across stages, the folder that holds the recipe, the memory, the plan and the report of a run; to become fewer, not more."""
 
 
+def is_name(node, name):
+    """Return whether an expression is just a name."""
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def packed(annotation):
     """True for ``tuple[A, B]`` of different types; a pair of one type, such as a range, is a value."""
-    if not (isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "tuple"):
+    if not (isinstance(annotation, ast.Subscript) and is_name(annotation.value, "tuple")):
         return False
     parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else []
     return len({ast.unparse(part) for part in parts if ast.unparse(part) != "..."}) > 1
@@ -251,10 +260,10 @@ def test_exports_are_sorted_and_exist():
         names = ast.literal_eval(found[0])
         if names != sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name)):
             yield f"__all__ is not sorted (UPPER, Classes, functions): {names}"
-        defined = {node.name for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        defined = {node.name for node in module.nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         defined |= {name for name, _ in assigned(module.tree)}
         if module.is_package:  # a package may export what its modules define
-            nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)]
+            nodes = [node for node in module.nodes if isinstance(node, ast.ImportFrom)]
             defined |= {alias.asname or alias.name for node in nodes for alias in node.names}
         yield from (f"__all__ names {name}, which it does not define" for name in sorted(set(names) - defined))
 
