@@ -59,6 +59,37 @@ def task(*tests, requires=("numpy",)):
             "import numpy as np\ndef f(x):\n    x[:] = np.arange(3)\n",
         ),
         (
+            [
+                (
+                    CODE,
+                    "import numpy as np\nx = f(2)\nassert isinstance(x, np.floating) and x.dtype == np.float32 and x.ndim == 0 and x == 0.5",
+                )
+            ],
+            "import numpy as np\ndef f(n):\n    return np.float32(1) / n\n",
+        ),
+        (
+            [
+                (
+                    CODE,
+                    "import numpy as np\nassert f(np.int16(3)) == 'int16' and f(np.str_('a')) == '<U1' and f(np.datetime64('2024-01-31')) == '<M8[D]'",
+                )
+            ],
+            "def f(x):\n    return x.dtype.name if x.dtype.kind == 'i' else x.dtype.str\n",
+        ),
+        (
+            [
+                (
+                    CODE,
+                    "import numpy as np\nassert (f(['b', 'a']) == np.array(['a', 'b'])).all()\nassert f(['2024-02-01'])[0] == '2024-02-01'",
+                )
+            ],
+            "import numpy as np\ndef f(x):\n    return np.sort(np.array(x))\n",
+        ),
+        (
+            [(CALL, "f('a')", "['a', 1, 0.5, True]")],
+            "import numpy as np\ndef f(x):\n    return [np.str_(x), np.uint8(1), np.float64(0.5), np.bool_(True)]\n",
+        ),
+        (
             [(CALL, "f(200)", "200")],
             "import numpy as np\ndef f(n):\n    a = np.random.default_rng(0).random((n, n))\n    return np.linalg.matrix_rank(a @ a)\n",
         ),

@@ -4,6 +4,7 @@ import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.tested import changes_process
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.inside import values
 
@@ -130,6 +131,10 @@ IN_PROCESS = {
         "from pathlib import Path\ndef f(path): Path(path, 'a').write_text('x')",
         "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    f(folder)\n    assert os.listdir(folder) == ['a']",
     ),
+    "operator in a function of the tests": (
+        "class D:\n    def __pow__(self, n): return n\ndef f(g): return g(D())",
+        "assert f(lambda x: x ** 2) == 2",
+    ),
     "warning": (
         "import warnings\ndef f(): warnings.warn('old')",
         "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n    f()\nassert len(seen) == 1",
@@ -189,7 +194,7 @@ def test_honest_programs_pass(code, test, label):
 @pytest.mark.parametrize(
     ("code", "test"),
     [
-        ("class D:\n    def __pow__(self, n): return self\ndef f(g): return g(D())", "f(lambda x: x ** 2)"),
+        ("class D:\n    def __pow__(self, n): return self\ndef f(g): return g(D())", "assert f(lambda x: x ** 2) == 4"),
         ("class D:\n    def __eq__(self, other): return True\ndef f(): return D()", "assert f() == 2"),
     ],
 )
@@ -271,3 +276,16 @@ def test_a_package_that_a_program_imports_and_the_task_does_not_name_is_explaine
 def test_text_makes_no_other_values(name):
     with pytest.raises(ValueError, match="no type"):
         values.decode_copied(name, "exec")
+
+
+@pytest.mark.parametrize(
+    ("test", "beside"),
+    [
+        ("import pandas as pd\npd.testing.assert_frame_equal(f(), pd.DataFrame())", True),
+        ("from sympy import symbols\nassert f(2) == symbols('x')", True),
+        ("import pandas\nassert f(2) == 4", False),
+        ("import numpy as np\nassert np.allclose(f(2), 4)", False),
+    ],
+)
+def test_objects_of_pandas_and_sympy_are_compared_beside_the_attempt(test, beside):
+    assert changes_process(Task("t", "", (TestCase(TestKind.CODE, test),))) is beside

@@ -364,6 +364,11 @@ def test_a_broken_world_leaves_attempts_unscored(task):
     assert verdict.status is Status.UNSCORED and verdict.error_message
 
 
+def test_a_domain_may_have_annotations_as_text():
+    spot = "from dataclasses import dataclass\n@dataclass\nclass Spot:\n    x: 'int' = 0\nclass RoomError"
+    assert judged(CUP.reference, with_domain("class RoomError", spot)).status is Status.PASSED
+
+
 def test_other_languages_act_in_no_world():
     verdict = judge(CUP, Attempt(CUP.task_id, "echo", "bash"), FAST)
     assert verdict.status is Status.UNSCORED and "worlds are for Python" in verdict.error_message

@@ -160,6 +160,11 @@ CHANGES: tuple[Change, ...] = (
     Change("Methods of builtin types that a subclass overrides were the builtin ones in tests, and the order of an OrderedDict was that of insertion.",
            lambda _, attempt, verdict: is_in(attempt, "python") and "across" in verdict.isolation
            and (bool(EXTENDS.search(attempt.code)) or (verdict.status is not Status.PASSED and "OrderedDict" in attempt.code))),
+    Change("Setups with annotations as text were broken; own operators with values of tests, scalars of numpy, objects of pandas and sympy, values of more "
+           "than 300 levels, and the recursion limit as a number failed; an object's length could differ from its items.",
+           lambda task, attempt, verdict: is_in(attempt, "python") and ((verdict.status is not Status.PASSED and mentions(attempt, "getrecursionlimit")) or ("across" in verdict.isolation
+           and (bool(task.requires) or mentions(attempt, "class ") or verdict.error_type == "EarlyExit" or "Opaque" in verdict.error_message))),
+           "(status <> 'passed' or contains(isolation, 'across'))"),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

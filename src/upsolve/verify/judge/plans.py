@@ -267,21 +267,29 @@ def common_fields(settings: JudgeSettings) -> dict[str, Any]:
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
-    """Run the tests in a tester's process; if they fail beside changed variables of the setup, also in the attempt's, which counts if it passes."""
-    across, changed = yield from run_in_tester(task, attempt, names, settings)
-    if changed and across.status is not Status.PASSED:
+    """Run the tests in a tester's process. If they fail, another run counts if it passes.
+
+    In that, operators of the attempt get the values of the tests that were withheld, or, if the attempt has changed variables of the setup,
+    the tests run in the attempt's process.
+    """
+    across, causes = yield from run_in_tester(task, attempt, names, settings)
+    if "withheld" in causes and across.status is not Status.PASSED:
+        told, _ = yield from run_in_tester(task, attempt, names, settings, tells=True)
+        across = told if told.status is Status.PASSED else across
+    if "changed" in causes and across.status is not Status.PASSED:
         beside = yield from run_in_process(task, attempt, settings)
         return beside if beside.status is Status.PASSED else across
     return across
 
 
 def run_in_tester(
-    task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings
-) -> Generator[Job, Exit, tuple[Verdict, bool]]:
+    task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings, *, tells: bool = False
+) -> Generator[Job, Exit, tuple[Verdict, set[str]]]:
     """Run the tests in a tester's process, which sends every call to the attempt's process.
 
-    Return the verdict, and whether the attempt's variables of the setup differ from those of the tests that read them. The verdict is
-    labelled ``in_process`` if code of the attempt decided a test that passed.
+    Return the verdict, and ``changed`` if the attempt's variables of the setup differ from those of the tests that read them, ``withheld`` if an
+    operator of the attempt did not get a value of the tests. The verdict is labelled ``in_process`` if code of the attempt decided a test that
+    passed, and if it ``tells`` operators of the attempt these values.
     """
     job = {
         "kind": "calls",
@@ -292,15 +300,22 @@ def run_in_tester(
     }
     common = common_fields(settings)
     shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
-    tester = {"names": names, "setup": task.setup, **common, "test_seconds": shorter, "variables": variables_read(task)}
+    tester = {
+        "names": names,
+        "setup": task.setup,
+        **common,
+        "test_seconds": shorter,
+        "variables": variables_read(task),
+        "tells": tells,
+    }
     tester["tests"] = [(test.kind.value, test.input) for test in task.tests]
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.reports):
-        return (yield from run_in_process(task, attempt, settings)), False
+        return (yield from run_in_process(task, attempt, settings)), set()
     result = function_outcomes(task, end, True)
     decided = any(result[0][record["decided"]] is Status.PASSED for record in end.reports if "decided" in record)
-    label = "in_process" if decided else "across"
-    return verdict(task, attempt, result, ends=[end], label=label), any("changed" in record for record in end.reports)
+    label = "in_process" if decided or tells else "across"
+    return verdict(task, attempt, result, ends=[end], label=label), {key for record in end.reports for key in record}
 
 
 def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:

@@ -364,6 +364,8 @@ OF_MODULE = frozenset(
 """Names of ``PROCESS`` that are common words, each with its module."""
 CROSSING = "array collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
 """Modules whose types both processes have for the same value."""
+OF_PACKAGES = ("pandas", "sympy")
+"""Packages whose objects stay in the process of the attempt, so that their functions and operators cannot compare those with objects of the tests."""
 TYPE_SUFFIXES = ("GeneratorType", "CoroutineType")
 """Suffixes of the names of further types that both processes have."""
 UNSENT = ("type", "slice", "memoryview")
@@ -391,7 +393,8 @@ def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:
     """Return whether a part of a test changes or watches its process (``changes_process``); ``modules``: imported names -> modules."""
     match node:
         case ast.Name(id=name) | ast.alias(name=name):
-            return name in PROCESS
+            of_package = isinstance(node, ast.Name) and modules.get(name, "").partition(".")[0] in OF_PACKAGES
+            return name in PROCESS or of_package
         case ast.ImportFrom(module=str(module), names=names):
             return module in PROCESS or any((module, alias.name) in OF_MODULE for alias in names)
         case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):

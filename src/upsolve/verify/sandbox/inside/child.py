@@ -19,7 +19,7 @@ from messages import STEADY, next_request, report, report_error
 from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of, raised
 from queries import run as query
 from remote import RemoteObjects
-from shared import Shared
+from shared import Shared, deeper
 from values import plain
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -344,7 +344,7 @@ def serve_calls(job: dict[str, Any]) -> None:
             shared.settle(())
         else:
             try:
-                args, named, scope = shared.arguments(json.loads(named))
+                args, named, scope = shared.arguments(deeper(json.loads, named))
             except NameError as error:  # the tests pass a function that the program does not define
                 report(failure(error, shared))
                 return

@@ -54,6 +54,8 @@ def new_module(name: str, code: str) -> Any:
         open_devices()
     if sys.version_info >= (3, 14) and ("multiprocessing" in code or "concurrent" in code):
         start_by_fork()
+    if "getrecursionlimit" in code:
+        hide_frames()
     if "hread" in code:  # the stack of each thread counts as address space
         import resource
 
@@ -65,6 +67,12 @@ def new_module(name: str, code: str) -> Any:
         memory = resource.getrlimit(resource.RLIMIT_AS)[0]
         resource.setrlimit(resource.RLIMIT_STACK, stack_limits(memory // 4 * 3 if memory > 0 else 64 << 20, -1))
     return module
+
+
+def hide_frames() -> None:
+    """Let the program read and set the recursion limit without what was added for the frames below it."""
+    added, read, write = sys.getrecursionlimit() - 1000, sys.getrecursionlimit, sys.setrecursionlimit
+    sys.getrecursionlimit, sys.setrecursionlimit = lambda: read() - added, lambda limit, /: write(min(limit + added, 2**31 - 1))
 
 
 def show_source(code: str) -> None:

@@ -169,7 +169,7 @@ def name_of(value: Any) -> tuple[str, str] | None:
         return None
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
     module = getattr(value, "__module__", None) or (getattr(owner, "__module__", None) if isinstance(owner, type) else None)
-    named_value = sys.modules.get(module) if isinstance(module, str) else None
+    named_value = sys.modules.get(module) if isinstance(module, str) and module != "tests" else None
     for part in value.__qualname__.split("."):
         named_value = getattr(named_value, part, None)
     return (str(module), value.__qualname__) if named_value is not None and named_value == value else None

@@ -37,6 +37,12 @@ class Observations:
             if type(item) in SCALARS and all(type(part) in SCALARS for part in at):
                 self.compare((number, *at), item)
 
+    def ended(self, number: int, args: tuple[Any, ...]) -> None:
+        """Record the length of the object of a number, which has no item at an index, but one before that unless it is 0."""
+        at = args[0] if args else None
+        if type(at) is int and (at == 0 or (number, "__getitem__", at - 1) in self.answers):
+            self.compare((number, "__len__"), at)
+
     def compare(self, key: tuple[Any, ...], answer: Any) -> None:
         """Compare an answer with an earlier one."""
         if len(self.answers) < MOST:

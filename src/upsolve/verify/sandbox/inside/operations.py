@@ -17,7 +17,23 @@ if TYPE_CHECKING:
 
     from shared import Shared
 
-__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "raised", "step"]
+__all__ = [
+    "ANSWERING",
+    "CHANGING",
+    "COMBINING",
+    "CONVERSIONS",
+    "IN_PLACE",
+    "OPERATIONS",
+    "PAIRWISE",
+    "SHOWN",
+    "answer",
+    "describe",
+    "failure",
+    "kind_of",
+    "outcome_of",
+    "raised",
+    "step",
+]
 
 spare = [bytes(2 << 20) for _ in range(8)]
 """Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
@@ -78,6 +94,11 @@ def operation(name: str) -> Any:
     return lambda value, *args: getattr(type(value), name)(value, *args)  # pyright: ignore[reportUnknownLambdaType]
 
 
+def reflected(name: str) -> Any:
+    """Return a function that applies an operator to its arguments in reverse order."""
+    return lambda value, other: getattr(operator, f"__{name}__")(other, value)  # pyright: ignore[reportUnknownLambdaType]
+
+
 def copied(name: str) -> Any:
     """Return a function of module ``copy``."""
 
@@ -95,11 +116,30 @@ SHOWN = tuple(
     "format int float complex index round trunc floor ceil bytes fspath contains".split()
 )
 """Special methods that a proxy has if its value has them."""
-PAIRWISE = "eq ne lt le gt ge add sub mul matmul truediv floordiv mod pow and or xor".split()  # noqa: SIM905
-"""Special methods for two values of the attempt."""
+PAIRWISE = "eq ne lt le gt ge add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()  # noqa: SIM905
+"""Special methods for two values of the attempt; the first six compare."""
+CONVERSIONS = [f"__{name}__" for name in "int float complex index round trunc floor ceil bytes bool".split()]  # noqa: SIM905
+ANSWERING = (
+    "__len__",
+    "__getitem__",
+    "__contains__",
+    *CONVERSIONS,
+    "__neg__",
+    "__pos__",
+    "__abs__",
+    "__invert__",
+    "__format__",
+)
+"""Special methods that a subclass of a builtin type may override and that answer with data."""
+COMBINING = [f"__{way}{name}__" for way in ("", "r", "i") for name in PAIRWISE[6:]]
+IN_PLACE = COMBINING[-len(PAIRWISE[6:]) :]
+CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await", *IN_PLACE)
+"""Operations after which an object may answer differently."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
     **{f"__{name}__": getattr(operator, f"__{name}__") for name in PAIRWISE},
+    **{f"__i{name}__": getattr(operator, f"__i{name}__") for name in PAIRWISE[6:]},
+    **{f"__r{name}__": reflected(name) for name in PAIRWISE[6:]},
     "__bool__": bool,
     "__hash__": hash,
     "__call__": call,

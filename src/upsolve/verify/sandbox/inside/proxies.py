@@ -11,7 +11,7 @@ import operator
 
 import setups
 from observations import MOST
-from operations import PAIRWISE, SHOWN
+from operations import ANSWERING, COMBINING, CONVERSIONS, IN_PLACE, PAIRWISE, SHOWN
 from values import ABSTRACT, QUESTIONS, SCALARS, as_builtin, plain
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "CHANGING",
     "OVERRIDABLE",
     "TEXTS",
     "EndedError",
@@ -108,7 +107,11 @@ def decide(value: Proxy) -> None:
 def observe(value: Proxy, name: str, *args: Any) -> Any:
     """Execute an operation whose answers have to agree with each other."""
     channel, number = object.__getattribute__(value, "_origin")
-    answer = operate(value, name, *args)
+    try:
+        answer = operate(value, name, *args)
+    except IndexError:
+        channel.observed.ended(number, args)
+        raise
     channel.observed.record(number, name, args, answer)
     return answer
 
@@ -239,10 +242,18 @@ def between_proxies(name: str) -> Any:
             if not isinstance(answer, Proxy) and not is_of_fields(value, other, name, answer):
                 decide(value)
             return answer
-        object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
-        return NotImplemented
+        return combine(value, name, other)
 
     return done
+
+
+def combine(value: Any, name: str, *others: Any) -> Any:
+    """Return what an operator of the attempt answers, if it may get a value of the tests; NotImplemented if not, and for comparisons."""
+    channel, _ = object.__getattribute__(value, "_origin")
+    if channel.tells and name in COMBINING:
+        return operate(value, name, *others)
+    channel.isolated, channel.withheld = type(value).__name__, channel.withheld or name in COMBINING
+    return NotImplemented
 
 
 def data_of(value: Any) -> Any:
@@ -258,8 +269,13 @@ def data_of(value: Any) -> Any:
 
 
 def reflected(name: str) -> Any:
-    """Return a special method for a value of the tests on the left of a value of the attempt that is equal to data."""
-    return lambda value, other: getattr(operator, name)(other, data_of(value)) if type(value) in equal_kinds else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
+    """Return a special method for a value of the tests on the left of a value of the attempt."""
+
+    def done(value: Proxy, other: Any) -> Any:
+        is_data = type(value) in equal_kinds
+        return getattr(operator, name)(other, data_of(value)) if is_data else combine(value, f"__r{name[2:]}", other)
+
+    return done
 
 
 def comparison(proxy: Proxy) -> dict[str, Any]:
@@ -296,7 +312,6 @@ for special in PAIRWISE[6:]:
     setattr(Proxy, f"__r{special}__", reflected(f"__{special}__"))
 ATTRIBUTES = property(lambda value: operate(value, "getattr", "__dict__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
-CONVERSIONS = [f"__{name}__" for name in "int float complex index round trunc floor ceil bytes bool".split()]  # noqa: SIM905
 METHODS = {name: method(name) for name in SHOWN} | {
     **{name: method(name, observe) for name in ("__len__", "__getitem__", *CONVERSIONS)},
     "__bool__": truth,
@@ -317,19 +332,6 @@ SUBCLASS_METHODS: dict[str, Any] = {
 }
 TEXTS = ("__str__", "__repr__", "__missing__", "__call__")
 """Those that also count if a class of the standard library overrides them, such as that of an enumeration."""
-ANSWERING = (
-    "__len__",
-    "__getitem__",
-    "__contains__",
-    *CONVERSIONS,
-    "__neg__",
-    "__pos__",
-    "__abs__",
-    "__invert__",
-    "__format__",
-)
-"""Special methods that a subclass of a builtin type may override and that answer with data."""
-COMBINING = [f"__{name}__" for name in PAIRWISE[6:]]
 OVERRIDABLE = (*SUBCLASS_METHODS, *ANSWERING, *COMBINING)
 """Special methods of subclasses of builtin types that proxies forward if the subclass overrides them."""
 
@@ -346,13 +348,15 @@ def overriding(name: str, base: Any) -> Any:
     own = getattr(base, name, lambda *_: NotImplemented)  # pyright: ignore[reportUnknownLambdaType]
 
     def done(value: Any, *args: Any) -> Any:
+        is_of_tests = name in COMBINING and not (isinstance(args[0], Proxy) or is_copied_proxy(args[0]))
+        if is_of_tests and (answer := combine(value, name, *args)) is not NotImplemented:
+            return answer
         try:
-            known = own(value, *args)
+            known = own(value, *args) if is_of_tests or name not in IN_PLACE else NotImplemented
         except Exception:
             known = NotImplemented
-        if name in COMBINING and not (isinstance(args[0], Proxy) or is_copied_proxy(args[0])):
-            object.__getattribute__(value, "_origin")[0].isolated = type(value).__name__
-            return known  # the attempt never gets a value of the tests that may be an answer
+        if is_of_tests:
+            return known
         answer = observe(value, name, *args)
         if known is not NotImplemented and not (type(answer) in SCALARS and type(answer) is type(known) and answer == known):
             decide(value)
@@ -494,7 +498,3 @@ def generator(proxy: Proxy) -> Any:
 async def coroutine(proxy: Proxy) -> Any:
     """Await a coroutine that runs in the attempt's process."""
     return operate(proxy, "await")
-
-
-CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await")
-"""Operations after which an object may answer differently."""

@@ -12,6 +12,7 @@ import sys
 
 import proxies
 from messages import next_request, report
+from shared import deeper
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class RemoteObjects:
                     self.serve(request)
                 if request is None:  # the tester has exited
                     os._exit(0)
-                answer = json.loads(request)
+                answer = deeper(json.loads, request)
             finally:
                 sys.setrecursionlimit(limit)
             return self.shared.result(answer, own=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["ERROR_NUMBER", "MALFORMED", "Shared", "exception_in"]
+__all__ = ["ERROR_NUMBER", "MALFORMED", "Shared", "deeper", "exception_in"]
 
 MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
 """Exceptions of decoding an answer; the value is then opaque."""
@@ -270,7 +270,7 @@ class Shared:
 def deeper(function: Any, *args: Any) -> Any:
     """Call a function that is recursive, ``FRAMES`` at each level of a value, with that much more room on the stack."""
     limit = getrecursionlimit()
-    setrecursionlimit(limit + FRAMES * values.DEEPEST)
+    setrecursionlimit(limit + FRAMES * values.DEEPEST_SHARED)
     try:
         return function(*args)
     finally:

@@ -22,6 +22,7 @@ import proxies
 import setups
 import shared
 import values
+from interpreter import new_module
 from observations import Observations
 
 TYPE_CHECKING = False  # the module typing is not imported
@@ -78,6 +79,8 @@ class Channel:
         """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
         self.decided, self.observed = False, Observations()
         """True if code of the attempt decided what data would decide in the current test; and the answers of its objects."""
+        self.tells = self.withheld = False
+        """Whether operators of the attempt get values of the tests, and whether one did not."""
         self.proxies: dict[int, Any] = {}
         self.errors: dict[int, BaseException] = {}
         self.error_numbers: dict[int, int] = {}
@@ -91,7 +94,7 @@ class Channel:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
         line = self.replies.readline(max_bytes)
         try:
-            record = json.loads(line)
+            record = shared.deeper(json.loads, line)
         except (ValueError, RecursionError):
             record = None
         return record if isinstance(record, dict) else attempt_ended()
@@ -156,7 +159,7 @@ class Channel:
 
         Until it answers, the attempt may request operations on objects of the tests.
         """
-        if type(target) is str or target[0] in proxies.CHANGING:
+        if type(target) is str or target[0] in operations.CHANGING:
             self.observed.changed()
         with self.lock:
             self.ask(self.request(target, args, named))
@@ -216,7 +219,7 @@ def mirrored(own: Any, channel: Channel, target: str) -> Any:
 
 def run(job: dict[str, Any]) -> int:
     """Wait for the attempt to load, run the tests, and report; return the exit code."""
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+    space: dict[str, Any] = new_module("tests", "").__dict__
     channel = Channel(space)
     if "worlds" in job:
         play(job, channel)
@@ -236,12 +239,15 @@ def run(job: dict[str, Any]) -> int:
     setups.note(space, [*space])
     for name in job["names"]:
         space[name] = channel.function(name)
+    channel.tells = job["tells"]
     mirror(channel, [source for _, source in job["tests"]])
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index
         clock(job["test_seconds"])
         one_test(index, kind, source, channel, job["variables"])
     clock(0)
+    if channel.withheld:
+        messages.report_error(withheld=True)
     if job["lines"]:
         channel.ask(marshal.dumps(("", (), {})))
         messages.report_error(lines=channel.reply().get("lines"))
@@ -288,7 +294,7 @@ class ActionLimitError(Exception):
 
 def play(job: dict[str, Any], channel: Any) -> None:
     """Run the attempt in every world of a job; report the steps of each."""
-    space: dict[str, Any] = {"__name__": "world", "__builtins__": __builtins__}
+    space: dict[str, Any] = new_module("world", "").__dict__
     clock = child.alarm_clock() if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
     try:
         exec(job["domain"], space)

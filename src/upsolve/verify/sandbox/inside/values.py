@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSTRACT",
     "BYTES",
-    "DEEPEST",
+    "DEEPEST_SHARED",
     "OWN",
     "QUESTIONS",
     "SCALARS",
@@ -36,7 +36,9 @@ quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
 """Smaller integers are encoded as numbers, larger ones as hexadecimal text."""
 DEEPEST = 300
-"""Deepest nesting that is encoded; deeper values are opaque, since decoding is recursive."""
+"""Deepest nesting that is encoded for the judge; deeper values are opaque, since decoding is recursive."""
+DEEPEST_SHARED = 900
+"""The same between tester and attempt."""
 LONGEST_NUMBER = 10_000
 """Most characters of a Decimal or of a part of a Fraction: arithmetic on longer ones takes too long."""
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
@@ -87,8 +89,8 @@ REBUILT = ("date", "datetime", "time", "timedelta", "Decimal", "Fraction")
 """Types of the standard library whose subclasses are made again as the type itself, from what they are pickled by."""
 OWN = ("attempt", "__main__", "tests")
 """Modules of the attempt and of the tests."""
-ARRAYS = "biufc"
-"""Kinds of numpy's arrays of numbers."""
+ARRAYS = "biufcUSMm"
+"""Kinds of numpy's arrays and scalars of numbers, texts, bytes and times."""
 PAIRED = ("Counter", "OrderedDict")
 """Subclasses of dict that keep their type."""
 
@@ -112,7 +114,7 @@ def plain(
     it returns an empty string for other values.
     """
     kind = type(value)
-    if depth > DEEPEST:
+    if depth > DEEPEST and (depth > DEEPEST_SHARED or share is None):
         return TOO_DEEP
     if kind is str:
         return quoted(value)
@@ -145,6 +147,8 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
     def inner(item: Any) -> str:
         return plain(item, depth + 1, keep, share)
 
+    if kind.__module__ == "numpy" and (found := library_value(value, kind, inner)):
+        return found
     for base, tag, write in NUMBERS:
         if isinstance(value, base):
             return f'["{tag}","{write(value)}"]'
@@ -241,8 +245,13 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
         return tagged(name, plain(value.maxlen), *map(inner, value))
     if module == "numpy" and name == "ndarray" and value.dtype.kind in ARRAYS:
         return tagged(name, quoted(value.dtype.str), json.dumps(value.shape), quoted(value.tobytes().hex()))
-    if module == "numpy" and getattr(value, "shape", None) == () and type(value.item()) in (bool, int, float, complex):
-        return plain(value.item())
+    if (
+        module == "numpy"
+        and getattr(value, "shape", None) == ()
+        and value.dtype.kind in ARRAYS
+        and type(value.item()) is not kind
+    ):
+        return tagged("scalar", quoted(value.dtype.str), quoted(value.tobytes().hex()), plain(value.item()))
     return ""
 
 
@@ -336,6 +345,9 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
         if tag == "deque":
             return Opaque()
         return as_set(values) if as_set else SETS[tag](values)
+    if tag == "scalar":
+        number = Opaque() if as_set else array_of(items[0], [], items[1])
+        return value_of(items[2], as_set) if isinstance(number, Opaque) else number[()]
     if tag in BYTES:
         return Opaque() if as_set else (array_of if tag == "ndarray" else plain_array)(*items)
     if tag == "bytearray":
@@ -387,7 +399,7 @@ def plain_array(kind: str, data: str) -> Any:
 
 
 def array_of(kind: str, shape: list[int], data: str) -> Any:
-    """Decode an array of numbers; opaque if numpy is not loaded."""
+    """Decode an array; opaque if numpy is not loaded."""
     if "numpy" not in sys.modules or kind[1:2] not in ARRAYS:
         return Opaque()
     numpy: Any = sys.modules["numpy"]
