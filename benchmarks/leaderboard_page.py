@@ -41,11 +41,11 @@ GAINS = (("text to SQL", "sql", "imitation of stored attempts that passed", "sft
 BANDS = {"hard": 1 / 3, "middle": 2 / 3, "easy": 1.0}
 """Largest pass rate of the start in each band of tasks."""
 BESIDE = {
-    "What failed attempts add to imitation of passed ones": (("own topr", "own rft"), ("topr", "sft")),
-    "Second stages beside imitation of all samples that passed": [
+    "Gain from failed attempts beyond imitation of passed ones": (("own topr", "own rft"), ("topr", "sft")),
+    "Second stages compared with imitation of all passed samples": [
         (name, "own rft") for name in ("own rft, hard", "own rft, hinted", "own maxrl", "own rloo", "own rft, anew")
     ],
-    "Stored attempts beside online training, for about as many minutes": [("sft more", "grpo")],
+    "Stored attempts compared with online training of about equal time": [("sft more", "grpo")],
 }
 """Pairs of methods whose difference a sentence shows."""
 OTHER_PROMPTS = {"robot documented": "robot"}
@@ -220,11 +220,13 @@ def section(domain, rows):
 
 
 def difficulties(domain, rows):
-    """Return the table of all methods by difficulty."""
+    """Return the table of all methods by difficulty; '' if all tasks are equally difficult."""
     of, band_of = bands(cells_of(domain))
     counts = {band: sum(found == band for tasks in band_of.values() for found in tasks.values()) for band in BANDS}
+    if max(counts.values()) == sum(counts.values()):
+        return ""
     shares = [f"{band}, {100 * count / sum(counts.values()):.0f} % of the tasks" for band, count in counts.items()]
-    text = f"\nBy the pass rate of `{of}` (other seeds), points beside the start, ± half of the interval:\n\n"
+    text = f"\nChange of pass@1 over the start model in points, ± half of the interval, by difficulty (pass rate of `{of}` in other seeds):\n\n"
     text += f"|method|{'|'.join(shares)}|\n" + "|" + "---|" * (len(BANDS) + 1) + "\n"
     for row in rows:
         if any((found := row.get("by difficulty", {})).values()):
@@ -249,7 +251,7 @@ def pairs(domain):
         parts = [
             f"`{one}` - `{other}` {shown(values)}{few(cells[one], cells[other])}" for (one, other), values in known if values
         ]
-        found += [f"{what}, points at the best temperature: {', '.join(parts)}."] if parts else []
+        found += [f"{what} (points at the best temperature): {', '.join(parts)}."] if parts else []
     return "\n\n".join(found)
 
 
@@ -268,7 +270,7 @@ def power(domain):
     common = sorted(cells[name].keys() & cells["base"].keys())
     before, after = (scores([cells[of][seed] for seed in common], "best") for of in ("base", name))
     least = 100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before))
-    return f"A difference of {least:.1f} points between `{name}` and the base model would be shown with a power of 80 %."
+    return f"The tasks show a difference of {least:.1f} points between `{name}` and the base model with a power of 80 %."
 
 
 def prompts(domain):
@@ -278,9 +280,7 @@ def prompts(domain):
     here, there = cells_of(domain), cells_of(other)
     beside = {name: contrast(there[name], runs) for name, runs in here.items() if name != "base"}
     differences = ", ".join(f"`{name}` {shown(values)}" for name, values in beside.items() if values)
-    return (
-        f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}."
-    )
+    return f"Difference to the same method with the prompts of `{other}` (points at the best temperature): {differences}."
 
 
 def devices(domain):
@@ -294,7 +294,7 @@ def devices(domain):
     shown_cells = {
         gpu: ", ".join(f"`{name}` ({' '.join(seeds)})" for name, seeds in cells.items()) for gpu, cells in found.items()
     }
-    return "\n\n".join(f"Run on one {gpu} instead of a CPU (seeds): {cells}." for gpu, cells in shown_cells.items())
+    return "\n\n".join(f"Trained on one {gpu} instead of a CPU (seeds): {cells}." for gpu, cells in shown_cells.items())
 
 
 def kind_of(name):

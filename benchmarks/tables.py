@@ -262,12 +262,12 @@ def bars():
         "groups per step",
         "TRL, s",
         "ours, s",
-        "times as fast",
+        "TRL's time / ours",
         "TRL, MiB",
         "ours, MiB",
-        "share",
+        "our memory / TRL's",
     ]
-    return table(header, lines, second="times as fast")
+    return table(header, lines, second="TRL's time / ours")
 
 
 def arms():
@@ -296,9 +296,9 @@ def arms_table(rows, other):
         line += [f"{row['lint, findings a sample that parses'][name]:.2f}" for name in ("error", "warning", "convention")]
         line += [", ".join(f"{value:,}" for value in row[name]) for name in ("seconds", "tokens sampled")]
         lines.append(line)
-    header = [column for what in shares for column in (what, "to the start", f"to {other}")]
+    header = [column for what in shares for column in (what, "arm - start", f"arm - {other}")]
     header += ["length", "entropy", "compile errors", "runtime errors", "NameError", "TypeError"]
-    return table(["", *header, "lint: errors", "warnings", "conventions", "s", "tokens sampled"], lines)
+    return table(["arm", *header, "lint errors", "warnings", "conventions", "seconds", "sampled tokens"], lines)
 
 
 if __name__ == "__main__":
