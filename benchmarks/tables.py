@@ -43,7 +43,7 @@ def demo():
     ]
     extra = [[row[key] for key in ("seed", "steps", "training_seconds", "seconds", "memory_gb")] for row in data["seeds"]]
     costs = table(["seed", "steps", "training, s", "all, s", "peak memory, GB"], extra)
-    return table(["", "decoding", "base", "trained", "difference"], rows) + "\n\n" + costs
+    return table(["seeds", "decoding", "base", "trained", "difference"], rows) + "\n\n" + costs
 
 
 def demo_python_hot():
@@ -82,7 +82,7 @@ def demo_python_hot():
         "length, tokens",
         "entropy, nats",
     ]
-    return table(["temperature 1", "k", "base", "trained", "difference"], rows) + "\n\n" + table(header, extra)
+    return table(["seeds, temperature 1", "k", "base", "trained", "difference"], rows) + "\n\n" + table(header, extra)
 
 
 def agreement():
@@ -121,7 +121,7 @@ def mbpp():
         for row in read("mbpp_offline")["methods"]
     ]
     header = [
-        "",
+        "method",
         "seeds",
         "pass@1",
         "pass@8",
@@ -220,7 +220,7 @@ def honest():
         return [f"{count['wrong']} of {count['given']}" if count["given"] else "" for count in counts]
 
     header = [f"{form}: {what}" for what in ("honest programs failed", "cheats passed") for form in ("calls", "code", "stdin")]
-    return table(["", *header], [[judge, *cells("honest", judge), *cells("cheats", judge)] for judge in data["honest"]])
+    return table(["judge", *header], [[judge, *cells("honest", judge), *cells("cheats", judge)] for judge in data["honest"]])
 
 
 def training_step():
