@@ -229,9 +229,9 @@ SURE = [[Likelihood(-0.1 * i, -20.0 if i == 0 else -1.0) for i in range(5)]]
         ("curriculum by pass rate", [0, 1, 2, 3, 4]),
         ("a range of difficulty, as in the choice of tasks at test time (2510.04786)", [0, 1, 2, 3, 4]),
         ("the shortest passed attempt of a task", [0]),
-        ("other authors' attempts by likelihood (2606.00628)", []),  # what passed has a token below the floor
+        ("attempts of other authors (2606.00628)", []),  # what passed has a token below the floor
         (
-            "labels that are probably right ([archives](archives.md#how-many-labels-are-right)), each weighed by that probability",
+            "labels that are probably right ([archives](archives.md#how-many-labels-are-right)), weighted by that probability",
             [],
         ),
         ("the newest attempt of each author", [3]),

@@ -47,14 +47,17 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "truncated": ("INTEGER", "1 if sampling stopped at the token limit"),
     "logp": (
         "REAL",
-        "mean log-probability of the attempt's tokens under its author (a model at temperature 1), nats, NULL if unknown",
+        "mean log-probability of the attempt's tokens under the model that wrote it, at temperature 1, nats, NULL if unknown",
     ),
     "start_logp": (
         "REAL",
-        "mean log-probability of the attempt's tokens under the model that training starts from, nats; offline only",
+        "mean log-probability of the attempt's tokens under the start model of the run, nats; offline only",
     ),
-    "start_min_logp": ("REAL", "smallest log-probability of a token under that model, nats; offline only"),
-    "entropy": ("REAL", "mean entropy of its author's distributions, nats, NULL if unknown"),
+    "start_min_logp": ("REAL", "smallest log-probability of a token under the start model, nats; offline only"),
+    "entropy": (
+        "REAL",
+        "mean entropy of the next-token distributions of the model that wrote the attempt, nats, NULL if unknown",
+    ),
     "cpu_seconds": ("REAL", "processor time of judging, seconds, NULL if unknown"),
     "memory_bytes": ("INTEGER", "peak memory, bytes, NULL if unknown"),
     "findings": ("INTEGER", "number of recorded findings of lint, security and types"),
