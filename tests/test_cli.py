@@ -150,7 +150,7 @@ def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypa
 
 
 def test_ingest_verify_look_and_export(archive, here, tmp_path):
-    assert "judged 2, 0 were judged before, 0 have no task here" in upsolve("verify", archive)
+    assert "judged 2, 0 were judged before, 0 have no task here" in here("verify", archive)
     assert "judged 0, 2 were judged before" in here("verify", archive)
     assert "judged 2, 0 were judged before" in here("verify", archive, "--analysis", "syntax")
     assert "judged 0, 2 were judged before" in here("verify", archive, "--analysis", "syntax")
@@ -313,14 +313,14 @@ def test_recipes_with_such_a_temperature_warn_and_no_shipped_recipe_has_one(tmp_
     assert not capsys.readouterr().err
 
 
-def test_errors_are_one_message_and_no_traceback(tmp_path):
-    for words in (
-        ["archive", "info", tmp_path / "none"],
-        ["train", tmp_path / "none.yaml"],
-        ["ingest", "mbpp", tmp_path / "none.jsonl", tmp_path / "archive"],
-        ["report", tmp_path / "none.json"],
+def test_errors_are_one_message_and_no_traceback(here, tmp_path):
+    for start, words in (
+        (upsolve, ["archive", "info", tmp_path / "none"]),
+        (here, ["train", tmp_path / "none.yaml"]),
+        (here, ["ingest", "mbpp", tmp_path / "none.jsonl", tmp_path / "archive"]),
+        (here, ["report", tmp_path / "none.json"]),
     ):
-        said = upsolve(*words, code=2)
+        said = start(*words, code=2)
         assert said.strip().startswith("upsolve: ") and "Traceback" not in said and "none" in said
 
 
@@ -332,8 +332,8 @@ def test_the_program_has_one_name_however_it_is_started():
     )
 
 
-def test_verify_wants_an_archive_or_serve():
-    assert "an archive to judge or --serve" in upsolve("verify", code=2)
+def test_verify_wants_an_archive_or_serve(here):
+    assert "an archive to judge or --serve" in here("verify", code=2)
 
 
 def clear_library_settings(monkeypatch):
@@ -379,12 +379,13 @@ def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
         pytest.param("upsolve archive export embedded out --as gr", ["groups"], marks=pytest.mark.slow),
     ],
 )
-def test_the_shell_completes_names_and_keys(typed, completed):
+def test_the_shell_completes_names_and_keys(typed, completed, here, monkeypatch):
     words = {"_UPSOLVE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
-    command = [sys.executable, "-m", "upsolve"]
-    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, check=False)
-    assert not {*completed} - {*done.stdout.split()} and done.stderr == "", done
-    assert all(name.startswith(typed.split()[-1]) for name in done.stdout.split())
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    said = (upsolve if "--set" in typed else here)().split()
+    assert not {*completed} - {*said}, said
+    assert all(name.startswith(typed.split()[-1]) for name in said), "and nothing else, such as a warning"
 
 
 def test_help_names_the_commands(here):
@@ -526,8 +527,8 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
     ]
 
 
-def test_the_doctor_tries_an_attack_of_each_group():
-    said = upsolve("doctor", "--quick")
+def test_the_doctor_tries_an_attack_of_each_group(here):
+    said = here("doctor", "--quick")
     assert [line for line in said.splitlines() if line in ("layers", "fake pass", "escape", "exhaust", "interfere")] == [
         "layers",
         "fake pass",
