@@ -59,7 +59,8 @@ def workplace(tmp_path, monkeypatch, tiny_model, small_archive):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # as for a script in this folder
     load = upsolve.load_recipe
-    small = [f"model.name={tiny_model}", "optim.max_steps=2", "sample.samples=2", "sample.max_tokens=8", "data.train=0.1"]
+    small = [f"model.name={tiny_model}", "optim.max_steps=2", "sample.samples=2", "sample.max_tokens=8", "data.train=0.05"]
+    small += ["data.dev=0.05", "monitor.heldout=2", "optim.tokens_per_step=2000"]
     monkeypatch.setattr(upsolve, "load_recipe", lambda path, settings=(): load(path, [*settings, *small]))
     for name in ("my-archive", "ARCHIVE"):
         shutil.copytree(small_archive, tmp_path / name)
