@@ -59,15 +59,18 @@ def group(statuses, *, author="a"):
     return Group(one, attempts, tuple(judged(a, s) if s else None for a, s in zip(attempts, statuses, strict=True)))
 
 
-@pytest.fixture
-def archive(tmp_path):
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
     """Twenty tasks, each with a right and a wrong attempt; the record calls the wrong one of every fifth task a pass."""
-    made = Archive.create(tmp_path / "archive")
+    made = Archive.create(tmp_path_factory.mktemp("plan") / "archive")
+    attempts, verdicts = [], []
     tasks = [task(f"t{n}", tests=1 + n % 3, difficulty="hard" if n % 2 else "easy") for n in range(20)]
     for number, one in enumerate(tasks):
         right, wrong = (Attempt(one.task_id, code, author="someone") for code in (RIGHT, WRONG))
         said = Status.PASSED if number % 5 == 0 else Status.FAILED
-        made.append(tasks=[one], attempts=[right, wrong], verdicts=[judged(right, Status.PASSED), judged(wrong, said)])
+        attempts += [right, wrong]
+        verdicts += [judged(right, Status.PASSED), judged(wrong, said)]
+    made.append(tasks=tasks, attempts=attempts, verdicts=verdicts)
     return made
 
 
@@ -155,7 +158,7 @@ def test_plan_of_an_archive_without_a_model(archive):
 
 
 def test_a_sample_of_verdicts_depends_on_the_seed_alone(archive):
-    some = [plan_archive(recipe_of(archive, seed=seed), with_model=False, judged=6).noise for seed in (0, 0, 1, 2, 3)]
+    some = [plan_archive(recipe_of(archive, seed=seed), with_model=False, judged=6).noise for seed in (0, 0, 1)]
     assert some[0] == some[1] and {one.agreement.of for one in some} == {6}
 
 

@@ -203,7 +203,9 @@ def chosen(name, best, hot):
 FEW, MANY, COLD, WARM = [1] * 5 + [0] * 15, [1] * 15 + [0] * 5, [2] * 20, [5] * 20
 
 
-def test_the_colour_is_that_of_the_conclusion(tmp_path):
+def test_the_colour_is_that_of_the_conclusion(tmp_path, monkeypatch):
+    monkeypatch.setattr("upsolve.report.plots.svg", lambda _figure: "<svg></svg>")  # drawing takes half a second a page
+
     def first_box(best, hot):
         content = ReportContent("t", (chosen("base", FEW, COLD), chosen("trained", best, hot)), (1, 8))
         write_report(tmp_path / "r.html", content)
