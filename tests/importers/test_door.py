@@ -5,6 +5,7 @@ import re
 import sqlite3
 from contextlib import suppress
 
+import duckdb
 import pytest
 
 from upsolve.archive.info import archive_info
@@ -363,6 +364,81 @@ def test_tables_of_tasks_and_of_attempts_in_a_folder_are_read_together(tmp_path,
         ("contest/b", WRONG.strip()),
     }
     assert sorted(verdict.status for verdict in Archive(tmp_path / "a").verdicts()) == ["failed", "passed"]
+
+
+PROBLEM, CASE, SUBMISSION = (
+    "id, title, statement, setter",
+    "id, problem_id, input, output, is_sample",
+    "id, problem_id, user_id, lang, source, verdict",
+)
+DATABASE = {
+    "users": ("id, name", [(1, "ann"), (2, "bob")]),
+    "problems": (PROBLEM, [(at, f"no. {at}", f"{STATEMENT} {at}", "eve") for at in (7, 8, 9)]),
+    "test_cases": (CASE, [(1, 7, "1\n", "2\n", 1), (2, 8, "3\n", "4\n", 0), (3, 7, "5\n", "6\n", 0)]),
+    "submissions": (SUBMISSION, [(1, 7, 2, "py", ADD, "AC"), (2, 7, 1, "py", WRONG, "WA"), (3, 8, 1, "py", ADD, "AC")]),
+}
+"""Tables of a judge, whose ids are easily taken for each other."""
+
+
+def tables_at(folder, form, tables):
+    """Write tables as a database or as files, and return the path."""
+    path = folder / {"sqlite": "judge.db", "duckdb": "judge.duckdb"}.get(form, "judge")
+    connect = {"sqlite": sqlite3.connect, "duckdb": duckdb.connect}.get(form)
+    if connect is None:
+        path.mkdir()
+        for name, (columns, rows) in tables.items():
+            csv(path / f"{name}.csv", [dict(zip(columns.split(", "), row, strict=True)) for row in rows])
+        return path
+    connection = connect(str(path))
+    for name, (columns, rows) in tables.items():
+        typed = [
+            f"{one} {'integer' if isinstance(cell, int) else 'text'}"
+            for one, cell in zip(columns.split(", "), rows[0], strict=True)
+        ]
+        connection.execute(f"create table {name} ({', '.join(typed)})")
+        connection.executemany(f"insert into {name} values ({', '.join('?' * len(typed))})", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("form", ["sqlite", "duckdb", "csv"])
+def test_tables_of_a_judge_are_read_together(tmp_path, run, form):
+    path = tables_at(tmp_path, form, DATABASE)
+    assert "(not read: users" in reading_of(path, {}).why
+    run(path, tmp_path / "a", "--no-check")
+    archive = Archive(tmp_path / "a")
+    tests = {task.task_id: [(one.input, one.expected, one.hidden) for one in task.tests] for task in archive.tasks()}
+    assert tests == {
+        "judge/7": [("1\n", "2\n", False), ("5\n", "6\n", True)],
+        "judge/8": [("3\n", "4\n", True)],
+        "judge/9": [],
+    }
+    assert {task.prompt for task in archive.tasks()} == {f"{STATEMENT} {at}" for at in (7, 8, 9)}
+    assert sorted((one.task_id, one.author, one.code.strip()) for one in archive.attempts()) == sorted(
+        [("judge/7", "2", ADD.strip()), ("judge/7", "1", WRONG.strip()), ("judge/8", "1", ADD.strip())]
+    )
+    assert sorted(verdict.status for verdict in archive.verdicts()) == ["failed", "passed", "passed"]
+
+
+RESULT = ("submission_id, status", [(1, "AC"), (2, "WA"), (3, "AC")])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {
+            "submissions": (SUBMISSION.replace(", verdict", ""), [row[:-1] for row in DATABASE["submissions"][1]]),
+            "results": RESULT,
+        },
+        {"problems": (PROBLEM, [(at, "x", f"{STATEMENT} {at}", "eve") for at in (17, 18, 19)])},
+        {"submissions": (SUBMISSION.replace("problem_id", "p"), DATABASE["submissions"][1])},
+    ],
+    ids=["outcomes in a table of their own", "ids of other tasks", "no column that names the task"],
+)
+def test_tables_that_may_belong_together_otherwise_need_a_query(tmp_path, change):
+    with pytest.raises(SourceError, match=r"which table\? --query NAME; its tables are users"):
+        reading_of(tables_at(tmp_path, "sqlite", DATABASE | change), {})
 
 
 CELLS = [[*row.values()] for row in ROWS]

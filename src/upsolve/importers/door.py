@@ -38,8 +38,9 @@ from upsolve.importers.tables.columns import (
     lists_of_programs,
     values_of,
 )
-from upsolve.importers.tables.layouts import layouts_of, plan_of_tables
+from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
+from upsolve.importers.tables.relations import columns_of_database, relations_of
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
@@ -128,12 +129,13 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
             return found
         given = {**given, "code_file": column}
     units = split(path, rows=given.get("rows", ""))
-    if (
-        1 < len(units) <= TABLES
-        and not given
-        and (plan := plan_of_tables({member.name: rows for member, rows, _ in map(rows_in, units)}))
-    ):
-        return [Reading("map", f"{len(units)} tables, of tasks and of attempts", tree=plan)]
+    if not given and 1 < len(units) <= TABLES:
+        if found := relations_of({one.name: rows for one, rows, _ in map(rows_in, units)}):
+            return [Reading("map", str(found), tree=found.as_plan())]
+    elif len(units) == 1 and "query" not in given:
+        why, columns = columns_of_database(table_at(units[0].path, units[0].options.get("names", ())))
+        if columns:
+            return [Reading("table", why, {**columns, **given})]
     _, rows, where = rows_in(units[0], given)
     named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))

@@ -17,7 +17,7 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.importers.recogniser.asserts import BUILTINS, UNREADABLE, names_bound, names_read, parsed
 from upsolve.importers.recogniser.failing import About, Compare
-from upsolve.importers.rows import data_in
+from upsolve.importers.rows import data_in, known_words
 from upsolve.types import TestCase, TestKind
 from upsolve.verify.judge.compare import as_literal, integer
 from upsolve.verify.judge.references import expected_values
@@ -30,6 +30,7 @@ __all__ = [
     "callee_of",
     "calls_of",
     "graded",
+    "is_hidden",
     "json_value",
     "literal",
     "other_form",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-SETUPS = data_in("programs.yaml")
+SETUPS, FLAGS = data_in("programs.yaml"), known_words()["tests"]["flags"]
 DECIMAL = re.compile(r"(?<![\w.])[+-]?\d*\.\d+(?![\w.])")
 DEFINED = re.compile(r"\s*def\s+(\w+)\s*\(", re.ASCII)
 PACKED = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}")
@@ -254,7 +255,7 @@ def calls_of(
                 )
         elif known.depth < found:
             outputs = forms["item"]
-    tests = call_tests(callee, inputs, outputs, [bool(item.get("hidden", True)) for item in items])
+    tests = call_tests(callee, inputs, outputs, [is_hidden(item) for item in items])
     numbers, way = "lines" if publisher else by_numbers(tests), way or ("apps" if publisher else "")
     nested = any(test.input.startswith("as_lists(") for test in tests)
     other = "" if about.published else other_form(callee, tests, about.setup)
@@ -274,6 +275,14 @@ def call_of(callee: Callee, arguments: Any) -> str:
     else:
         texts = [literal(with_integer_keys(value)) for value in arguments]
     return f"{callee.expression}({', '.join(texts)})"
+
+
+def is_hidden(item: Mapping[str, Any]) -> bool:
+    """Return whether a test is hidden, as its object says: ``hidden``, or a word for shown ones that is true; hidden if neither is given."""
+    said = {name: str(item[name]).strip().lower() for name in ("hidden", *FLAGS) if item.get(name) is not None}
+    if "hidden" in said:
+        return said["hidden"] not in ("0", "false", "no", "")
+    return not any(word in ("1", "true", "yes", "t", "y") for word in said.values())
 
 
 def call_tests(callee: Callee, inputs: Sequence[Any], outputs: Sequence[Any], hidden: Sequence[bool]) -> tuple[TestCase, ...]:

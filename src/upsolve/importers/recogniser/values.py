@@ -268,7 +268,7 @@ def as_test(item: Any) -> TestCase:
     if not is_own(item):
         fields = as_object(item)
         given, expected = calls.text_of(fields["input"]), calls.text_of(fields["output"])
-        return TestCase(TestKind.STDIO, given, expected, bool(fields.get("hidden", True)))
+        return TestCase(TestKind.STDIO, given, expected, calls.is_hidden(fields))
     unknown = {*item} - {"kind", "input", "expected", "hidden"}
     odd = [name for name in ("input", "expected") if not isinstance(item.get(name, ""), str)]
     if unknown or odd or "input" not in item:

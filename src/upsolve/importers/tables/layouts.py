@@ -1,4 +1,4 @@
-"""Layouts of trees of programs and of folders of tables: which parts of paths are tasks, authors and outcomes, and which tables tasks, as maps."""
+"""Layouts of trees of programs: which parts of paths are tasks, authors and outcomes, as maps."""
 
 import re
 import shlex
@@ -11,13 +11,11 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import are_statuses
-from upsolve.importers.rows import Rows, columns_in, known_words
-from upsolve.importers.tables import FIELDS, NAMED_ONLY, PROGRAMS
-from upsolve.importers.tables.columns import likely_fields, values_of
+from upsolve.importers.rows import known_words
 from upsolve.importers.tables.trees import pattern_of
 from upsolve.languages.names import language_in
 
-__all__ = ["layouts_of", "plan_of_tables"]
+__all__ = ["layouts_of"]
 
 LANGUAGES = {ending: language for language, endings in known_words()["endings"].items() for ending in endings}
 """Ending of a program's name, in small letters -> language."""
@@ -78,29 +76,6 @@ def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, di
     done = {file for files in layouts[0].read.values() for file in files}
     layouts += [layout_of(path, some, programs) for some in ranked[1:] if 2 * len({*some} - done) >= len(ranked[0])]
     return [way for one in layouts for way in ways_of(path, one, found, len(programs) if len(layouts) > 1 else 0)]
-
-
-def plan_of_tables(tables: Mapping[str, Rows]) -> dict[str, Any]:
-    """Return the map of tables by their names, if some have tasks and the others have attempts at these by their ids; empty for other tables."""
-    likely = {name: fields_in(rows) for name, rows in tables.items()}
-    tasks = [name for name, fields in likely.items() if "prompt" in fields and fields.keys().isdisjoint(PROGRAMS)]
-    others = [name for name in tables if name not in tasks]
-    if not tasks or not all("task_id" in likely[name] and {*PROGRAMS} & likely[name].keys() for name in others):
-        return {}
-    wanted = {str(value) for name in others for value in values_of(tables[name], likely[name]["task_id"])}
-    for name in tasks:
-        known = {one: {*map(str, values_of(tables[name], one))} for one in columns_in(tables[name])}
-        column = max(known, key=lambda one: len(known[one] & wanted))
-        if 2 * len(known[column] & wanted) < min(len(wanted), len(known[column])) or not wanted:
-            return {}
-        likely[name]["task_id"] = column
-    return {"parts": [{"files": f"**/{name}", "columns": likely[name]} for name in (*tasks, *others)]}
-
-
-def fields_in(rows: Rows) -> dict[str, str]:
-    """Return the columns of the fields that rows show, by name or content."""
-    own = {name: name for name in columns_in(rows) if name in FIELDS and name not in NAMED_ONLY}
-    return {**own, **{field: name for field, name in likely_fields(rows, own).items() if field in FIELDS}}
 
 
 def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:

@@ -1,8 +1,12 @@
 """Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
 
+import os
+import pickle
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,30 @@ LEAVING = frozenset(
     "imports".split()
 )
 """What a map may say without a change of rows."""
+
+
+class Index:
+    """The rows of a table by the values of some columns, in a temporary file."""
+
+    def __init__(self, file: Path, columns: Sequence[str]) -> None:
+        self.connection = sqlite3.connect("")  # a file that SQLite removes; small ones stay in memory
+        self.connection.execute("create table rows (key text, row blob)")
+        rows = (row for _, row in rows_of(member_of(file)) if isinstance(row, dict))
+        keys = ((tuple(templates.text_of(templates.value_at(row, name)).lower() for name in columns), row) for row in rows)
+        self.connection.executemany("insert into rows values (?, ?)", ((repr(key), pickle.dumps(row)) for key, row in keys))
+        self.connection.execute("create index by_key on rows (key)")
+
+    def of(self, key: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return the rows with these values, as text in small letters, in the order of the file."""
+        found = self.connection.execute("select row from rows where key = ? order by rowid", (repr(key),))
+        return [pickle.loads(row) for (row,) in found]  # noqa: S301  written above
+
+
+@lru_cache(maxsize=4)
+def rows_by(file: Path, columns: tuple[str, ...], process: int) -> Index:
+    """Return the index of a table, made once in each process: a map with joins asks for the rows of every task."""
+    del process  # SQLite's connections do not survive a fork
+    return Index(file, columns)
 
 
 @dataclass
@@ -254,12 +282,8 @@ class Shape:
             return []
         near = (self.files.root, self.files.root.parent)
         file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
-        wanted = {there: (templates.value_at(row, here),) for there, here in join.where.items()}
-        rows = [
-            one
-            for _, one in (rows_of(member_of(file)) if file else ())
-            if isinstance(one, dict) and templates.fits(one, wanted)
-        ]
+        key = tuple(templates.text_of(templates.value_at(row, name)).lower() for name in join.where.values())
+        rows = rows_by(file, tuple(join.where), os.getpid()).of(key) if file else []
         numbers = (([one[name] for name in join.order if is_given(one.get(name))] or [0])[0] for one in rows)
         by_number = sorted(zip(map(float, numbers), rows, strict=True), key=lambda pair: pair[0])
         return [one for _, one in by_number][: join.most or None]
