@@ -1,6 +1,6 @@
 """Pictures of README, report and viewer from stored results: python tools/screenshots.py [OUT]. Needs Playwright and Chromium (tests/view/browser.py).
 
-Without OUT the pictures of the documents in docs/; with OUT those that the questions under "Usability" in benchmarks/LOG.md are about, at two widths, light and dark.
+Without OUT the pictures of the documents in docs/; with OUT those that docs/usability.md asks its questions about, at two widths, light and dark.
 """
 # pyright: basic, reportMissingImports=false
 
