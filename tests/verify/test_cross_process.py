@@ -135,6 +135,16 @@ IN_PROCESS = {
         "class D:\n    def __pow__(self, n): return n\ndef f(g): return g(D())",
         "assert f(lambda x: x ** 2) == 2",
     ),
+    "time limit of a coroutine": (
+        "import asyncio\nasync def f(x): await asyncio.sleep(x)",
+        "import asyncio\nasync def main():\n    try: await asyncio.wait_for(f(9), 0.01)\n    except TimeoutError: return 'late'\n"
+        "assert asyncio.run(main()) == 'late'",
+    ),
+    "order of coroutines": (
+        "import asyncio\nasync def f(x):\n    await asyncio.sleep(x)\n    return x",
+        "import asyncio\nfrom asyncio import as_completed\nasync def main(): return [await one for one in as_completed([f(0.2), f(0)])]\n"
+        "assert asyncio.run(main()) == [0, 0.2]",
+    ),
     "warning": (
         "import warnings\ndef f(): warnings.warn('old')",
         "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n    f()\nassert len(seen) == 1",

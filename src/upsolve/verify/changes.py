@@ -165,6 +165,9 @@ CHANGES: tuple[Change, ...] = (
            lambda task, attempt, verdict: is_in(attempt, "python") and ((verdict.status is not Status.PASSED and mentions(attempt, "getrecursionlimit")) or ("across" in verdict.isolation
            and (bool(task.requires) or mentions(attempt, "class ") or verdict.error_type == "EarlyExit" or "Opaque" in verdict.error_message))),
            "(status <> 'passed' or contains(isolation, 'across'))"),
+    Change("Tests that limit the time of coroutines, or take them in the order in which they end, ran each to its end.",
+           lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and mentions(attempt, "async ")
+           and any("asyncio" in test.input for test in task.tests), "status <> 'passed' and contains(isolation, 'across')"),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

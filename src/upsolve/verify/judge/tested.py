@@ -359,6 +359,7 @@ PROCESS = frozenset(
 """Names whose use means that a test must run in the attempt's process: process, file and exception hooks."""
 OF_MODULE = frozenset(
     {("os", "remove"), ("os", "rename"), ("os", "replace"), ("inspect", "signature")}
+    | {("asyncio", name) for name in ("as_completed", "timeout", "wait", "wait_for")}
     | {("dataclasses", name) for name in ("asdict", "astuple", "fields", "is_dataclass", "replace")}
 )
 """Names of ``PROCESS`` that are common words, each with its module."""
