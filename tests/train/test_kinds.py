@@ -50,8 +50,15 @@ SMALL = {
     "eos_token_id": 2,
 }
 WINDOW = ["sliding_attention", "full_attention"] * 2
-FEW = {"Llama", "Gemma2", "SmolLM3", "Phi3"}
+FEW = {"Llama", "Gemma2", "Granite"}
 """Kinds of models that differ most; the others are tried by make test-all where a test takes long."""
+
+
+def quick(kinds):
+    """Return kinds of models as parameters, of which those beside ``FEW`` are slow."""
+    return [pytest.param(kind, marks=[] if kind in FEW else [pytest.mark.slow]) for kind in sorted(kinds)]
+
+
 KINDS = {
     "Llama": {},
     "Qwen2": {},
@@ -185,7 +192,9 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
     assert_next_tokens([0], new=2)
 
 
-@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "Qwen3Next" else kind for kind in ODD]
+)  # it loads slowly
 def test_models_that_cannot_be_decoded_in_a_batch_are_sampled_by_their_own_generate(kind, tiny_model):
     codec, task = load_codec(tiny_model), Task("t", "Add.")
     model = model_of(kind, vocab_size=264)
@@ -261,7 +270,7 @@ def test_blocks_and_whole_rows_are_the_same(kind):
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in FEW else [pytest.mark.slow]) for kind in sorted({*KINDS} - {"GPT2"})]
+    "kind", quick({*KINDS} - {"GPT2"})
 )  # its code does not know block masks: with it, the next way is gone
 def test_flex_attention_sees_what_the_plain_way_sees(kind):
     """Forward alone: FlexAttention has no backward pass on CPUs; where there is a GPU, the next test has both."""
@@ -287,8 +296,16 @@ def by_sequence(query_T, key_S, value_S, query_ends, key_ends, longest_query, lo
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("newest", [True, False])
-@pytest.mark.parametrize("kind", sorted({*KINDS} - {"Gemma2"}))  # its scores have a cap
+SEQUENCES = {*KINDS} - {"Gemma2"}  # its scores have a cap
+
+
+@pytest.mark.parametrize(
+    ("kind", "newest"),
+    [
+        *((kind, True) for kind in sorted(SEQUENCES)),
+        *(pytest.param(*one.values, False, marks=one.marks) for one in quick(SEQUENCES)),
+    ],
+)
 def test_sequences_see_what_the_plain_way_sees(kind, newest, monkeypatch):
     """Both passes, with what FlashAttention computes written out, also as PyTorch 2.11 has it: without shared heads."""
     monkeypatch.setattr(varlen, "varlen_attn", by_sequence if newest else partial(by_sequence, enable_gqa=False))

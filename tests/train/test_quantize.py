@@ -20,8 +20,9 @@ from upsolve.train.update.learner import Learner
 from upsolve.train.update.reference_scorer import padded_scores
 
 NEEDS = pytest.mark.skipif(not find_spec("bitsandbytes"), reason="needs bitsandbytes")
-KINDS = pytest.mark.parametrize(("kind", "near", "steep"), [("nf4", 0.1, 0.2), ("int8", 0.01, 0.02)])
+NF4, INT8 = ("nf4", 0.1, 0.2), ("int8", 0.01, 0.02)
 """How far logits and gradients are from those of the whole base, relative to their norm."""
+KINDS = pytest.mark.parametrize(("kind", "near", "steep"), [NF4, INT8])
 ADAPTERS = {"lora_rank": 4, "bf16": False}
 IDS = torch.arange(48).view(3, 16)
 
@@ -111,7 +112,7 @@ def recipe_for(model, kind):
 
 
 @NEEDS
-@KINDS
+@pytest.mark.parametrize(("kind", "near", "steep"), [NF4, pytest.param(*INT8, marks=pytest.mark.slow)])
 def test_two_steps_train_the_adapters_alone(tiny_model, tmp_path, monkeypatch, kind, near, steep):  # noqa: ARG001
     """The loss falls, the base stays as it was byte for byte, and the adapters are read onto the whole base, merged too."""
     learners, groups = [], split_archive(open_archive("embedded"), recipe_for(tiny_model, kind).data).groups
