@@ -19,15 +19,17 @@ SPLITS = [*["train"] * 6, "dev", "dev", "test", "test"]
 def archive(tmp_path_factory):
     """Ten tasks with one answer; two training tasks have failed attempts alone."""
     made = Archive.create(tmp_path_factory.mktemp("own") / "archive")
-    tests = (TestCase(TestKind.STDIO, "", "1\n"),)
+    tests, records = (TestCase(TestKind.STDIO, "", "1\n"),), {"tasks": [], "attempts": [], "verdicts": []}
     for index, split in enumerate(SPLITS):
         task = Task(f"own/{index}", f"Print one, case {index}.", tests, extra=f'{{"split": "{split}"}}')
         programs = {"print(2)": Status.FAILED} if index in (0, 1) else {"print(1)": Status.PASSED, "print(2)": Status.FAILED}
         attempts = [Attempt(task.task_id, code, author="someone") for code in programs]
-        verdicts = [
+        records["tasks"].append(task)
+        records["attempts"] += attempts
+        records["verdicts"] += [
             Verdict(a.attempt_id, status, judge="recorded:x") for a, status in zip(attempts, programs.values(), strict=True)
         ]
-        made.append(tasks=[task], attempts=attempts, verdicts=verdicts)
+    made.append(**records)
     return made
 
 
@@ -71,12 +73,15 @@ def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
 def test_failures_come_first_where_hardly_a_task_is_solved(tiny_model, tmp_path):
     """15 steps on what nobody passed and 15 on what somebody did teach the program; 15 steps alone do not."""
     made = Archive.create(tmp_path / "archive")
-    tests = (TestCase(TestKind.STDIO, "", "1\n"),)
+    tests, records = (TestCase(TestKind.STDIO, "", "1\n"),), {"tasks": [], "attempts": [], "verdicts": []}
     for index, split in enumerate([*["train"] * 11, "dev", "dev", "test"]):
         task = Task(f"own/{index}", f"Print one, case {index}.", tests, extra=f'{{"split": "{split}"}}')
         attempt = Attempt(task.task_id, "print(1)", author="someone")
         status = Status.FAILED if 0 < index < 11 else Status.PASSED
-        made.append(tasks=[task], attempts=[attempt], verdicts=[Verdict(attempt.attempt_id, status, judge="recorded:x")])
+        records["tasks"].append(task)
+        records["attempts"].append(attempt)
+        records["verdicts"].append(Verdict(attempt.attempt_id, status, judge="recorded:x"))
+    made.append(**records)
     recipe = recipe_for(tiny_model, made, rounds=1, tasks=2, steps=1, failures=True, control=False)
     data = recipe.data.model_copy(update={"group_size": 1})
     recipe = recipe.model_copy(update={"data": data, "optim": recipe.optim.model_copy(update={"max_steps": 15})})

@@ -60,19 +60,27 @@ SPANS = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4), 0, 100)], [GroupS
 """Groups of two rows of 140 tokens: one continues the prompt of another, one has no attempts; both rows end with padding."""
 
 
-def test_a_layout_lives_until_its_backward_pass_even_with_hooks_that_copy_tensors(tiny_model):
+@pytest.fixture
+def collected():
+    """Return a function that collects the garbage of a test alone: a million objects of the libraries take a second each time."""
+    gc.freeze()
+    yield gc.collect
+    gc.unfreeze()
+
+
+def test_a_layout_lives_until_its_backward_pass_even_with_hooks_that_copy_tensors(tiny_model, collected):
     model = load_model(tiny_model)
     model.set_attn_implementation(TREE)
-    gc.collect()
+    collected()
     before = len(LAYOUTS)
     for pack_tensor in (lambda tensor: tensor, lambda tensor: tensor.detach().clone()):
         with torch.autograd.graph.saved_tensors_hooks(pack_tensor, lambda tensor: tensor):
             mean = token_scores(model, batch()).logp_T.mean()
-        gc.collect()
+        collected()
         assert len(LAYOUTS) == before + 1
         mean.backward()
         del mean
-        gc.collect()
+        collected()
         assert len(LAYOUTS) == before
 
 

@@ -76,7 +76,10 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
         pytest.param(
             {"advantage": {"kind": "centred"}, "objective": {"reduce": "constant_length", "length": 24}}, marks=pytest.mark.slow
         ),
-        {"objective": {"kind": "gspo", "reduce": "sequence_mean", "clip": {"low": 3e-4, "high": 4e-4}}},
+        pytest.param(
+            {"objective": {"kind": "gspo", "reduce": "sequence_mean", "clip": {"low": 3e-4, "high": 4e-4}}},
+            marks=pytest.mark.slow,
+        ),
         pytest.param({"objective": {"kind": "cispo"}}, marks=pytest.mark.slow),
         pytest.param(
             {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
