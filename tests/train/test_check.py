@@ -43,7 +43,7 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
         ({"objective": {"kl": {"place": "reward"}}}, "objective.kl.place: reward needs"),
         (
             {"advantage": {"kind": "pkpo", "options": {"k": 3}, "options_end": {"k": 1}}},
-            "options_end is reached in the last round, and this run has a single one: optim.epochs: 2 or more",
+            "options_end: the last round reaches these options, and this run has a single round; set optim.epochs: 2 or more",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_references_are_run_before_the_model_is_loaded(no_model, tmp_path, monke
 def test_a_wide_clip_of_gspo_is_a_warning(high, warned, caplog):
     recipe = Recipe.model_validate({"objective": {"kind": "gspo", "clip": {"high": high}}})
     checked_rewarder(recipe, [group(MIXED)], Processes())
-    assert ("objective.clip.high: 0.28: ratios of gspo stay near 1" in caplog.text) is warned
+    assert ("objective.clip.high: 0.28: the ratios of gspo stay near 1" in caplog.text) is warned
 
 
 @pytest.mark.parametrize(

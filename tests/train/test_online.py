@@ -283,8 +283,8 @@ def test_too_few_tasks_raise_before_sampling(caplog):
     assert "source.groups" not in check(groups=4)
     assert "source.groups" not in check(groups=5, solved=(0.3, 0.5), mix={"archive": 1}), "nothing is sampled"
     assert "source.groups" not in check(groups=5, mix={"archive": 1, "policy": 4})
-    assert "it has 4 new groups instead of 5" in check(groups=5)
-    assert "it has 2 new groups instead of 5" in check(groups=5, solved=(0.1, 0.7))
+    assert "a round has 4 new groups, not 5; lower source.groups" in check(groups=5)
+    assert "a round has 2 new groups, not 5; lower source.groups" in check(groups=5, solved=(0.1, 0.7))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ __all__ = ["RULES", "WARNINGS", "Start", "check_run", "checked_rewarder"]
 
 LOGGER = logging.getLogger("upsolve.train")
 WIDE = 0.05
-"""Clip of ``gspo`` above which nearly no attempt is clipped."""
+"""``objective.clip.high`` above which ``gspo`` clips almost no attempt."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Start:
 
     @property
     def largest(self) -> int:
-        """Number of attempts of the largest task, each counted as often as it occurs; at most ``data.group_size`` is counted."""
+        """Most attempts of a task, copies included; counting stops at ``data.group_size``."""
         largest, size = 0, self.recipe.data.group_size
         for group in self.selected:
             if (largest := max(largest, group.occurrences)) >= size:
@@ -87,7 +87,7 @@ class Start:
 
 
 def no_task(start: Start) -> str:
-    """Return that the training split is empty, and offline how attempts come into it."""
+    """Return the message for an empty training split; offline, with the commands that add attempts."""
     archive, advice = start.recipe.data.archive, "sample some with `upsolve sample` and judge them with `upsolve verify`"
     if start.recipe.source.rounds:
         return f"no group to train on: no task of {archive} is in the training split (data.train)"
@@ -95,7 +95,7 @@ def no_task(start: Start) -> str:
 
 
 def no_attempt(start: Start) -> str:
-    """Return that no attempt is of ``data.authors``, or in the language that its task asks for."""
+    """Return the message for an archive without attempts of ``data.authors``, or without attempts in the language of their task."""
     data, groups = start.recipe.data, start.groups
     if data.authors:
         authors = sorted({attempt.author for group in groups for attempt in group.attempts})
@@ -110,7 +110,7 @@ def no_attempt(start: Start) -> str:
 
 
 def missing_rewards(start: Start) -> str:
-    """Return which data of the rewards the archive lacks; empty if none, or if references are not measured yet."""
+    """Return which data the rewards need and the archive lacks; "" if complete, or if references are not measured yet."""
     if start.baselines is None and start.recipe.reward.efficiency == "reference":
         return ""
     try:
@@ -121,9 +121,9 @@ def missing_rewards(start: Start) -> str:
 
 
 def missing_outcomes(start: Start) -> str:
-    """Return why no group can be drawn (``draw_groups``); empty if a task has what the advantage needs (``Advantage.needs``).
+    """Return why no group can be drawn (``draw_groups``); "" if one task has the attempts that the advantage needs.
 
-    ``contrast``: a passed and a failed attempt; ``pass``: a passed one; ``attempt``: a scored one.
+    ``Advantage.needs`` names them: ``contrast`` a passed and a failed attempt, ``pass`` a passed one, ``attempt`` a scored one.
     """
     reasons, needs = Counter[str](), start.recipe.advantage.record.needs
     for group in start.selected:
@@ -143,14 +143,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: not s.recipe.advantage.options_end or s.rounds > 1,
         lambda s: (
-            "advantage.options_end is reached in the last round, and this run has a single one: "
+            "advantage.options_end: the last round reaches these options, and this run has a single round; set "
             f"{'source.rounds' if s.recipe.source.rounds else 'optim.epochs'}: 2 or more"
         ),
     ),
     Rule(
         lambda s: not s.requested or s.tasks,
         lambda s: (
-            f"source.solved {[*s.recipe.source.solved]}: none of the {len(s.groups)} training tasks has such a pass rate in the archive"
+            f"source.solved {[*s.recipe.source.solved]}: none of the {len(s.groups)} training tasks has such a pass rate in the archive; widen the interval"
         ),
     ),
     Rule(lambda s: not s.is_stored or any(group.attempts for group in s.selected), no_attempt),
@@ -189,13 +189,13 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
 )
-"""Rules about the data of a run; the first that does not hold is raised, since the next ones assume it."""
+"""Rules about the data of a run, in order: the first broken rule is raised, because later rules assume earlier ones."""
 WARNINGS: tuple[Rule, ...] = (
     Rule(
         lambda s: s.recipe.objective.kind != "gspo" or s.recipe.objective.clip.high <= WIDE,
         (
-            "objective.clip.high: {0.recipe.objective.clip.high:g}: ratios of gspo stay near 1, so this clips hardly any; its "
-            "paper has 3e-4 and 4e-4"
+            "objective.clip.high: {0.recipe.objective.clip.high:g}: the ratios of gspo stay near 1, so this bound clips almost no "
+            "attempt; the paper of gspo sets 3e-4 and 4e-4"
         ),
     ),
     Rule(
@@ -211,15 +211,14 @@ WARNINGS: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.requested <= s.tasks,
-        "source.groups: a round samples each task once, so it has {0.tasks} new groups instead of {0.requested}",
+        "source.groups: a round samples each task once, so a round has {0.tasks} new groups, not {0.requested}; lower source.groups",
     ),
 )
 """Rules whose messages are warnings."""
 
 
 def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: "Processes") -> Callable[[Group], Rewarded]:
-    """Return the function that rewards a group, after ``check_run`` and its warnings; references are judged where rewards read
-    their times."""
+    """Return the function that rewards a group, after ``check_run`` and its warnings. Judges references if rewards need their times."""
     judge = partial(verify, settings=judge_settings(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)

@@ -204,7 +204,7 @@ class Pipeline:
         return self.learner.step(batches, scores, lr)
 
     def close(self) -> None:
-        """Stop what samples in the background."""
+        """Stop the background sampler, if there is one."""
         if self.ahead:
             self.ahead.close()
 
@@ -253,7 +253,10 @@ def open_online(
     plan: MemoryPlan,
     show: OnProgress,
 ) -> tuple[Source, Callable[[RoundGroups], RoundGroups], RoundsAhead | None]:
-    """Return the source of an online run, what samples and judges its tasks, and what does so in the background (``source.ahead``)."""
+    """Return the source of an online run, the function that samples and judges its tasks, and the background sampler (``source.ahead``).
+
+    The third is None if nothing is sampled in the background.
+    """
     processes, place = learner.processes, folder / "policy"
     with processes.accelerator.main_process_first():
         archive = Archive.create(folder / "rollouts")
@@ -288,7 +291,7 @@ def publish_weights(learner: Learner, folder: Path) -> None:
 def current_sampler(
     learner: Learner, config: SampleConfig, folder: Path, *, gives_prefixes: bool = False
 ) -> Callable[[], Sampler | None]:
-    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine.
+    """Return a function that returns a sampler with the policy's current weights: on every rank, or on rank 0 only, by engine.
 
     ``gives_prefixes``: samples continue beginnings of references; ConfigError if the engine cannot.
     """
@@ -316,12 +319,11 @@ def form_groups(
     select: SelectConfig,
     likelihoods: Likelihoods | None = None,
 ) -> Formed:
-    """Select and sample the groups of a round. Advantages come later (``encode_groups``): the token limit may take attempts
-    from a group.
+    """Select and sample the groups of a round, without advantages: the token limit may still remove attempts (``encode_groups``).
 
-    Samples of the policy (``fresh``) are groups; for an objective on pairs, pairs are sampled from them. Groups or pairs are
-    sampled from all attempts of tasks (``stored``), at most ``taken.most_stored``. ``likelihoods``: of stored attempts under
-    the frozen start.
+    ``fresh``: samples of the policy, used as whole groups; an objective on pairs samples pairs from them. ``stored``: all
+    attempts of tasks, from which at most ``taken.most_stored`` groups or pairs are sampled. ``likelihoods``: returns the
+    log-probabilities of stored attempts under the frozen start.
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs

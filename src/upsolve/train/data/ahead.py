@@ -1,7 +1,8 @@
 """Rounds that are sampled and judged in the background, by servers beside the trainer (``source.ahead``).
 
 Round r is sampled with the weights at the start of round max(0, r - ahead), with seeds of its own, one round after the other. So the attempts
-of a round do not depend on how fast sampler and trainer are, and a resumed run samples what an interrupted one had begun with the same weights.
+of a round do not depend on the speeds of sampler and trainer.
+A resumed run samples the rounds that the interrupted run had begun, with the same weights.
 
     folder/rounds.json     round -> round at whose start the weights that sample it were written
     folder/00000003/       weights at the start of round 3, until the rounds that they sample are stored
@@ -30,15 +31,15 @@ __all__ = ["MainAlone", "RoundsAhead", "read_weights", "stoppable"]
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1
-"""Time after which a thread that waits looks whether it is to stop."""
+"""Seconds between two checks of a waiting thread for a request to stop."""
 
 
 class StoppedError(Exception):
-    """The run has ended, and with it what it samples in the background."""
+    """Raised in the sampling thread when the run has ended."""
 
 
 class MainAlone(Processes):
-    """Rank 0 without the others: what a thread does is not collective."""
+    """A process group of rank 0 alone, for the sampling thread, whose work is not collective."""
 
     is_main, index, count = True, 0, 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
@@ -47,7 +48,7 @@ class MainAlone(Processes):
 
 
 def read_weights(folder: Path) -> Mapping[int, int]:
-    """Return for each round that was sampled ahead the round at whose start its weights were written; {} without any."""
+    """Return a map from each round sampled ahead to the round whose start weights sample it; {} if no round was sampled ahead."""
     with suppress(FileNotFoundError):
         stored: dict[str, int] = json.loads((folder / "rounds.json").read_text(encoding="utf-8"))
         return {int(number): weights for number, weights in stored.items()}
@@ -84,11 +85,11 @@ class RoundsAhead:
         self.stopped, self.thread = Event(), Thread(target=self.work, name="sampler", daemon=True)
 
     def reach(self, number: int) -> None:
-        """Return when a round is stored, while later ones are sampled in the background. Collective.
+        """Wait until a round is stored, while later rounds are sampled in the background. Collective.
 
         Raises:
-            TrainingError: the round can be sampled neither with the weights that it was begun with, nor with the current ones.
-            ModelError, and others that a sampler raises: on all ranks.
+            TrainingError: the sampler ended by an interrupt or exit.
+            ModelError, or another error of the sampler: raised on all ranks.
         """
         begun, fresh = self.processes.from_main(lambda: self.missing(number))
         if fresh:
@@ -99,7 +100,7 @@ class RoundsAhead:
             raise error
 
     def missing(self, number: int) -> tuple[list[int], list[int]]:
-        """Return the rounds up to ``number + ahead`` that are to be sampled: those that an interrupted run has begun, and new ones."""
+        """Return two lists of rounds to sample, up to ``number + ahead``: rounds begun by an interrupted run, and new rounds."""
         config = self.source.source
         last = min(number + config.ahead, config.rounds - 1)
         todo = [n for n in range(number, last + 1) if n not in self.rounds and shares(config, n)["policy"]]
@@ -108,7 +109,7 @@ class RoundsAhead:
         return begun, [n for n in todo if n not in begun]
 
     def start(self, begun: Sequence[int], fresh: Sequence[int], number: int) -> None:
-        """Queue rounds for the thread; which weights sample them is written down first."""
+        """Record in rounds.json which weights sample each round, then queue the rounds for the thread."""
         if fresh:
             self.weights |= dict.fromkeys(fresh, number)
             write_text(self.folder / "rounds.json", json.dumps(self.weights))

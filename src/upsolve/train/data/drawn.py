@@ -22,7 +22,7 @@ __all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_groups
 FOLDER = "groups"
 """Name of the folder in that of a run."""
 MOST_ROWS = 1_000_000
-"""Most attempts that are recorded of a round, about 20 MB; of a round with more, the first groups."""
+"""Most attempts that are recorded per round, about 20 MB; a larger round records its first groups."""
 PART = 65_536
 """Rows that are in memory at once, as Python objects."""
 ROW = pa.schema(
@@ -43,7 +43,7 @@ def attempt_key(attempt: Attempt) -> str:
 
 
 def recorded_keys(folder: Path, *, zero: bool = True) -> dict[str, set[str]]:
-    """Return the ``attempt_key`` of every attempt in the recorded groups of a run, by task id; {} if it recorded none."""
+    """Return the ``attempt_key`` of every recorded attempt of a run, by task id; {} if the run recorded none. ``zero``: see ``recorded_rows``."""
     keys: dict[str, set[str]] = {}
     for task_id, key in recorded_rows(folder, zero=zero):
         keys.setdefault(task_id, set()).add(key)
@@ -56,8 +56,10 @@ def recorded_groups(folder: Path) -> int:
 
 
 def recorded_rows(folder: Path, *, zero: bool = True) -> list[tuple[str, str]]:
-    """Return task id and ``attempt_key`` of every row of the recorded groups of a run, without ``zero`` only of those with an advantage
-    other than 0; [] if it recorded none."""
+    """Return (task id, ``attempt_key``) of every recorded attempt of a run; [] if the run recorded none.
+
+    ``zero=False`` leaves out attempts with advantage 0.
+    """
     rows: list[tuple[str, str]] = []
     for file in sorted(folder.glob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(columns=["task_id", "attempt", "advantage"]):
@@ -71,9 +73,9 @@ class DrawnGroups:
     """Records the groups of a run."""
 
     folder: Path
-    """Where the files are."""
+    """Folder of the files."""
     by_token: bool
-    """Whether the estimator gives each token its own advantage, so that none of an attempt is known."""
+    """Whether the estimator gives each token its own advantage; the column ``advantage`` is then null."""
     writes: bool = True
     """False: another process records them."""
 

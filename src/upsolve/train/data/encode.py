@@ -105,7 +105,7 @@ def focal_weights(
 
 Floats = NDArray[np.float32]
 ALONE = "attempts: no other attempt to compare with"
-"""Reason for which the last attempt of a group is left out."""
+"""Reason counted when a group has too few attempts left to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,13 @@ class EncodedAttempt:
     advantages_R: Floats
     """Advantage of every token."""
     value: float = 0.0
-    """r - V (see LossInputs.values_S)."""
+    """Reward minus baseline, r - V (``LossInputs.values_S``)."""
     behavior: float = float("nan")
     """Log-probability of the attempt under its author, nats: under the sampled distribution if known; nan if unknown."""
     malformed: bool = False
     """True where the code does not compile."""
     count: int = 1
-    """How often it occurs in its group (equal attempts are merged), >= 1."""
+    """Occurrences of the attempt in its group, >= 1: equal attempts are merged."""
     rewards_R: Floats | None = None
     """Reward of every token, from which ``gae`` computes the advantages; None for other estimators."""
     mask_R: NDArray[np.bool_] | None = None
@@ -143,7 +143,7 @@ class EncodedGroup:
     zero_attempts: int = 0
     """Attempts left out because their advantage is 0; they count in the denominators of the loss."""
     zero_tokens: int = 0
-    """Tokens of these attempts."""
+    """Tokens of the attempts counted by ``zero_attempts``."""
 
     @property
     def tokens(self) -> int:
@@ -249,12 +249,12 @@ class Encoding:
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether an attempt with advantage 0 has a gradient; a KL term gives it one, unless 0 means that it is not in the data set."""
+        """Whether an attempt with advantage 0 is trained on (``keeps_zero``): a KL term gives it a gradient."""
         return keeps_zero(self.advantage, self.objective)
 
 
 def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
-    """Set per-token rewards, advantages and masks, where these differ between tokens."""
+    """Return the attempt with rewards, advantages and mask set for each token, if tokens differ in them."""
     if config.by_token:
         return credited(plain, item, index, config)
     if config.pairs and config.objective.preference.focal:

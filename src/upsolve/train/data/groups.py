@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 TRIES = 32
-"""Rejected draws after which the counts are cumulated anew."""
+"""Most rejected draws in a row; then the remaining counts are summed again."""
 
 
 class ListSampler:
-    """Draws from attempts in memory in proportion to how often each occurs: each once or, with ``repeats``, as often."""
+    """Draws attempts of a group in proportion to their counts, each at most once; with ``repeats``, at most ``count`` times."""
 
     def __init__(self, group: Group, passed: Sequence[bool], random: np.random.Generator, *, repeats: bool) -> None:
         self.weights = [attempt.count for attempt in group.attempts]
@@ -71,7 +71,10 @@ class ListSampler:
 
 
 class OutlineSampler:
-    """Draws from the scored attempts in an outline in proportion to their counts, each once. Counts are cumulated once; an attempt drawn before is rejected."""
+    """Draws the scored attempts of an outline (``archive.outline``) in proportion to their counts, each at most once.
+
+    The counts are summed once; a draw that repeats an earlier one is rejected.
+    """
 
     def __init__(self, outline: Outline, data: DataConfig, random: np.random.Generator) -> None:
         usable_N, self.good_N, self.random = outline.scored_N & outline.usable(data), outline.passed_N, random
@@ -101,7 +104,10 @@ class OutlineSampler:
 def draw_mixed(
     sampler: ListSampler | OutlineSampler, size: int, max_groups: int, random: np.random.Generator
 ) -> list[list[int]]:
-    """Draw up to ``max_groups`` index lists, each with an attempt that passed and, unless ``size`` is 1, one that did not; fewer when either runs out."""
+    """Draw up to ``max_groups`` lists of ``size`` indices, each with a passed and a failed attempt (``size`` 1: a passed one).
+
+    Returns fewer lists when the passed or the failed attempts run out.
+    """
     drawn: list[list[int]] = []
     while (
         len(drawn) < max_groups
@@ -192,9 +198,9 @@ def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataCon
 
 
 def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Sequence[Group]:
-    """Return the groups of an epoch: drawn groups of tasks with an outline (``archive.outline``), and all attempts of other tasks.
+    """Return the groups of an epoch: of a task with an outline (``archive.outline``) drawn groups, of other tasks all attempts.
 
-    ``draw_groups`` then takes the former as they are. Rewards are computed, and attempts without one counted, for what was drawn alone.
+    ``draw_groups`` uses drawn groups unchanged. Only drawn attempts are rewarded, and counted if they have no reward.
     """
     indices: list[int] = []
     places: list[Sequence[int]] = []
@@ -212,7 +218,7 @@ def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Seq
 
 
 def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: VerifyConfig) -> Sequence[Rewarded]:
-    """Return groups with the rewards of their attempts; references without a recorded time are judged, if the rewards read it."""
+    """Return groups with the rewards of their attempts. Judges references without a recorded time, if the rewards need it."""
     baselines = reference_seconds(groups, config, partial(verify, settings=judge_settings(verification)))
     return Lazy(groups, lambda group: reward(group, config, baselines))
 
@@ -254,8 +260,7 @@ def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
 
 
 def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair: bool = False) -> TrainGroup:
-    """Return a group with its advantages, times the weights of its attempts; those of a ``pair`` (chosen, rejected) are 1 and
-    -1.
+    """Return a group with advantages [G], each times the selection weight of its attempt. ``pair``: (chosen, rejected) get 1 and -1.
 
     Advantages depend on all attempts of the group, so the group holds only attempts that are trained on.
     """
@@ -286,14 +291,13 @@ def draw_groups(
     in_order: bool = False,
     most: int | None = None,
 ) -> Formed:
-    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not (of one attempt: a passed one);
-    different ones in every epoch.
+    """Sample groups of ``data.group_size`` attempts from each task, each with a passed and a failed attempt, anew in every epoch.
 
-    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a
-    task has fewer distinct attempts than a group takes, one that occurs several times can be drawn as often. An estimator that
-    compares nothing (``Advantage.needs``) takes a group of the attempts of a task without such a group, too, if one passed
-    (``pass``), or whatever their outcome (``attempt``). Groups are in random order, or ``in_order`` of the tasks; ``most``: a
-    random sample of this many.
+    A group of size 1 is a passed attempt. Attempts are drawn without replacement, with probabilities proportional to ``count``.
+    If a task has fewer distinct attempts than a group takes, an attempt can be drawn ``count`` times. ``needs`` is
+    ``Advantage.needs`` of the estimator: a task without such a group also gives one if an attempt passed (``pass``), or always
+    (``attempt``). Groups come in random order, or in the order of the tasks (``in_order``); ``most`` draws a random sample of
+    this many groups.
     """
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
@@ -336,7 +340,7 @@ def draw_all(rewarded: Iterable[Rewarded], draw: Draw, random: np.random.Generat
 def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epoch: int, most: int) -> Formed:
     """Draw ``most`` groups, a random sample of the groups of all tasks; only sampled tasks are read, rewarded and counted.
 
-    Each task has ``data.groups_per_task`` places; the places of all tasks are visited in random order, and those without a group skipped.
+    Each task has ``data.groups_per_task`` places. The places of all tasks are visited in random order; a place without a group is skipped.
     """
     result, drawn = Formed([], Counter(), Counter()), dict[int, list[Rewarded]]()
     for place in np.random.default_rng([data.seed, epoch, 6]).permutation(len(rewarded) * data.groups_per_task):

@@ -119,10 +119,10 @@ class Rollouts:
     def sample(
         self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int, prefixes: Mapping[str, str] | None = None
     ) -> list[Group]:
-        """Sample and judge tasks, in their order; ``prefixes``: task id -> what its samples continue. Collective.
+        """Sample and judge tasks, in their order; ``prefixes``: task id -> beginning of a program that its samples continue. Collective.
 
-        Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks. Nor does their order within a
-        task, that of ``attempt_id``: in which order attempts end depends on what else is decoded.
+        Each attempt has its own random numbers, so samples do not depend on the number of ranks, up to rounding. Attempts of a task
+        are sorted by ``attempt_id``, because the order in which they end depends on the batch that is decoded.
         """
         share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
         own_tasks = tasks[share.start :: share.step] if policy is not None else []
@@ -157,7 +157,7 @@ class Rollouts:
             yield attempt
 
     def share(self, samples: bool) -> slice:
-        """Return which tasks this rank samples: every n-th if n ranks sample."""
+        """Return the slice of tasks that this rank samples: every n-th if n ranks sample."""
         ranks = [rank for rank, does in enumerate(self.processes.gather([samples])) if does]
         return slice(ranks.index(self.processes.index), None, len(ranks)) if samples else slice(0, 0, 1)
 

@@ -45,9 +45,9 @@ def shared_prefixes(
 ) -> list[PrefixGroups]:
     """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
 
-    A group joins a unit of at most ``max_groups`` and ``max_tokens`` if that saves more tokens than the shorter prefix costs.
-    At least one token of its prompt stays outside of the prefix. ``enough`` is a smaller limit, where the prefix takes at most
-    half of it and any two groups fit.
+    A group joins others, up to ``max_groups`` and ``max_tokens``, if packing the prefix once saves more tokens than the shorter
+    prefix costs. At least one token of its prompt stays outside of the prefix. ``enough`` is a smaller token limit; it replaces
+    ``max_tokens`` if the prefix fills at most half of it and any two of the groups fit.
     """
     order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
     runs: list[tuple[int, list[int]]] = []
@@ -181,9 +181,9 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
-    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch: ``prefix_groups`` of them, or as
-    many as fill half of a step, so that its tasks are not all alike; or the whole step, where the beginning takes more than a quarter of it or
-    two groups more than half.
+    Groups whose prompts begin alike, such as questions about one database, share a micro-batch: at most ``prefix_groups`` of them.
+    With ``prefix_groups`` 0 they fill at most half of a step, so that a step mixes tasks. They may fill the whole step if the common
+    beginning takes more than a quarter of it, or two groups more than half.
     """
     row, most = longest_row(optim), optim.prefix_groups or len(groups)
     if optim.attempts_per_step:
@@ -198,10 +198,9 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 def pack_round(
     groups: Sequence[EncodedGroup], optim: OptimConfig, *, orders: tuple[int, int] | None, processes: int
 ) -> list[list[PackedBatch]]:
-    """Return the steps of a round; the number of micro-batches is a multiple of ``processes``.
+    """Return the micro-batches of each step of a round; their number is a multiple of ``processes``.
 
-    Online, ``orders`` are a seed and the round: ``optim.epochs`` passes over the groups, each in random order. None: one pass,
-    in order.
+    Online, ``orders`` is (seed, round): ``optim.epochs`` passes over the groups, each in random order. None: one pass, in order.
     """
     if orders is None:
         return plan_steps(groups, optim, processes=processes)

@@ -48,11 +48,11 @@ class RoundGroups:
     replayed: Sequence[Group] = ()
     """Judged samples of earlier rounds."""
     staleness: Sequence[int] = ()
-    """Rounds between the weights that sampled a group and those that train on it, of ``sampled``, then of ``replayed``."""
+    """Staleness of each group, first of ``sampled``, then of ``replayed``: rounds from the weights that sampled it to this round."""
     tasks: Sequence[Task] = ()
     """Tasks to sample, in order; () once ``sampled`` has the samples."""
     prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Task id -> beginning of its reference that its samples continue; of other tasks, nothing is given."""
+    """Task id -> beginning of the task's reference that its samples continue; samples of other tasks start from nothing."""
     wanted: int = 0
     """Number of groups with unequal rewards wanted from ``tasks``."""
     repeats: bool = False
@@ -75,7 +75,7 @@ class StoredSource:
         self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
         self.rounds, self.is_ahead = epochs * self.parts, self.parts == 1
-        """Number of rounds; whether all are prepared before the first step: none depends on the policy, each is a whole epoch."""
+        """Number of rounds; whether all rounds are prepared before the first step, which needs that each round is a whole epoch."""
         self.stored = Lazy(groups, lambda group: select(group, data))
 
     def groups(self, number: int) -> RoundGroups:
@@ -145,8 +145,8 @@ class OnlineSource:
     ) -> None:
         """Make the source from the training tasks with their stored attempts, if any, and the archive of the run's samples.
 
-        ``answers``: the policy writes whole answers (``model.completion``). ``weights``: returns for each round sampled ahead the round at
-        whose start its weights were written; other rounds are sampled with their own.
+        ``answers``: the policy writes whole answers (``model.completion``). ``weights``: returns a map from each round
+        sampled ahead to the round whose start weights sample it; other rounds are sampled with their own start weights.
         """
         self.weights = weights
         self.answers, self.reached, self.read = answers, dict[str, str](), 0
@@ -189,7 +189,7 @@ class OnlineSource:
         return [with_hint(tasks[i], self.hinted(number)) if self.answers else tasks[i] for i in order]
 
     def hinted(self, number: int) -> float:
-        """Return the share of references that is given in a round."""
+        """Return the share of each reference that the samples of a round are given."""
         return self.source.hints * (1 - number / max(1, self.source.rounds - 1))
 
     def prefixes(self, number: int, tasks: Sequence[Task]) -> dict[str, str]:
@@ -210,7 +210,7 @@ class OnlineSource:
         return next((text for text in reversed(starts) if before is None or len(text) < before), "")
 
     def next_prefix(self, group: Group) -> str:
-        """Return what the next samples of a task continue: a shorter beginning if more than ``hints_passed`` of these passed."""
+        """Return the prefix of a task's next samples: a shorter one if a share of more than ``hints_passed`` of this group passed."""
         given, rate = group.attempts[0].prefix, pass_rate(group)
         return self.last_start(group.task, len(given)) if (rate or 0.0) > (self.source.hints_passed or 0.0) else given
 
@@ -225,7 +225,7 @@ class OnlineSource:
         return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
     def replayed(self, number: int, count: int) -> list[tuple[int, Group]]:
-        """Return groups of earlier rounds, sampled without replacement, each after its staleness."""
+        """Return (staleness in rounds, group) for ``count`` groups of earlier rounds, sampled without replacement."""
         source, weights = self.source, self.weights()
         rounds = range(max(0, number - source.replay_rounds), number) if count else ()
         ages = {n: number - weights.get(n, n) for n in rounds}

@@ -156,7 +156,7 @@ def makes_longer(key: str, old: Any, new: Any) -> bool:
 
 
 def may_change(key: str, old: Any, new: Any) -> bool:
-    """Return whether a finished run may have another value of this key, or continue with it."""
+    """Return whether a run may continue, or stay finished, with another value of this key."""
     return within(key, FREE) or makes_longer(key, old, new)
 
 
@@ -192,7 +192,7 @@ def recipe_of_results(folder: Path, started: Sequence[str]) -> Recipe | None:
 
 
 def refuse_other(folder: Path, changed: Mapping[str, tuple[Any, Any]], allowed: Callable[[str, Any, Any], bool]) -> None:
-    """Raise TrainingError if a key has changed since a folder's results (``changed_keys``) that may not; names all such keys."""
+    """Raise TrainingError, naming all keys, if a ``changed`` key (``changed_keys``) is not ``allowed`` to change after results exist."""
     if refused := {key: values for key, values in changed.items() if not allowed(key, *values)}:
         differences = "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in refused.items())
         raise TrainingError(

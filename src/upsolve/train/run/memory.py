@@ -142,7 +142,7 @@ QUANTIZED = {"none": 0.0, "nf4": 4 + 8 / 64 + 32 / (64 * 256), "int8": 8.0}
 """Bits of a parameter; ``nf4`` scales blocks of 64 by 8 bits, and 256 of these scales by 32. The scales of ``int8``, one a row, are left out."""
 LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
 SMALLER = {"none": f"model.quantize: nf4, or {SHARD}", "int8": "model.quantize: nf4", "nf4": ""}
-"""What makes frozen weights smaller, by ``model.quantize``."""
+"""Settings that make frozen weights smaller, by ``model.quantize``."""
 ZERO = "model.deepspeed.zero_optimization"
 MOMENTS = {
     "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
@@ -295,7 +295,7 @@ def plan_memory(
 
 
 def zero_rows(shape: ModelShape, model: ModelConfig, processes: int) -> Sequence[MemoryRow]:
-    """Return what DeepSpeed holds beside weights, moments and gradients, by its settings and their defaults.
+    """Return the memory that DeepSpeed holds beside weights, moments and gradients, by its settings and their defaults.
 
     A float32 copy of the trained weights, which the optimizer changes; a buffer of whole gradients; and the larger of what a step of the
     optimizer computes with (float32 gradients and two temporary tensors of AdamW) and the weights that ZeRO-3 keeps gathered.

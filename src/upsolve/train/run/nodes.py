@@ -40,12 +40,12 @@ WHOLE, PIECES = 1 << 26, 64
 BEAT, LOST = 2.0, 40.0
 """Seconds between two signs of life of a node, and seconds without one after which it is lost."""
 CLOSED = ("connection closed by peer", "connection reset", "broken pipe", "connection refused", "socket closed")
-"""What gloo and NCCL say when a process of the run has ended, in lower case."""
+"""Messages of gloo and NCCL when a process of the run has ended, in lower case."""
 RESUME = "run the same command on all nodes to resume from the last checkpoint"
 
 
 def digest_of(root: Path) -> str:
-    """Return a digest of the files of a folder, or of a file: names, sizes and content, of files above 64 MiB 64 pieces of 1 MiB."""
+    """Return a digest of a file, or of all files of a folder: names, sizes and content. Of a file above 64 MiB only 64 pieces of 1 MiB count."""
     digest = sha256()
     for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
         if path.is_file():
@@ -62,7 +62,7 @@ def digest_of(root: Path) -> str:
 
 
 def copies_of(settings: str, archive: str, model: ModelConfig) -> dict[str, str]:
-    """Return digests of what a node reads: recipe, archive and model, but of an archive at a URL and of a model of the hub."""
+    """Return digests of the recipe, the archive and the model that a node reads; an archive at a URL and a hub's model have none."""
     place, parts = open_filled(archive).path, dict[str, str]()
     if not is_remote(place):
         parts = {f"archive {archive}, {table}": digest_of(place / table) for table in ("tasks", "attempts", "verdicts")}
@@ -89,7 +89,7 @@ def check_copies(processes: Processes, settings: str, archive: str, model: Model
 
 
 def find_disks(folder: Path, processes: Processes) -> None:
-    """Find out which nodes do not share the disk of rank 0, and give them what they need of the run's folder. Collective."""
+    """Find the nodes that do not share the disk of rank 0, and send them the files of the run's folder that they read. Collective."""
     if processes.nodes == 1:
         return
     mark = folder / f".seen-{processes.from_main(lambda: uuid4().hex)}"
@@ -150,7 +150,7 @@ def spread(root: Path, processes: Processes) -> None:
 
 
 def collect(root: Path, processes: Processes) -> None:
-    """Move what nodes with disks of their own have written into a folder to the disk of rank 0. Collective."""
+    """Move the files that nodes with disks of their own wrote into a folder to the disk of rank 0. Collective."""
     for rank in processes.disks:
         for name in sorted(processes.from_rank(rank, lambda: files_of(root))):
             send(root, name, processes, source=rank, keeps=processes.is_main)
@@ -184,7 +184,7 @@ class Watch:
             threading.Thread(target=work, daemon=True, name="upsolve-nodes").start()
 
     def beat(self) -> None:
-        """Tell the store that this node lives, and read of the others; a store that does not answer blocks this thread."""
+        """Write this node's sign of life to the store, and read those of other nodes; a store that does not answer blocks this thread."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         with suppress(Exception):  # the other thread ends the run
             store = STORES.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=LOST))
@@ -204,7 +204,7 @@ class Watch:
         store.set(f"upsolve/{self.node}", text)
 
     def watch(self) -> None:
-        """End the process when a node is silent; without an answer of the store, all are: its node is named."""
+        """End the process when a node is silent. If this node's own sign of life is old, the store is silent: name node 0, which holds it."""
         while not self.stopped.wait(1.0):
             silent = [node for node, heard in self.heard.items() if time.monotonic() - heard > LOST]
             if silent:
@@ -219,7 +219,7 @@ class Watch:
 
 STORES: Any = torch.distributed
 WATCHING: list[Watch] = []
-"""The watch of this process, while one runs."""
+"""The ``Watch`` of this process, while it runs; else empty."""
 
 
 @contextmanager

@@ -83,7 +83,10 @@ class Schedule:
     all rounds are assumed as long as the current one."""
 
     def position(self, step: int, number: int, in_round: int, steps: int) -> tuple[int, int]:
-        """Return the index of the next step, from 0, and the total number of steps, from the steps done, in all and of a round."""
+        """Return the index of the next step, from 0, and the total number of steps.
+
+        ``step``: steps done; ``in_round``: those of round ``number``, which has ``steps`` steps.
+        """
         known, most = self.total_steps is not None, self.optim.max_steps
         total = self.rounds * steps if self.total_steps is None else self.total_steps
         return (step, min(total, most or total)) if known or 0 < most < total else (number * steps + in_round, total)
@@ -100,7 +103,10 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
 
 
 def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimConfig, *, group_size: int) -> float:
-    """Return the expected tokens of a run; online, half of the longest completions; infinity where an epoch has several rounds."""
+    """Return the expected number of tokens of a run; infinity if an epoch has several rounds and ``optim.max_steps`` is 0.
+
+    Online, completions are assumed half as long as ``source.rollout.max_tokens``.
+    """
     if ahead:
         sizes = [sum(batch.ids_BL.size for batch in step) for now in ahead for step in now.steps]
         return sum(sizes[: optim.max_steps or None])

@@ -34,7 +34,7 @@ SAVING: Any = config
 REST = "rest.pt"
 """File of a checkpoint in parts with what is no tensor of a rank: progress and random numbers."""
 DAMAGED = (RuntimeError, TypeError, ValueError, LookupError, EOFError, OSError, CheckpointException)
-"""What reading a damaged checkpoint raises."""
+"""Errors of reading a damaged checkpoint."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Progress:
     best: float = -float("inf")
     """Highest log-probability of held-out passed attempts so far, nats per token."""
     best_step: int = 0
-    """Its step."""
+    """Step at which ``best`` was measured."""
     start: dict[str, float] | None = None
     """Held-out metrics before the first step."""
     round: int = 0

@@ -33,12 +33,13 @@ __all__ = ["CompiledScorer", "compiled_or_plain", "worth_compiling"]
 LOGGER = logging.getLogger("upsolve.train")
 
 SHAPES: Any = _config
-"""PyTorch's settings of symbolic sizes."""
+"""PyTorch's settings of sizes that vary between batches."""
 WORTH = 8e12
 """Parameters times tokens of a run from which layers are compiled on a CPU: 60,000 tokens for 135 million parameters.
 
 Compiling takes 10 to 15 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M with AMX, so that longer runs gain time. Without
-AMX, where matrix products take most of a step, it saves memory alone, and the 15 s, 3 with PyTorch's cache, are a small part of such a run."""
+AMX, where matrix products take most of a step, it saves memory alone, and the 15 s, 3 with PyTorch's cache, are a small part of such a run.
+"""
 
 
 gradient_of = partial(scores_and_gradient, alone=False)
@@ -59,7 +60,7 @@ class CompiledScorer:
         self.scorer = scorer
 
     def __call__(self, model: Any, batch: PackedBatch, value_head: Any = None) -> TokenScores:
-        """Score a batch; another model than the one given at first is scored with its own layers."""
+        """Score a batch with compiled layers; a model other than that of ``__init__`` is scored with its own layers."""
         with self.compiled():
             return self.scorer(model, batch, value_head)
 

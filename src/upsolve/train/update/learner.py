@@ -68,7 +68,7 @@ class Learner:
         self.memory = GrownMemory()
 
     def load(self) -> Any:
-        """Return the policy: whole, or this rank's part of it, with FSDP2 or ZeRO-3 and files that can be read so."""
+        """Return the whole policy or, with FSDP2 or ZeRO-3 and weights in files that can be read by parts, this rank's part."""
         if self.parts_folder is None:
             return load_policy(self.config, seed=self.seed, device=str(self.processes.device))
         settings: Any = {"processes": self.processes, "seed": self.seed, "values": self.values}
@@ -76,7 +76,7 @@ class Learner:
         return self.parts[0].model
 
     def choose_scorer(self, batch: PackedBatch) -> None:
-        """Choose the fastest packed scorer that agrees with the padded one on a batch: of a sharded model, in its first layers."""
+        """Choose the fastest packed scorer that agrees with the padded scorer on a batch; a sharded model is compared in its first layers."""
         self.example, model = batch, self.model
         if self.parts_folder is not None:
             model = first_layers(self.config, self.parts_folder, seed=self.seed).to(self.processes.device)
@@ -235,7 +235,7 @@ class Learner:
         return self.placement.full_model(keep=everywhere or self.processes.is_main)
 
     def save(self, folder: Path) -> None:
-        """Write the policy into a folder, which replaces one that is there; of a policy that was read by parts, a file at a time. Collective."""
+        """Write the policy into a folder, and replace an existing one; a policy that was read by parts is written a file at a time. Collective."""
         main, placement = self.processes.is_main, self.placement
         if self.parts is None or self.config.lora_rank:
             policy = placement.full_model(keep=main, trained=True)

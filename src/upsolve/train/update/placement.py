@@ -140,7 +140,7 @@ class Replicated:
         return self.scorer(self.model, batch, self.value_head)
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add the gradients of a micro-batch; ``last``: it is this rank's last one of the step."""
+        """Add the gradients of a micro-batch; ``last``: this micro-batch is the rank's last of the step."""
         if self.sums is not None:
             self.sums.before_backward(last=last)
         loss.backward()
@@ -269,9 +269,9 @@ def fully_sharded(model: Any, value_head: Any, scorer: Any, *, processes: Proces
 def loaded_by_parts(
     config: ModelConfig, folder: Path, *, processes: Processes, seed: int, values: bool = False, frozen: bool = False
 ) -> tuple[ScoringModule, Any]:
-    """Return a policy of which this rank holds its part alone, sharded by FSDP2 or ZeRO-3, and a copy on the meta device.
+    """Return a policy of which this rank holds only its part, sharded by FSDP2 or ZeRO-3, and a copy on the meta device.
 
-    ``values``: with a value head; ``frozen``: the start of which nothing is trained, without adapters.
+    ``values``: with a value head; ``frozen``: the frozen start, without adapters and trained parameters.
     """
     model = blank_policy(config, folder, seed=seed, frozen=frozen)
     blank, head = blank_of(model), value_head(model, processes.device) if values else None
@@ -293,8 +293,7 @@ class Fsdp2(Distributed):
     in_parts = True
 
     def __init__(self, *modules: Any, parts: tuple[ScoringModule, Any] | None = None, **settings: Any) -> None:
-        """Place the model; ``parts``: as ``loaded_by_parts`` returned it, None: whole on every rank. For the other arguments see
-        ``Replicated``."""
+        """Place the model; ``parts``: the result of ``loaded_by_parts``, None if every rank has the whole model. Other arguments: ``Replicated``."""
         self.loaded = parts
         super().__init__(*modules, **settings)
 

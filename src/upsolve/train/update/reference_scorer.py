@@ -40,13 +40,14 @@ __all__ = [
 ]
 
 UNSUPPORTED = (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError)
-"""What a scorer raises for an architecture that it does not support."""
+"""Errors of a scorer for an architecture that it does not support."""
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
 ROUNDING = 4.0
 """Tolerance in the precision of the run, as a multiple of the rounding error of the padded scorer in that precision.
 
-The largest errors of two correct scorers over a few dozen tokens were seen to differ by a factor of 2.1."""
+The largest errors of two correct scorers over a few dozen tokens were seen to differ by a factor of 2.1.
+"""
 ATTEMPTS, PROMPT, TOKENS = 6, 24, 48
 """Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22

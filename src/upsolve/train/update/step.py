@@ -42,13 +42,13 @@ class Tally:
     mass_up: float = 0.0
     """Sum of the positive advantages over tokens."""
     mass_down: float = 0.0
-    """Minus the sum of the negative advantages over tokens."""
+    """Sum of the absolute values of the negative advantages over tokens."""
     logp_up: list[float] = field(default_factory=list[float])
     """Mean log-probability per token of each attempt with a positive sum of advantages, nats."""
     logp_down: list[float] = field(default_factory=list[float])
-    """The same for all other attempts."""
+    """Mean log-probability per token of each other attempt, nats."""
     ratios: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
-    """Log-ratio of each attempt to the reference or to its author, nats, and its tokens."""
+    """For each attempt, its log-ratio to the reference or to its author, nats, and its number of tokens."""
     malformed: list[bool] = field(default_factory=list[bool])
     """For each attempt, whether its code does not compile."""
     drifts: list[Drift] = field(default_factory=list[Drift])
@@ -226,7 +226,7 @@ def sum_gradients(
     """Accumulate the gradients of a step; the sum does not depend on the number of batches or processes.
 
     ``score`` scores a batch under the policy, ``backward`` gets each batch's share of the loss, ``frozen`` are constants in the
-    loss. ``share``: rank of this process and the world size; it takes the batches rank, rank + size, ...
+    loss. ``share`` is (rank, world size): this process computes batches rank, rank + size, ...
     """
     sizes = denominators(batches)
     tally = Tally()
