@@ -126,17 +126,17 @@ class LossInputs:
     group_S: Tensor | None = None
     """int64 [S], index of each attempt's group in the batch, never decreasing; None: one group."""
     count_S: Tensor | None = None
-    """float32 [S], how often each attempt occurs in its group (equal ones are merged); None: once. The training step multiplies the
-    losses by it; what is computed over several attempts counts each so."""
+    """float32 [S], occurrences of each attempt in its group (equal attempts are merged); None: 1 each. The training step
+        multiplies losses by them, and statistics over several attempts weight each attempt by them."""
     sampler_T: Tensor | None = None
     """float32 [T], nats, log-probabilities that the sampler gave the tokens; nan where unknown. None: all are unknown."""
     statistic: Tensor | None = None
-    """The objective's step statistic, over all micro-batches of the step; losses are given it if their record has a ``step_statistic``. None
-    before: this batch is the whole step."""
+    """The objective's step statistic over all micro-batches of the step, if its record has a ``step_statistic``. None: this batch is
+        the whole step."""
 
     @property
     def attempts(self) -> int:
-        """S."""
+        """Number of attempts of the batch, S."""
         return self.values_S.numel()
 
     @property
@@ -157,7 +157,7 @@ class LossInputs:
         return logp_T - self.old_T
 
     def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
-        """Return [T]: the mean log pi/pi_old over the tokens of a token's attempt; ValueError as above."""
+        """Return [T]: the mean log pi/pi_old over the tokens of a token's attempt; ValueError without the old policy's log-probabilities."""
         return sequence_logratio(self.old_logratio(logp_T), self.attempt_T, self.attempts)
 
     def sampler_logratio(self) -> Tensor:

@@ -87,7 +87,7 @@ def nft(logratio_T: Tensor, passed_T: Tensor, rate_T: Tensor, *, floor: float) -
 
 
 def weighted_sum(logratio_T: Tensor, weights_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
-    """Return [S]: sum_t w_t log pi(o_t)/ref(o_t). With the weights of ``train.pairs.focal_weights`` ``dpo`` is focal DPO."""
+    """Return [S]: sum_t w_t log pi(o_t)/ref(o_t) over each attempt's tokens. Weights of ``focal_weights`` make ``dpo`` focal DPO."""
     return sum_by_attempt(logratio_T * weights_T, attempt_T, attempts)
 
 
@@ -126,7 +126,7 @@ def kto(
 
 
 def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1, count_G: Tensor | None = None) -> Tensor:
-    """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group; b is ``beta``.
+    """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group; b is ``beta``, x_i the log-ratio, r_i the reward.
 
     Minus the log-likelihood of the whole order under Plackett-Luce (2305.18290, app. A.3) when no two rewards are equal;
     attempts of equal reward are not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0. Both sums take an
@@ -152,7 +152,7 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     loss_T = per_token("loss", logp_T, with_statistic(logp_T, inputs, config), config)
     if logp_T.requires_grad and torch.is_grad_enabled() and not loss_T.requires_grad:
         raise RecordError(
-            f"objective.kind {config.kind}: its loss has no gradient; compute it from logp_T, without detaching that"
+            f"objective.kind {config.kind}: its loss has no gradient; compute the loss from logp_T without logp_T.detach()"
         )
     if config.clip.sequence_kl is not None:
         loss_T = loss_T * sequence_kl_mask(logp_T, inputs, config.clip.sequence_kl)
@@ -164,7 +164,7 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
 
 
 def per_token(function: str, logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return what a function of the objective returns, a loss for every token or (``touched``) a boolean; RecordError otherwise."""
+    """Return the output of a function of the objective: [T] losses or, of ``touched``, booleans; RecordError for another shape or type."""
     try:
         found: Any = getattr(config.record, function)(logp_T, inputs, config)
     except Exception as error:
@@ -217,14 +217,14 @@ def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
 
 
 def with_statistic(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> LossInputs:
-    """Return inputs with the statistic of the step that the objective needs; of this batch where it is the whole step."""
+    """Return inputs with the step statistic that the objective needs; if none is given, the batch is the whole step."""
     if not config.needs_statistic or inputs.statistic is not None:
         return inputs
     return replace(inputs, statistic=statistic_of(logp_T, inputs, config))
 
 
 def statistic_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return the statistic of the step; of this batch where it is the whole step."""
+    """Return the step statistic; if none is given, the statistic of this batch, which is the whole step."""
     return step_statistic([(logp_T.detach(), inputs)], config) if inputs.statistic is None else inputs.statistic
 
 
@@ -260,7 +260,7 @@ def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
 def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``nft`` to a batch: an attempt with a positive advantage passed; p is the share of those in its group, by count.
 
-    So the estimator gives an attempt a positive advantage if it passed and else a negative one, as ``maxrl`` does in groups with both.
+    The estimator must therefore give passed attempts a positive advantage and others a negative one, as ``maxrl`` does in groups with both.
     """
     passed_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
     group_S = torch.zeros_like(inputs.values_S, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
@@ -274,8 +274,8 @@ def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
 def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``dpo`` to a batch of groups of two, one after the other: the chosen attempt has positive advantages, the rejected one negative ones.
 
-    The absolute advantages weigh the tokens; those of one of the two may all be 0 (``preference.focal``). Both attempts of a pair carry its
-    loss, so that ``sequence_sum`` is the mean over pairs.
+    Each token's log-ratio is weighted by its absolute advantage, which may be 0 for all tokens of one attempt (``preference.focal``).
+    Both attempts of a pair carry the pair's loss, so that ``sequence_sum`` is the mean over pairs.
     """
     settings = config.preference
     x_S = weighted_sum(inputs.reference_logratio(logp_T), inputs.advantages_T.abs(), inputs.attempt_T, inputs.attempts)
@@ -302,8 +302,10 @@ def kto_statistic(parts: Sequence[Part], _config: ObjectiveConfig) -> Tensor:
 
 
 def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``rank`` to a batch: a group's loss is divided evenly among its attempts, of which the training step takes an equal one ``count_S``
-    times; ``values_S`` are in the order of the rewards."""
+    """Apply ``rank`` to a batch, and divide a group's loss evenly among its attempts, copies included.
+
+    ``values_S`` replaces the rewards, since only their order matters. The training step multiplies each attempt's loss by ``count_S``.
+    """
     x_S = reference_sums(logp_T, inputs)
     group_S = torch.zeros(inputs.attempts, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
     sizes: list[int] = group_S.unique_consecutive(return_counts=True)[1].tolist()
@@ -349,10 +351,10 @@ PROBE = {False: ((1.0, 0.0, 0.0, 0.0), (1.0, 0.5, 1.0, 0.0), (0.3, -1.0, 1.0, 1.
 
 
 def formula_id(advantages: AdvantageConfig, config: ObjectiveConfig) -> str:
-    """Return a content id of what an estimator and an objective compute on fixed inputs: advantages, loss, and its gradient, to six decimals.
+    """Return a content id of an estimator and an objective: a hash of their advantages, loss and gradient on fixed inputs, to six decimals.
 
-    Results carry it (``summary.json`` of a run, benchmarks/results): those of an earlier formula have another id. Settings count as far as they
-    change these numbers. A plug-in that cannot compute them gives "".
+    Results store this id (``summary.json`` of a run, benchmarks/results), so a result shows which version of the formulas made it.
+    Settings change the id only if they change these numbers. A plug-in that raises on the fixed inputs gives "".
     """
     try:
         computed = probed(advantages, config)

@@ -3,7 +3,7 @@
 Legend: T tokens of all attempts in a micro-batch, one after the other; S attempts; attempt_T maps a token to its attempt. ``attempts`` and
 ``tokens`` are counts over the whole optimiser step: denominators are arguments, so that micro-batches add up to one batch.
 
-mu is what sampled the attempts (vLLM in bfloat16, the policy of an earlier round, a stored author), pi_old the policy at the start of the
+mu is the policy that sampled the attempts (vLLM in bfloat16, the policy of an earlier round, a stored author), pi_old the policy at the start of the
 round under the trainer's own forward pass. k_t = pi_old(o_t)/mu(o_t), with the log-ratio ``bounded``; 1 where log mu is unknown (nan).
 """
 
@@ -72,7 +72,7 @@ def k3(logratio: Tensor) -> Tensor:
 
 
 KL: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-"""A recipe's name -> estimate."""
+"""Name in a recipe (``kl.estimator``) -> estimate."""
 
 
 def effective_sample_size(logratio_S: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ REDUCTIONS: Mapping[str, Callable[[ObjectiveConfig], Callable[..., Tensor]]] = {
     "sequence_sum": lambda _: sequence_sum,
     "token_mean": lambda _: token_mean,
 }
-"""A recipe's name -> reduction with its settings."""
+"""Name in a recipe (``objective.reduce``) -> reduction with its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Drift:
 
 
 def unknown_as_equal(old_T: Tensor, sampler_T: Tensor) -> Tensor:
-    """Return log pi_old/mu [T], bounded; 0 where log mu is nan."""
+    """Return log pi_old/mu [T], nats, ``bounded``; 0 for tokens whose log mu is unknown (nan)."""
     return bounded(torch.where(sampler_T.isnan(), 0.0, old_T - sampler_T.nan_to_num()))
 
 

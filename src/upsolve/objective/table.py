@@ -35,13 +35,14 @@ class Objective:
     unit: Literal["attempt", "pair", "group"] = "attempt"
     """Unit of one loss: an attempt; a pair of a chosen and a rejected attempt (advantages 1 and -1); a whole group."""
     advantages: Literal["token", "attempt", "sign", "unread"] = "token"
-    """How the loss uses advantages: per token; one per attempt; only their sign, as passed (positive) or failed, which the estimator must
-    say (``Advantage.failed``: ``zero`` if ``keeps_zero``, else ``negative``); not at all (it uses rewards). Only with ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
+    """How the loss uses advantages: ``token``, one per token; ``attempt``, one per attempt; ``sign``, positive means passed, else failed;
+    ``unread``, not at all (it reads rewards). With ``sign`` the estimator's ``Advantage.failed`` must be ``zero`` if ``keeps_zero``,
+    else ``negative``. ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect only with ``token``."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
-    """Its options with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""
+    """Options of the loss with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""
 
     def __post_init__(self) -> None:
-        """Refuse words that training would not understand (ValueError)."""
+        """Raise ValueError if a field has an unknown value."""
         only("reads", self.reads, ("reference", "old"))
         only("unit", (self.unit,), ("attempt", "pair", "group"))
         only("advantages", (self.advantages,), ("token", "attempt", "sign", "unread"))
