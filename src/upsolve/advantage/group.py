@@ -47,7 +47,7 @@ def check(rewards_G: NDArray[Any]) -> Floats:
 
 
 def are_equal(rewards: Floats) -> bool:
-    """Return whether all rewards are equal; their advantages are then set to 0, since those computed would be rounding errors."""
+    """Return whether all rewards are equal; estimators then return exactly 0 instead of rounding errors."""
     return bool((rewards == rewards[0]).all())
 
 
@@ -230,8 +230,9 @@ def pkpo(passed_G: Bools, *, k: int) -> Floats:
 
 
 def pass_at_k(passed_G: Bools, *, k: int) -> Floats:
-    """Advantages of subsets of k, as whitened rewards 0 or 1, averaged over the subsets that hold attempt i (pass@k training, 2508.10751).
+    """A_i = mean, over the subsets of k attempts that hold i, of the subset's whitened reward (pass@k training, 2508.10751).
 
+    The reward of a subset is 1 if one of its attempts passed, else 0.
     With rho = rho(G, c, k) and sigma = sqrt(rho (1 - rho)): A_i = (1 - rho) / sigma if passed, else
     (1 - rho - C(G - c - 1, k - 1) / C(G - 1, k - 1)) / sigma; 0 where sigma = 0: no attempt passed, or every subset has one that did.
     k is at most G (a larger one counts as G).

@@ -24,7 +24,8 @@ class AdvantageInputs:
     rewards_G: Floats
     """float64 [G], finite."""
     passed_G: Bools
-    """bool [G]: which attempts passed, by their verdicts (``Rewarded.passed``). A reward does not say that: a finding of Ruff lowers it."""
+    """bool [G]: which attempts passed, by their verdicts (``Rewarded.passed``).
+    The reward alone does not tell: a finding of Ruff lowers the reward of a passed attempt."""
     logp_G: Floats
     """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
     seed: int = 0
@@ -32,13 +33,13 @@ class AdvantageInputs:
 
 
 Needs = Literal["contrast", "pass", "attempt"]
-"""What a stored group must have, for an estimator to learn from it."""
+"""Attempts that a stored group must have for an estimator to learn from it."""
 NEEDED: Mapping[Needs, str] = {
     "contrast": "a passed and a failed attempt",
     "pass": "a passed attempt",
     "attempt": "a scored attempt",
 }
-"""The same in words."""
+"""``Needs`` in the words of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,13 @@ class Advantage:
     selects: bool = False
     """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
     needs: Needs = "contrast"
-    """What a stored group must have: ``contrast``, a passed and a failed attempt; ``pass``, a passed one, which
+    """Attempts that a stored group must have: ``contrast``, a passed and a failed attempt; ``pass``, a passed one, which
     ``selects`` implies; ``attempt``, any scored one."""
     failed: Literal["negative", "zero", "any"] = "any"
     """Advantage of a failed attempt. ``negative``: below 0 in a group with a passed attempt, 0 in a group of one outcome; ``zero``: 0, and
     positive for passed attempts; ``any``: the sign depends on the group's rewards."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
-    """Its options with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
+    """Options of the estimator with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if ``reads`` or ``failed`` has an unknown value."""
