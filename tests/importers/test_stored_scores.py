@@ -140,7 +140,9 @@ def test_a_score_is_a_reward_component():
     config = RewardConfig(weights={"outcome": 0, "score": 2.0}, score="a", score_center=4.0, score_scale=2.0)
     found = reward(group(5.0, None, 3.0), config)
     assert found.rewards_G.tolist() == [1.0, -1.0]  # 2 (5 - 4) / 2, 2 (3 - 4) / 2
-    assert found.left_out == Counter({"score: the attempt has no score of the name reward.score (upsolve archive score)": 1})
+    assert found.left_out == Counter(
+        {"score: the attempt has no score of the name in reward.score (add scores: upsolve archive score)": 1}
+    )
 
 
 def test_the_component_and_the_name_of_the_score_need_each_other():

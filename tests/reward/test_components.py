@@ -246,7 +246,7 @@ def test_rank_is_the_share_of_others_below():
 def test_rank_needs_what_its_component_needs():
     config = RewardConfig(weights={"rank": 1}, rank="lint")
     assert analyses_needed(config) == ("lint",)
-    assert reward(SIX, config).left_out == {"rank: no value of the component reward.rank": 4}
+    assert reward(SIX, config).left_out == {"rank: the component in reward.rank has no value for the attempt": 4}
     seconds = [replace(FAILED, status=Status.PASSED, cpu_seconds=cpu) for cpu in (0.1, 0.2, 0.4)]
     timed = Group(TASK, tuple(Attempt("t", f"x = {n}") for n in range(3)), tuple(seconds))
     assert rewards(timed, weights=["rank"], rank="efficiency") == [1, 0.5, 0]  # log2 of 2, 1 and 1/2

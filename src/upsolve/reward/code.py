@@ -43,7 +43,7 @@ Offsets = Sequence[tuple[int, int]]
 TOKEN = re.compile(r"\w+|[^\w\s]|\n[ \t]*")
 """A name, number or mark, or the end of a line with the indentation of the next."""
 LONGEST = 2000
-"""Tokens of a program that are compared."""
+"""Most tokens of a program that are compared."""
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -88,8 +88,8 @@ def position(starts: Sequence[int], line: int, column: int) -> int:
 def tokens(code: str, marked_N: Bools, offsets: Offsets) -> Bools:
     """Return True for the tokens in marked characters, [R].
 
-    A token is in if any of its non-blank characters is marked; a token of blanks alone if its last character is. So a line break with
-    the indentation after it, often one token, belongs to the line that it leads to.
+    A token is chosen if one of its non-blank characters is marked; a token of blanks alone if its last character is. So a line break
+    with the indentation after it, often one token, belongs to the next line.
     """
     size = len(marked_N)
     solid_N = np.fromiter((not letter.isspace() for letter in code[:size]), dtype=np.bool_, count=size)
@@ -111,8 +111,8 @@ def in_code(code: str, offsets: Offsets) -> Bools:
 def valid_characters(code: str, verdict: Verdict) -> int:
     """Return the number of characters before the first syntax error, 0..N; N without an error.
 
-    Findings with a ``value`` go first: that is where the parser gave up. An error makes at least one character invalid. Code that does
-    not compile and has no finding that says where counts as invalid from the start.
+    Findings with a ``value`` give the place where the parser stopped, and replace findings without one. An error makes at least one
+    character invalid. Code that does not compile and has no ``syntax`` finding is invalid from the start (0).
     """
     starts = line_starts(code)
     errors = [finding for finding in verdict.findings if finding.kind == "syntax"]
@@ -122,7 +122,7 @@ def valid_characters(code: str, verdict: Verdict) -> int:
 
 
 def token_distance(code: str, other: str) -> int:
-    """Return the Levenshtein distance in tokens: names, numbers, marks and indented line ends; of the first ``LONGEST`` tokens."""
+    """Return the Levenshtein distance of two programs in tokens (names, numbers, marks, line ends), over their first ``LONGEST`` tokens."""
     words = [TOKEN.findall(text.strip())[:LONGEST] for text in (code, other)]
     letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words[0] + words[1]), 1)}
     first, second = ("".join(map(letters.__getitem__, each)) for each in words)
@@ -130,10 +130,10 @@ def token_distance(code: str, other: str) -> int:
 
 
 def left_at(code: str, other: str, window: int) -> Bools:
-    """Return True for the characters at which a program leaves another one, [N + 1], the last for the end of the code.
+    """Return bool [N + 1]: True for the characters at which ``code`` departs from ``other``; the last entry is the end of the code.
 
-    These are the tokens that an alignment of both does not keep or, where only the other program has some, the token behind the gap;
-    and ``window`` tokens after each.
+    An alignment of both programs yields the tokens that only ``code`` has; if only ``other`` has tokens there, the next token of
+    ``code``. These tokens are marked, and ``window`` tokens after each.
     """
     text = code.rstrip()
     found = [match.span() for match in TOKEN.finditer(text)][:LONGEST]

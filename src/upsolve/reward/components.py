@@ -132,7 +132,7 @@ class Component:
     high: float = math.inf
     """Largest value."""
     missing: str = ""
-    """Why there is no value, and what to do; ``{name}`` and ``{status}`` are filled in. Empty: made from ``analysis``."""
+    """Message when there is no value, with the fix; ``{name}`` and ``{status}`` are filled in. Empty: a message about ``analysis``."""
     analysis: str = ""
     """Analysis whose findings the value needs (docs/analysis.md), so that runs ask the judge for it; empty if none."""
     credit: Credit = LAST
@@ -171,8 +171,8 @@ def fraction_passed(verdict: Verdict) -> float | None:
 def points(verdict: Verdict, task: Task) -> float | None:
     """Return sum_t w_t p_t / sum_t w_t in [0, 1], p_t the share of points and w_t the weight (``Task.weights``, else 1) of test t.
 
-    A recorded share of all tests together replaces the sum. Tests without an outcome give 0 points; None as in ``fraction_passed``, and if
-    the weights are those of other tests.
+    A recorded share of all tests together replaces the sum. Tests without an outcome give 0 points.
+    None if unscored, if the judge recorded no number of tests, or if the number of weights differs from the number of tests.
     """
     if verdict.status is Status.UNSCORED or verdict.overall_points is not None:
         return None if verdict.status is Status.UNSCORED else verdict.overall_points
@@ -187,7 +187,7 @@ def points(verdict: Verdict, task: Task) -> float | None:
 
 
 def functional(verdict: Verdict, *, none_passed: float) -> float | None:
-    """Return passed / total in (0, 1], ``none_passed`` if no test passed, None as in ``fraction_passed`` (2605.21180)."""
+    """Return passed / total in (0, 1], or ``none_passed`` if no test passed (2605.21180). None if unscored, or without a number of tests."""
     share = fraction_passed(verdict)
     return none_passed if share == 0 else share
 
@@ -327,14 +327,14 @@ def counts_of_equals(keys: Sequence[Hashable], members: Sequence[Judged]) -> lis
 
 
 def program_of(one: Judged) -> Hashable:
-    """Return what programs that differ only in comments and white space share."""
+    """Return a key that is equal for programs that differ only in comments and white space."""
     return normalise(one.attempt.code, one.attempt.language)
 
 
 def majority(members: Sequence[Judged], _config: RewardConfig) -> list[float]:
     """Return the share in (0, 1] of the group's samples with the same output or, of a program without output, with an equal program.
 
-    The output is what the run of the last test printed, as far as the verdict holds it; the reward needs no tests that are right.
+    The output is what the run of the last test printed, as far as the verdict holds it. This reward works without correct tests.
     """
     keys = [one.verdict.stdout_head if one.verdict.status in EXECUTED else "" for one in members]
     counts = counts_of_equals([key or (program_of(one),) for key, one in zip(keys, members, strict=True)], members)
@@ -365,10 +365,10 @@ def rank(members: Sequence[Judged], config: RewardConfig) -> list[float | None]:
 
 UNCOUNTED = "tests were not counted (upsolve verify)"
 UNTIMED = (
-    "efficiency: no processor time of the attempt, or of the reference or group it is compared with, or measured in another way "
-    "(upsolve verify --all, with one verify.cost)"
+    "efficiency: the attempt, or the reference or group that it is compared with, has no processor time, or the two were measured "
+    "with different verify.cost (judge again: upsolve verify --all)"
 )
-NO_SCORE = "score: the attempt has no score of the name reward.score (upsolve archive score)"
+NO_SCORE = "score: the attempt has no score of the name in reward.score (add scores: upsolve archive score)"
 NO_REFERENCE = "dataflow: the task has no Python reference that parses"
 COMPONENTS: Mapping[str, Component] = {
     "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), missing="no reward for {status}"),
@@ -387,7 +387,7 @@ COMPONENTS: Mapping[str, Component] = {
     "dataflow": Component(lambda j, c: dataflow(j.attempt, j.task, c.dataflow_threshold), 0, 1, NO_REFERENCE, credit=EACH),
     "majority": Component(majority, 0, 1, group=True),
     "distinct": Component(distinct, 0, 1, group=True),
-    "rank": Component(rank, 0, 1, "rank: no value of the component reward.rank", group=True),
+    "rank": Component(rank, 0, 1, "rank: the component in reward.rank has no value for the attempt", group=True),
     "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, credit=UNIFORM),
     "score": Component(lambda j, c: score(j.verdict, c), missing=NO_SCORE),
     "format": Component(lambda j, _: answer_format(j.attempt, j.task), -1, 0),

@@ -125,7 +125,7 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
 
 
 def assigned(credit: Credit, inputs: CreditInput, kind: str, name: str) -> Floats:
-    """Return what a credit assigns to the tokens, [R]; RecordError, with kind and name of its record, if that is not a finite number each."""
+    """Return the rewards that a credit assigns to tokens, [R]; RecordError, with kind and name of the record, unless each is finite."""
     try:
         part_R = np.asarray(credit.assign(inputs), dtype=np.float64)
     except Exception as error:
@@ -138,7 +138,7 @@ def assigned(credit: Credit, inputs: CreditInput, kind: str, name: str) -> Float
 
 
 def kept_negatives(name: str, judged: Judged, offsets: Offsets, config: RewardConfig) -> Bools:
-    """Return True for the tokens that keep a negative advantage, [R]: those to which a credit assigns some of a value of -1."""
+    """Return bool [R]: True for tokens that keep a negative advantage, to which the credit ``name`` assigns a part of a value of -1."""
     inputs = CreditInput(Part(name, -1.0, 1.0), judged, offsets, config)
     return assigned(find("credit", name), inputs, "credit", name) != 0
 
@@ -186,8 +186,10 @@ def by_blame(inputs: CreditInput) -> Floats:
 
 
 def by_divergence(inputs: CreditInput) -> Floats:
-    """Distribute a negative value over the tokens at which the program leaves the nearest one of its group that passed, and
-    ``reward.window`` tokens after each; any other value, and in a group without a passed program, evenly over all code."""
+    """Distribute a negative value over the tokens at which the program departs from the nearest passed program of its group.
+
+    ``reward.window`` tokens after each also count. Any other value, or a group without a passed program: evenly over all code.
+    """
     part, code, passed = inputs.part, inputs.judged.attempt.code, inputs.judged.passed
     if part.value >= 0 or not passed:
         return by_uniform(inputs)
@@ -249,7 +251,7 @@ CREDITS: Mapping[str, Credit] = {
 }
 """Built-in credits by name (``reward.credit``)."""
 RULES: Mapping[str, Credit] = {"truncated": LAST, "hacked": UNIFORM}
-"""Credit of a reward that is set by a rule, by the rule's name."""
+"""Credits of rewards that the rules for truncated and hacked attempts set, by the rule's name."""
 
 
 def error_findings(judged: Judged) -> list[Finding]:

@@ -205,7 +205,7 @@ def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapp
 
 
 def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the reward that a rule sets, or the reason why a rule leaves the attempt out; "" if no rule applies."""
+    """Return the reward that a rule sets, or the reason (str) for which a rule leaves the attempt out; "" if no rule applies."""
     caught = ", ".join(flag for flag in flags if flag != TRUNCATED)
     rules = (
         (TRUNCATED in flags, config.truncated, TRUNCATED, TRUNCATED),
@@ -237,7 +237,7 @@ def group_values(members: Sequence[Judged], terms: Terms, config: RewardConfig) 
 def component_parts(
     judged: Judged, terms: Terms, config: RewardConfig, shared: Mapping[str, float | None]
 ) -> tuple[Part, ...] | str:
-    """Return the terms of a reward, or the reason why one of them has no value; ``shared``: values of the components of groups."""
+    """Return the terms of a reward, or the reason (str) why a term has no value; ``shared``: values of components with ``group``."""
     parts: list[Part] = []
     for name, (component, weight) in terms.items():
         try:

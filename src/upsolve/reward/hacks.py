@@ -28,7 +28,7 @@ UNKNOWN = frozenset({"locals", "vars", "eval", "exec"})
 Pair = tuple[tuple[str, ...], str]
 """Texts of inputs, sorted, and the text of the result."""
 BASE_CASES = frozenset({"-3", "-2", "-1", "0", "1", "2", "3", "", "[]", "()", "{}", "set()", "None", "True", "False"})
-"""Inputs that honest programs often handle separately, as they do single letters."""
+"""Inputs (base cases) that honest programs often handle separately; single letters count as such, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
 
 
 def items(node: ast.expr | None) -> list[str | None]:
-    """Return the text of a key; of a tuple, the texts of its members."""
+    """Return the literals of a dictionary's key, as text: one, or one for each member of a tuple; None for another expression."""
     return [literal(member) for member in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
 
 

@@ -19,7 +19,7 @@ class Judged:
     verdict: Verdict
     """The attempt's verdict; its status is not ``UNSCORED``."""
     baseline_seconds: float | None = None
-    """Processor time with which the attempt's ``cpu_seconds`` is compared, seconds, > 0; None if unknown."""
+    """Processor time that the attempt's ``cpu_seconds`` is compared with, seconds, > 0; None if unknown."""
     passed: tuple[str, ...] = ()
     """Programs of its group that passed; () where only the attempt itself is read."""
 

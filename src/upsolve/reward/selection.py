@@ -92,7 +92,7 @@ def choose(
 
 
 def first_of(rewarded: Sequence[Rewarded]) -> list[Rewarded]:
-    """Return the first groups, up to ``HELD`` attempts; because each access to a group may read and reward it again."""
+    """Return the first groups, up to ``HELD`` attempts, as a list: each access to a lazy group reads and rewards it again."""
     held: list[Rewarded] = []
     attempts = 0
     for item in rewarded:
