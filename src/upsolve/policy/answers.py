@@ -17,9 +17,9 @@ __all__ = ["code_spans", "defined_in", "free_names", "is_only_code", "names_of",
 NEAR = 200
 """Characters of a line that are read on each side of a name."""
 MOST = 2000
-"""Occurrences of names that are read."""
+"""Most occurrences of names that are read."""
 IMPORTED = 0.5
-"""What a name that is only imported counts."""
+"""Count of a name that a program only imports; a defined name counts 1."""
 CASELESS = frozenset({"ada", "fortran", "pascal"})
 KEYWORD = re.compile(
     r"(?<![\w$])(?:def|function|func|fun|fn|sub|class|struct|interface|enum|trait|type|module|let|rec|const|var|val|local|procedure|define"
@@ -61,7 +61,7 @@ def python_forms(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[st
 
 
 def uses(text: str, names: tuple[str, ...], language: str) -> list[tuple[str, str, str]]:
-    """Return the names in a text, each with the text before and behind the name on its line, and the next line."""
+    """Return the names in a text, each with the text before the name and after it on its line, and the next line."""
     flags = re.IGNORECASE if language in CASELESS else 0
     form = re.compile(rf"(?<![\w$])(?:{'|'.join(map(re.escape, names))})(?![\w$])", flags)
     found: list[tuple[str, str, str]] = []
@@ -121,10 +121,11 @@ CODE = re.compile(r"[(){}=;$]")
 def program_in(answer: str, language: str = "python", names: Sequence[str] = (), *, prompt: str = "") -> str:
     """Return the program in a model's answer; empty if the answer ends within a thought.
 
-    A fence that the prompt opened: the text before the closing one. Else the blocks in the language are compared (without any, those without
-    a label, then all): the last that defines most of ``names`` or, without names, the last that can be a program of its own; else the longest.
-    An answer without blocks is a program as a whole; prose around a query, or around Python, is left out.
-    Line ends become ``\\n``; thoughts, and control tokens at the end such as ``<|im_end|>``, are no part of the answer.
+    If the prompt opened a fence, the program is the text before the closing fence. Otherwise the fenced blocks in the language are
+    compared (if there are none, blocks without a label; else all blocks). The program is the last block that defines most of ``names``
+    or, without names, the last block that can be a program of its own, else the longest. An answer without blocks is a whole
+    program; prose around a query, or around Python, is cut.
+    Line ends become ``\\n``; thoughts, and control tokens at the end such as ``<|im_end|>``, are removed.
 
     Args:
         answer: the model's whole answer.
@@ -177,7 +178,7 @@ def code_spans(answer: str, code: str, spans: Iterable[tuple[int, int]], languag
 
 
 def moved(lines: Sequence[Line], places: Sequence[int]) -> list[int]:
-    """Return where ascending places of an answer are in its program."""
+    """Return the positions in the program, in characters, of ascending positions in the answer."""
     out: list[int] = []
     index, begin = 0, 0
     for place in places:
@@ -280,10 +281,10 @@ def is_program(text: str, names: Sequence[str]) -> bool:
 
 
 def alone_of(texts: Sequence[str], language: str) -> Iterator[int]:
-    """Yield the numbers of the texts that can be programs of their own.
+    """Yield the indices of the texts that can be programs of their own.
 
-    In Python: a text parses, is more than values, and reads no name that only an earlier text binds, as tests do. A query begins as one. In
-    other languages: a text has a character of code, and does not end as a sentence.
+    In Python such a text parses, has a statement that is more than a value, and reads no name that only an earlier text binds (tests
+    do). A query starts with SELECT or WITH. In other languages the text has a character of code, and does not end like a sentence.
     """
     before: set[str] = set()
     for index, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""A model's answer -> its fenced blocks, without what the model thinks and without control tokens. Linear in the answer's length."""
+"""A model's answer -> its fenced blocks, without thoughts and control tokens. Linear in the answer's length."""
 
 import re
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ class Block:
     """The text of a fenced block."""
 
     label: str
-    """First word behind the fence, in lower case; empty if there is none."""
+    """First word after the opening fence, in lower case; empty if there is none."""
     lines: tuple[Line, ...]
-    """Its lines, without the indentation of the fence."""
+    """Lines of the block, without the indentation of the fence."""
 
     @property
     def text(self) -> str:
@@ -84,14 +84,14 @@ class Open:
     indent: str
     label: str
     start: int
-    """Where its text begins."""
+    """Position in the answer, characters, at which the block's text begins."""
     is_python: bool
     of_prompt: bool = False
     quote: str = ""
     """Triple quotes that are open at ``seen``."""
     seen: int = 0
     skipped: bool = False
-    """True if a fence was text of a string."""
+    """True if a fence was inside a string of three quotes, and so did not close the block."""
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ def is_python(label: str, python: bool) -> bool:
 
 
 def close(state: Reading, text: str, end: int, *, at_end: bool = False) -> None:
-    """End the open block; at the end of the answer, a fence may close it behind the last line."""
+    """End the open block; at the end of the answer, its closing fence may stand at the end of the last line."""
     block = state.current
     assert block
     lines = lines_of(text, block.start, end, block.indent)

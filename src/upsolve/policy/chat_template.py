@@ -23,15 +23,15 @@ END_THOUGHT = r"[<\[◁]/[\w:]*think(?:ing)?[>\]▷]"
 OPENED = re.compile(rf"({BEGIN_THOUGHT})\s*\Z", re.IGNORECASE)
 DATE = re.compile(r"\bstrftime_now\s*\(")
 TODAY = re.compile(rf"{DATE.pattern}\s*(\"[^\"\\]*\"|'[^'\\]*')\s*\)")
-"""Asks transformers for the date of the day."""
+"""Call by which a template asks transformers for today's date."""
 GIVEN = ("messages", "add_generation_prompt")
-"""Arguments that every call gives."""
+"""Arguments of the template that every call passes."""
 GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
-"""Marks of transformers around the assistant's turns, which are no part of Jinja."""
+"""Tags around the assistant's turns that transformers adds to Jinja's."""
 USER_TURN: Message = {"role": "user", "content": "task"}
-"""A question, for what the template writes around one."""
+"""A sample question, to find the text that the template writes around a question."""
 ASSISTANT_TURN: Message = {"role": "assistant", "content": "upsolve"}
-"""The answer behind which the end of a turn is looked for."""
+"""A sample answer, to find the text that the template writes after an answer."""
 
 
 def is_thought_mark(token: str) -> bool:
@@ -56,7 +56,10 @@ class ChatTemplate:
         if style.date != PromptConfig().date and self.source == tokenizer.get_chat_template():
             raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; leave it out")
         if DATE.search(self.source):
-            raise ModelError(f"the chat template of {self.name} writes today's date in a form that is not known here")
+            raise ModelError(
+                f"the chat template of {self.name} computes the format of today's date; "
+                "use a template with a literal format: strftime_now('%d %b %Y')"
+            )
         if unread := [key for key in style.template if key not in self.names]:
             known = ", ".join(sorted(self.names)) or "none"
             raise ModelError(
@@ -65,7 +68,7 @@ class ChatTemplate:
         if not answers and "enable_thinking" in self.names and self.opens():
             if style.template.get("enable_thinking"):
                 raise ModelError(
-                    "model.prompt.template.enable_thinking: code has no thought before it; set model.completion: answer"
+                    "model.prompt.template.enable_thinking: completions of code have no thought before them; set model.completion: answer"
                 )
             self.arguments["enable_thinking"] = False
 

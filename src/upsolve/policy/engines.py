@@ -30,8 +30,8 @@ class Engine:
     every_rank: bool = False
     """True: in online training each rank samples its share of the tasks. False: rank 0 samples them all."""
     tempered_logps: bool = False
-    """True: ``Attempt.token_logps`` are of the distribution that was sampled at any temperature and top-p. False: at 1 and 1 alone, and None
-    elsewhere, so that ``objective.correction`` is refused there."""
+    """True: ``Attempt.token_logps`` are those of the sampled distribution, at any temperature and top-p. False: only at temperature 1
+    and top-p 1; at other settings they are None, and ``objective.correction`` is refused."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
@@ -51,7 +51,7 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:
-    """Sample the given model: nothing is loaded or copied."""
+    """Return a sampler of the model in this process; nothing is loaded or copied."""
     from upsolve.policy.decoding.sample import PolicyModel
 
     return PolicyModel()
@@ -89,7 +89,7 @@ def follow_server(_config: SampleConfig, model: ModelConfig, folder: Path) -> Po
 
 
 def servers_beside(config: SampleConfig, model: ModelConfig, folder: Path) -> Sampler:
-    """Return vLLM servers that load the weights in a folder, with a tokenizer of their own: they may sample in a thread."""
+    """Return a sampler of vLLM servers that load the weights in a folder; it has its own tokenizer, so a thread may use it."""
     from upsolve.policy.model import codec_of
     from upsolve.policy.served import UpdatedServer
 

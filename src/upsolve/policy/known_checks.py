@@ -2,9 +2,9 @@
 
     $UPSOLVE_CACHE/checks/<key>
 
-What a check compares are ways of computing, so the key has all that they depend on but the values of the weights: the settings of the model,
-the code, names, shapes and precisions of its layers, the versions of PyTorch and transformers, and the processor. Only what passed is
-kept: a problem is looked for, and reported, in every run.
+A check compares two ways to compute the same numbers, so the key holds everything that they depend on, except the values of the
+weights: the settings of the model, the code, names, shapes and precisions of its layers, the versions of PyTorch and transformers, and the
+processor. Only passed checks are cached; a check that failed runs again, and reports again, in every run.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How the policy uses this machine: precision, memory, idle threads, weights as oneDNN multiplies them."""
+"""How the policy uses this machine: precision, memory, idle threads, and weights in the layout of oneDNN."""
 
 import ctypes
 import math
@@ -230,8 +230,7 @@ def forwards(replacements: Iterable[tuple[Any, Callable[..., Any]]]) -> Generato
 
 @contextmanager
 def packed_weights(model: Any, steps: int) -> Generator[None]:
-    """Compute linear layers, the head included, with weights stored as oneDNN multiplies them; weights must not change in the
-    context.
+    """Within the context, compute linear layers and the head with weights packed in oneDNN's layout; weights must not change.
 
     Otherwise oneDNN rearranges all weights for every product: a quarter to a third of the time of a decoding step in bfloat16.
     Does nothing on GPUs, in float32, for few forward passes (``steps``), or if memory is short.

@@ -64,7 +64,7 @@ OUTCOMES = {
     Status.COMPILE_ERROR: "The program does not compile",
     Status.UNSCORED: "The program was not tested",
 }
-"""Status -> what a user says of it."""
+"""Status -> sentence of the user's feedback."""
 FAILURES = frozenset(Status) - {Status.PASSED, Status.UNSCORED}
 """Outcomes of an attempt that can be corrected."""
 
@@ -145,7 +145,7 @@ def plain_prompt(
 ) -> str:
     """Return the prompt of a task as text for a model without a chat template, up to where the completion begins.
 
-    That is the code behind its ``prefix``, or without ``fence`` the whole answer behind it.
+    The completion is the code after ``prefix`` or, without ``fence``, the whole answer after ``prefix``.
     """
     parts = [message["content"] for message in messages(task, style, turns)]
     return "\n\n".join([*parts, beginning(task, prefix, fence=fence)])
@@ -177,7 +177,7 @@ CONDITION = re.compile(r"\s*(?:\}\s*)?(?:if|elif|else|for|while|switch|match|cas
 
 
 def parts_of(program: str) -> list[str]:
-    """Return the lines of a program with their ends; of a program with one line, such as a query, its words with the blanks behind them."""
+    """Return the lines of a program with their ends; for one line, such as a query, the words with the blanks after them."""
     text = program.rstrip()
     return text.splitlines(keepends=True) if "\n" in text else re.findall(r"\S+\s*", text)
 

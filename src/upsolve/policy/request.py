@@ -122,7 +122,7 @@ class Request:
     temperature: float
     """Sampling temperature."""
     part: int = 0
-    """What the request belongs to, by index: the settings, where there are several (``joint_requests``), or what a caller counts."""
+    """Index that tells requests apart: of the settings (``joint_requests``), or one that the caller chose."""
     turns: tuple[Turn, ...] = ()
     """Earlier attempts at the task, oldest first: in the prompt, each is an answer of the assistant and the feedback of the user."""
     prefix: str = ""
@@ -130,12 +130,12 @@ class Request:
 
     @property
     def prompt_key(self) -> tuple[Task, tuple[Turn, ...], str]:
-        """All that decides the prompt."""
+        """The fields that determine the prompt: task, earlier turns and prefix."""
         return self.task, self.turns, self.prefix
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The fields of the attempt that come from the request: its parent is the last of the earlier attempts."""
+        """Fields of the sampled attempt that the request determines; ``parent_id`` names the last of the earlier attempts."""
         parent = self.turns[-1].attempt.attempt_id if self.turns else ""
         language = self.task.language or "python"
         return {"task_id": self.task.task_id, "language": language, "parent_id": parent, "prefix": self.prefix}

@@ -30,11 +30,11 @@ from upsolve.types import Attempt, Task
 __all__ = ["FAULTS", "Place", "PolicyServers", "RetryError", "Server", "UpdatedServer", "ids_of", "logps_of"]
 
 LONGEST_WAIT_SECONDS = 60.0
-"""Longest wait before a retry, unless the server asks for a longer one."""
+"""Longest wait before a retry, seconds, unless the server asks for a longer wait."""
 CONNECT_SECONDS = 30.0
-"""Longest time to connect to a server."""
+"""Time limit for connecting to a server, seconds."""
 LOAD_SECONDS = 600.0
-"""Least time that a server has to load weights."""
+"""Smallest time limit for a server to load weights, seconds."""
 BUSY = (408, 425, 429)
 """Status codes below 500 after which the request is retried."""
 HARMLESS = {"cache_prompt", "n_probs", "return_token_ids"}
@@ -274,8 +274,10 @@ class Server:
         return min(LONGEST_WAIT_SECONDS, self.server.wait_seconds * 2.0 ** min(failures, 30))
 
     def take(self, tried: Collection[Place]) -> Place | None:
-        """Return the server for a request, which counts as in flight until ``release``: one that answers before one that has failed, then
-        the one with the fewest requests; None if all were tried."""
+        """Return the server for a request, which counts as in flight until ``release``; None if all servers were tried.
+
+        Servers that answered last time come before servers that failed, then servers with fewer requests in flight.
+        """
         now = time.monotonic()
         with self.guard:
             left = [place for place in self.places if place not in tried and not place.is_outdated]
@@ -299,7 +301,7 @@ class Server:
         place.failures += 1
 
     def revive(self, over: Event) -> str:
-        """Make servers ready again if none is left, or return why that fails: nothing to do for a model that does not change."""
+        """Return "": servers of a model that does not change are always ready. ``UpdatedServer`` loads weights here."""
         del over
         return ""
 
@@ -402,8 +404,8 @@ class UpdatedServer(Server):
         )
 
     def revive(self, over: Event) -> str:
-        """Load the weights again if every server has failed, or return why that fails; other requests wait meanwhile, and do not ask at once
-        again."""
+        """Load the weights again if every server has failed; return "" or why loading fails. Concurrent requests wait for one
+        load; a failed load is repeated after ``wait_seconds`` at the earliest."""
         with self.loading:
             if not all(place.is_outdated for place in self.places):
                 return ""
@@ -413,7 +415,7 @@ class UpdatedServer(Server):
             return self.why
 
     def load(self, over: Event) -> str:
-        """Load the weights into every server without them; return when one has them, or why none could."""
+        """Load the weights into every server without them; return "" as soon as one server has them, else why no server could load."""
         missing, ended = [place for place in self.places if place.is_outdated], SimpleQueue[str]()
 
         def run(place: Place) -> None:
@@ -434,8 +436,7 @@ class UpdatedServer(Server):
         return "; ".join(why) if why[-1] else ""
 
     def update(self, place: Place) -> None:
-        """Let a server load the weights and forget what it has computed with earlier ones; RetryError if it cannot now, ModelError if it
-        refuses."""
+        """Let a server load the weights and clear its prefix cache; RetryError if the server cannot now, ModelError if it refuses."""
         base = place.base.removesuffix("/v1")
         rpc = {"method": "reload_weights", "kwargs": {"weights_path": str(self.weights)}}
         seconds = max(LOAD_SECONDS, self.server.timeout_seconds)

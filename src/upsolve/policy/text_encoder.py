@@ -30,16 +30,15 @@ MARKER = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
 """Added tokens of this form control the model, whether or not the tokenizer calls them special."""
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 FORMS: tuple[Form, ...] = ("NFC", "NFD", "NFKC", "NFKD")
-"""Normalizers that replace characters by equivalent ones: another program where a string is compared or counted."""
+"""Normalizers that replace characters by equivalent ones, which changes programs that compare or count characters."""
 PRIVATE = range(0xE000, 0xF900)
-"""Characters that no standard uses, of which one marks the tokens that a text spells."""
+"""Private-use characters of Unicode; one of them marks the special tokens that a text contains."""
 NO_BLANK = {"prepend_scheme": "never", "add_prefix_space": False}
 """Settings of pre-tokenizers that put no blank before a text."""
 
 
 def control_tokens(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens, with ids, that a text must not turn into: special ones, and added ones of the chat template; not
-    single characters."""
+    """Return token -> id of the control tokens, which a text must not produce: special tokens and the chat template's added tokens."""
     template = tokenizer.get_chat_template() if tokenizer.chat_template else ""
     added = {
         token.content: index
@@ -52,12 +51,12 @@ def control_tokens(tokenizer: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Escaped:
-    """Texts in which marks stand for the special tokens that they spell."""
+    """Texts in which marks replace the special tokens that they contain, such as a literal ``<|im_end|>``."""
 
     texts: list[str]
     """The texts."""
     shown: Callable[[str], str]
-    """Puts what a text spells back in the place of the marks."""
+    """Returns a text with the original characters in the place of the marks."""
     literal: bool
     """Whether the tokenizer would change one of the texts."""
 
@@ -85,7 +84,7 @@ class TextEncoder:
         self.tokenizer, self.control = tokenizer, control_tokens(tokenizer)
         longest_first = sorted(self.control, key=len, reverse=True)
         self.special_pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-        """Finds special tokens in a text; None: there are none."""
+        """Finds special tokens in a text; None: the tokenizer has no special tokens."""
         parts = parts_of(state(tokenizer.backend_tokenizer.normalizer))
         self.forms: list[Form] = [form for form in FORMS if any(part["type"] == form for part in parts)]
         self.faithful = is_faithful(tokenizer)
@@ -105,7 +104,7 @@ class TextEncoder:
         return len(data.translate(None, self.missing)) < len(data)
 
     def escaped(self, texts: Sequence[str]) -> Escaped:
-        """Replace the special tokens that texts spell by marks that no text has."""
+        """Replace the special tokens that texts contain by marks that occur in no text."""
         if not any(map(self.is_literal, texts)):
             return Escaped([*texts], str, literal=False)
         found_tokens: list[str] = []
@@ -193,9 +192,9 @@ class TextEncoder:
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
 
     def made(self, text: str, shown: Callable[[str], str], *, begins: bool = True) -> tuple[int, ...]:
-        """Return the token ids of a text with special tokens; special tokens that ``shown`` puts back stay text.
+        """Return the token ids of a text whose special tokens become tokens; those that ``shown`` restores from marks stay text.
 
-        A text that begins (``begins``) gets the blanks that the tokenizer adds.
+        ``begins``: the text starts a prompt, so it gets the blanks that the tokenizer adds.
         """
         ids: list[int] = []
         for piece in self.pieces(text):

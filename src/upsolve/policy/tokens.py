@@ -35,9 +35,9 @@ __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
 
 THOUGHT = re.compile(rf"(\s*)({BEGIN_THOUGHT})(.*?)(?:({END_THOUGHT})(.*))?\Z", re.DOTALL | re.IGNORECASE)
-"""An answer that begins with a thought."""
+"""Matches an answer that begins with a thought; the groups are blanks, mark, thought, end mark and rest."""
 CACHED = 200_000
-"""Completions whose token ids are kept."""
+"""Most completions whose token ids are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Codec:
         return contents.shown(text)
 
     def marked_prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> tuple[str, Escaped]:
-        """Return the prompt of a task with marks for the special tokens that its contents spell, and these contents.
+        """Return the prompt of a task, with marks for the special tokens that its contents contain, and the escaped contents.
 
         ModelError: the chat template leaves out an earlier attempt.
         """
@@ -145,7 +145,7 @@ class Codec:
         return self.completions([(code, closed)])[0]
 
     def completions(self, requests: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
-        """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
+        """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the latest are cached."""
         if new := [key for key in dict.fromkeys(requests) if key not in self.cached]:
             texts = [completion_text(code) if closed else code for code, closed in new]
             encoded = self.answer_ids(texts) if self.answers else self.text.ids(texts)
@@ -188,7 +188,10 @@ class Codec:
         return attempt.prefix if attempt.prefix and self.written(attempt).startswith(attempt.prefix) else ""
 
     def whole_answer(self, attempt: Attempt) -> str:
-        """Return the whole answer of an attempt; only the end of the thought and the rest if the prompt opens a thought."""
+        """Return the whole answer of an attempt, without the mark that opens a thought if the prompt already ends with that mark.
+
+        An answer without a thought then begins with the mark that closes the empty thought.
+        """
         text = fenced_answer(attempt)
         if not self.opened:
             return text

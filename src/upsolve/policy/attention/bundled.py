@@ -22,14 +22,14 @@ NUMBERS = itertools.count()
 
 
 def carrier_of(layout: Layout) -> Tensor:
-    """Return the number of a layout as a tensor, int64 [1], since operations of PyTorch take only tensors and numbers."""
+    """Return an int64 tensor [1] that names a layout: a custom operation of PyTorch takes tensors and numbers, not objects."""
     number = next(NUMBERS)
     LAYOUTS[number] = layout
     return torch.tensor([number])
 
 
 def carried(carrier: Tensor) -> Layout:
-    """Return the layout with a number; KeyError if nothing keeps it."""
+    """Return the layout that a carrier names; KeyError if the layout was freed."""
     return LAYOUTS[int(carrier)]
 
 

@@ -86,7 +86,7 @@ class BatchedCache:
         """Start with free slots; ``room``: expected prompts, and most tokens of a prompt and of an attempt. There may be more."""
         self.device, self.room, self.capacity = device, room, slots
         self.fixed = False
-        """Whether steps keep their shapes for as long as possible, at the cost of some work for nothing."""
+        """Whether steps keep their shapes for as long as possible, at the cost of computing unused slots."""
         self.widest = 0
         """Largest number of slots of a prompt so far, where ``fixed``."""
         self.prompts: PromptKV = {}

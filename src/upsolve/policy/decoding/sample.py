@@ -44,7 +44,7 @@ TOGETHER, PASS = 1024, 64
 """Most tokens of several prompts that are prefilled in one forward pass, padding included; and the number of tokens whose computation takes about as
 long as the fixed cost of a pass: 32 on an AMD EPYC, 140 on a Xeon with AMX, for SmolLM2-135M."""
 PADDING, SPARE = 3, 384
-"""A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
+"""A prompt longer than ``PADDING`` times the mean length of the shorter prompts plus ``SPARE``, tokens, starts a new part."""
 
 
 def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[tuple[T, EncodedPrompt]]]:
@@ -97,7 +97,7 @@ POSITIONS = 128
 USED = 7 / 8
 """Share of the slots in use below which free slots are dropped; dropping copies the slots after them."""
 USED_FIXED = 1 / 2
-"""The same where steps keep their shapes (``BatchedCache.fixed``)."""
+"""The same share if steps keep their shapes (``BatchedCache.fixed``)."""
 Job = tuple[Request, EncodedPrompt]
 """A request and its prompt."""
 
@@ -394,7 +394,7 @@ class LocalModel:
 
 
 class PolicyModel:
-    """The policy in training, sampled as it is (``upsolve.policy.request.PolicySampler``)."""
+    """Sampler of the policy in training, from its weights in this process (``upsolve.policy.request.PolicySampler``)."""
 
     __call__ = staticmethod(sample)
     sample_requests = staticmethod(sample_requests)

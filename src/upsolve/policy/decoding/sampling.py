@@ -20,7 +20,7 @@ from upsolve.types import Attempt
 __all__ = ["DecodeState", "Lookup", "inverse_cdf", "sample_tokens"]
 
 SIZES = (3, 2)
-"""Numbers of last tokens that are looked up, the longest first."""
+"""Lengths of the token sequences that are looked up, the longest first."""
 
 
 class Lookup:
@@ -44,7 +44,7 @@ class Lookup:
         self.ids.append(token)
 
     def draft(self, most: int) -> list[int]:
-        """Return at most this many tokens that followed the last tokens when they occurred before; none if they did not."""
+        """Return at most ``most`` tokens that followed an earlier occurrence of the last tokens; none if they did not occur before."""
         places = (self.after.get(tuple(self.ids[-size:])) for size in SIZES)
         place = next((place for place in places if place is not None), len(self.ids))
         return self.ids[place : place + most]
