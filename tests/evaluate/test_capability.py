@@ -58,10 +58,10 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     unlucky = replace(BASE, best=BASE.hot)
     same = capability(unlucky, sweep("trained", greedy=HALF, hot=COLD))
     assert (same.best.outcome, same.strongest.outcome, same.conclusion) == ("gain", "undecided", "no change")
-    own = "; base alone reaches 50.0 % at another temperature (greedy), and beside that the change is +0.0 [-8.2, +8.2]"
+    own = "; base alone reaches 50.0 % at another temperature (greedy), and compared with that value the change is +0.0 [-8.2, +8.2]"
     assert own in same.sentence
     sharper = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
-    assert sharper.conclusion == "sharper only" and "beside that the change is +0.0" in sharper.sentence
+    assert sharper.conclusion == "sharper only" and "compared with that value the change is +0.0" in sharper.sentence
     warm = sweep("trained", greedy=HALF, hot=WARM)
     once = capability(unlucky, replace(warm, best=warm.hot))
     assert once.conclusion == "sharper only" and once.sentence.count("25.0") == 1, "equal comparisons are named once"
@@ -115,7 +115,7 @@ def test_one_temperature_says_that_it_cannot_tell():
     old = [single(evaluation(passed, name=name)) for name, passed in (("base", COLD), ("trained", WARM))]
     assert capability(*old).conclusion == "one temperature"
     assert capability(*old).sentence.startswith(
-        "At one temperature alone, so capability cannot be told from temperature: at T 1"
+        "At one temperature only, so a gain in capability cannot be told from a sharper distribution: at T 1"
     )
     assert single(evaluation(HALF, samples=1, temperature=0.0)).greedy is not None
 

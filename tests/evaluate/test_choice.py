@@ -160,7 +160,7 @@ def test_choices_stand_between_greedy_and_any():
     line = "base: greedy 20.0 %, chosen of 9 40.0 % (+20.0 [-5.8, +40.5] points), any of 9 80.0 %"
     assert choice_line("base", BASE.choices) == line
     change = capability(BASE, TRAINED)
-    assert change.choices[0] == line and "; beside the choice of base +50.0 [" in change.choices[1]
+    assert change.choices[0] == line and "; compared with the chosen samples of base +50.0 [" in change.choices[1]
     rows = [row for row in capability_table(change).rows if row[0] == "pass@1, greedy" or "chosen" in row[0]]
     assert [row[:3] for row in rows] == [("pass@1, greedy", "20.0", "50.0"), ("pass@1, chosen of 9 samples", "40.0", "90.0")]
     table = choice_table([BASE, TRAINED])
@@ -200,7 +200,7 @@ def test_report_prints_one_line_a_model(tmp_path):
     files = [tmp_path / f"{name}.json" for name in ("base", "trained")]
     said = here("report", *files, "--out", tmp_path / "r.html")
     assert said.splitlines()[-3].startswith("base: greedy 20.0 %, chosen of 9 40.0 % (+20.0 [")
-    assert "any of 9 100.0 %; beside the choice of base +50.0 [" in said.splitlines()[-2]
+    assert "any of 9 100.0 %; compared with the chosen samples of base +50.0 [" in said.splitlines()[-2]
     assert "chosen of 9 40.0 %" in (tmp_path / "r.html").read_text() and "chosen of 9 40.0 %" in here(
         "report", *files, "--markdown"
     )

@@ -184,14 +184,15 @@ def test_rows_that_cannot_be_used_are_counted(place):
 def test_leaks_are_reported_or_refused(place):
     twin = Task("mine/x", "Something else.", reference=MBPP[0]["code"])
     with pytest.warns(
-        UserWarning, match=r"1 of 2 tasks of mbpp:test are too like training tasks: mbpp/11 and mine/x \(same reference\)"
+        UserWarning,
+        match=r"1 of 2 tasks of mbpp:test are nearly equal to training tasks: mbpp/11 and mine/x \(same reference\)",
     ):
         (found,) = task_sets(EvalConfig(archives=("mbpp:test",)), DataConfig(), [twin])
     assert found.leaked == ("mbpp/11",)
     with pytest.raises(ConfigError, match="leave them out of training, or set evaluate.leaks: report"):
         ids("mbpp:test", training=[twin], leaks="refuse")
     data = DataConfig(archive="mine")
-    with pytest.raises(ConfigError, match="tasks of mine are too like training tasks"):
+    with pytest.raises(ConfigError, match="tasks of mine are nearly equal to training tasks"):
         held_out(split_archive(Archive(place / "mine"), data), "mine", EvalConfig(archives=("mine",), leaks="refuse"), data)
     assert not held_out(split_archive(Archive(place / "mine"), data), "mine", EvalConfig(), data).others
 

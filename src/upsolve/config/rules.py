@@ -469,7 +469,7 @@ def few_tasks(count: int, config: EvalConfig) -> str:
     if not 0 < count < FEW_TASKS:
         return ""
     fix = f"raise evaluate.tasks (now {config.tasks})" if count == config.tasks else "add tasks, or run with --folds 5"
-    return f"{counted(count, 'task')} to measure on: fewer than {FEW_TASKS} show large differences alone; {fix}"
+    return f"{counted(count, 'task')} to measure on: fewer than {FEW_TASKS} show only large differences; {fix}"
 
 
 def few_steps(steps: int, optim: OptimConfig) -> str:

@@ -59,7 +59,7 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
         data: how to split further archives; None: as ``DataConfig()``.
 
     Raises:
-        ConfigError: there is no task, or a task set is not found, has no such split, or is too like the training tasks.
+        ConfigError: there is no task, or a task set is not found, has no such split, or has tasks nearly equal to training tasks.
     """
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])

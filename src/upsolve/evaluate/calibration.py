@@ -35,9 +35,9 @@ class Reliability:
     programs: int
     """Number of programs, >= 1."""
     mean_score: float
-    """Their mean score."""
+    """Mean score of the programs."""
     passed: float
-    """Share of them that passed, [0, 1]."""
+    """Share of the programs that passed, [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)

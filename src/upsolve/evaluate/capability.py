@@ -91,7 +91,9 @@ class Capability:
             "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {could_show}.",
             "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
-            "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {clause_of(self.best)}.",
+            "one temperature": (
+                f"At one temperature only, so a gain in capability cannot be told from a sharper distribution: {clause_of(self.best)}."
+            ),
         }[self.conclusion]
 
     @property
@@ -103,13 +105,13 @@ class Capability:
 
     @property
     def beside(self) -> str:
-        """The difference to the baseline at its strongest temperature as a clause; empty if this is the chosen temperature, or without gain."""
+        """The gain over the baseline's strongest temperature, as a clause; "" without a gain, or if that temperature was chosen on dev tasks."""
         where, _ = self.strongest.temperatures
         if self.best.outcome != "gain" or where == self.best.temperatures[0]:
             return ""
         mean = 100 * self.strongest.means[0]
         own = f"{self.before.name} alone reaches {mean:.1f} % at another temperature ({temperature_name(where)})"
-        return f"; {own}, and beside that the change is {self.strongest.change}"
+        return f"; {own}, and compared with that value the change is {self.strongest.change}"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ class Capability:
         lines = [choice_line(sweep.name, sweep.choices) for sweep in (self.before, self.after)]
         change = chosen_change(self.before.choices, self.after.choices)
         if change:
-            lines[1] += f"; beside the choice of {self.before.name} {interval_text(change.difference)} points"
+            lines[1] += f"; compared with the chosen samples of {self.before.name} {interval_text(change.difference)} points"
         return tuple(line for line in lines if line)
 
     @property
@@ -166,7 +168,7 @@ def strongest(sweep: Sweep) -> Evaluation:
 
 
 def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, strongest: Comparison | None = None) -> Conclusion:
-    """Return what changed: the first of these cases that applies. A gain (loss) is a paired interval above (below) zero and p < 0.05.
+    """Return the conclusion: the first of these cases that applies. A gain (loss) is a paired interval above (below) zero and p < 0.05.
 
     1. ``too few tasks``: fewer than 6 tasks have pass@1 in both evaluations.
     2. ``worse``: pass@1 at each model's own best temperature is a loss.

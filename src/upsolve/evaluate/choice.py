@@ -30,7 +30,7 @@ class Drawn:
     attempts: Sequence[Attempt]
     """The samples, in the order of sampling within each task."""
     verdicts: Sequence[Verdict]
-    """Their verdicts on all tests: they say whether a chosen sample passes, and never decide which is chosen."""
+    """Verdicts of the samples on all tests: they tell whether a chosen sample passes, and never decide which one is chosen."""
     seconds: float = 0.0
     """Time of sampling."""
 
@@ -46,7 +46,7 @@ def choices_from(
     """Choose one sample a task: among all that were drawn, and among those that ``upsolve solve`` would draw before it stops.
 
     The kinds ``agreement`` and ``likelihood`` read ``behavior_logp``: the log-probability under the model at temperature 1 without a nucleus,
-    whatever temperature the sample was drawn at. Of a task without hidden tests no test is evidence, since all of them measure.
+    whatever temperature the sample was drawn at. In a task without hidden tests no test is evidence, since all tests measure.
 
     Args:
         tasks: tasks; ids are distinct.

@@ -119,7 +119,7 @@ class Comparison:
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW_TASKS:
             sentences.append(
-                f"Only {counted(tasks, 'task')}: fewer than {FEW_TASKS} show large differences alone; evaluate more tasks."
+                f"Only {counted(tasks, 'task')}: fewer than {FEW_TASKS} show only large differences; evaluate more tasks."
             )
         sentences += self.unlike
         if self.left_out:
@@ -147,7 +147,7 @@ class Comparison:
 
 
 def outcome_of(paired: Paired | None) -> Outcome:
-    """Return what a paired difference shows, as ``Comparison.outcome``."""
+    """Return the outcome of a paired difference (``Comparison.outcome``)."""
     if paired is None or paired.difference.tasks < DECIDABLE:
         return "too few tasks"
     change = paired.difference
@@ -253,7 +253,7 @@ class TaskChange:
     task_id: str
     """The task."""
     difficulty: str
-    """Its label."""
+    """Difficulty of the task, a label."""
     before: tuple[int, int]
     """Passed and scored samples of the first model."""
     after: tuple[int, int]
@@ -269,9 +269,9 @@ class Pairing:
     label: str
     """Task set and temperature."""
     before: Evaluation
-    """Of the first model."""
+    """Evaluation of the first model."""
     after: Evaluation
-    """Of the second model."""
+    """Evaluation of the second model."""
 
 
 def task_changes(before: Evaluation, after: Evaluation) -> list[TaskChange]:

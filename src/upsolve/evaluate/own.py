@@ -43,7 +43,7 @@ class Rounds:
         progress: OnProgress,
         on_step: OnStep,
     ) -> None:
-        """Set what ``run_rounds`` takes."""
+        """Store the arguments of ``run_rounds``."""
         self.recipe, self.folder, self.split = recipe, folder / OWN_FOLDER, split
         self.measured, self.progress, self.on_step = measured, progress, on_step
         self.groups = {group.task.task_id: group for group in split.groups["train"]}

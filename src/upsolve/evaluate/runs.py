@@ -156,11 +156,11 @@ class Stage:
     name: str
     """``archive``, ``FAILURES_FIRST``, ``round 1``, ..., or the control (``CONTROL``)."""
     trained: Trained
-    """Its training."""
+    """Training run of the stage."""
     sweep: Sweep
-    """Its model at several temperatures."""
+    """Model of the stage at several temperatures."""
     kept: bool
-    """Whether its model was the best on dev tasks so far; the control never is."""
+    """Whether the stage's model was the best on dev tasks so far; False for the control."""
     samples: int = 0
     """Own samples that it drew."""
     passed: int = 0

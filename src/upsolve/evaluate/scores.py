@@ -46,7 +46,7 @@ class TaskScore:
     task_id: str
     """The task."""
     difficulty: str
-    """Its label."""
+    """Difficulty of the task, a label."""
     samples: int
     """n, scored samples, >= 0 (unscored ones are left out and counted in ``statuses``)."""
     passed: int
@@ -133,7 +133,7 @@ class TaskChoice:
     samples: int
     """n, the samples among which one is chosen, the greedy one included, >= 1."""
     tokens: int
-    """Their length, tokens."""
+    """Tokens of the samples together."""
     greedy: bool | None
     """Whether the greedy sample passes every test; None if it is unscored, or there is none."""
     chosen: bool | None
@@ -141,11 +141,11 @@ class TaskChoice:
     any: bool
     """Whether one of the samples passes every test."""
     early: bool | None
-    """Whether the sample passes that is chosen when sampling stops early (``upsolve.solve.solving.why_stop``); None if it is unscored."""
+    """Whether the sample chosen after an early stop (``upsolve.solve.solving.why_stop``) passes every test; None if it is unscored."""
     early_samples: int
     """Samples that are drawn when sampling stops early, 1..n."""
     early_tokens: int
-    """Their length, tokens."""
+    """Tokens of the ``early_samples`` together."""
     decided_by: str = ""
     """First kind of evidence by which the chosen sample is better than another; empty if all are equal."""
     inputs: int = 0
@@ -165,7 +165,7 @@ class Choices:
     sample_seconds: float = 0.0
     """Time of sampling, in the call that finished the evaluation."""
     choose_seconds: float = 0.0
-    """Time in which they were run on visible inputs and compared; judging by all tests is not part of it."""
+    """Time for running the samples on visible inputs and comparing the outputs; judging by all tests is not included."""
 
     @property
     def samples(self) -> int:

@@ -129,7 +129,7 @@ def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *
     if leaks:
         shown = ", ".join(f"{leak.right} and {leak.left} ({leak.reason})" for leak in leaks[:3])
         count = len({leak.right for leak in leaks})
-        message = f"evaluate.archives: {count} of {len(measured)} tasks of {name} are too like training tasks: {shown}"
+        message = f"evaluate.archives: {count} of {len(measured)} tasks of {name} are nearly equal to training tasks: {shown}"
         if refuse:
             raise ConfigError(f"{message}; leave them out of training, or set evaluate.leaks: report")
         warnings.warn(message, stacklevel=3)
