@@ -51,8 +51,9 @@ def database_input(path: Path) -> TestCase:
 
 
 def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCase]]:
-    """Return the database of ``--database`` as the input of each task that asks for a query, by task; ConfigError if none does, or if it is no SQLite
-    database.
+    """Return task id -> the database of ``--database``, for each task that asks for a query.
+
+    ConfigError: no task asks for a query, or the file is not a SQLite database.
     """
     queries = [task.task_id for task in tasks if is_query_language(task.language)]
     if not queries:
@@ -81,7 +82,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
 
 
 def content_of(task: Task) -> str:
-    """Return a name of the content of a task, by which answers to an earlier version are recognised."""
+    """Return a content id of a task, which tells answers to an earlier version of the task apart."""
     return content_id(repr(task))
 
 
@@ -122,8 +123,9 @@ class AnswerFile:
 
 
 def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase]:
-    """Return the tests of JSON lines with ``input`` and ``expected``: a call and its literal, or standard input and output. Inputs of ``queries`` are
-    databases. ConfigError names a line that is no such test; or there is none.
+    """Return the tests in JSON lines with ``input`` and ``expected``: a call and its value, or standard input and output.
+
+    With ``queries``, inputs are databases. ConfigError: a line is not such a test (the message names the line), or no line is left.
     """
     tests: list[TestCase] = []
     for number, line in enumerate(text.splitlines(), start=1):

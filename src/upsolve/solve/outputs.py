@@ -1,4 +1,4 @@
-"""Outputs of candidates on inputs whose right answers nobody has given."""
+"""Outputs of candidates on inputs without a known right answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from upsolve.verify.service.run_code import Program, run_program
 __all__ = ["Outputs", "outputs_of", "run_inputs"]
 
 LONGEST = 10_000
-"""Longest output that is compared, characters; of a longer one its beginning and its length."""
+"""Longest output that is compared as a whole, characters; a longer output is compared by beginning, length and hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Outputs:
     texts: tuple[str | None, ...] = ()
     """Output on each input, a literal or text; None if the candidate fails on the input, or returns no plain data."""
     forms: tuple[str | None, ...] = field(default=(), compare=False)
-    """Each output in a form that is the same for outputs that the task's comparison takes for equal (``form_of``); (): as the texts."""
+    """Canonical form of each output (``form_of``), equal for outputs that the task's comparison accepts as equal; (): the texts."""
 
     @property
     def votes(self) -> tuple[str | None, ...]:
@@ -95,10 +95,10 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
 
 
 def form_of(text: str, kind: TestKind, compare: str) -> str:
-    """Return a form of an output that is the same for outputs that ``compare`` takes for equal.
+    """Return the canonical form of an output: equal for outputs that ``compare`` accepts as equal.
 
-    Of values ``1 == 1.0 == True``, and the order of sets and dicts does not count; of ``tokens`` white space does not count. With a tolerance
-    numbers are rounded to nine digits.
+    Values of calls compare as in Python: ``1 == 1.0 == True``, and the order of sets and dicts does not count. ``tokens`` ignores
+    white space. Comparisons with a tolerance round numbers to nine digits.
     """
     is_near = compare.startswith(("floats", "item"))
     if kind is TestKind.CALL:
@@ -142,7 +142,7 @@ def run_others(_task: Task, attempt: Attempt, tests: Sequence[TestCase], setting
 
 
 def run_programs(attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
-    """Return what a program writes for each input, without white space at the ends of lines; None if the program fails."""
+    """Return the output of a program for each input, without white space at the ends of lines; None if the program fails."""
     texts: list[str | None] = []
     for test in tests:
         ended = run_program(Program(attempt.code, attempt.language, test.input.encode()), settings).ended
@@ -191,5 +191,5 @@ def rounded(value: Any) -> Any:
 
 
 def shortened(text: str) -> str:
-    """Return a text of at most about ``LONGEST`` characters, which differs where texts of other lengths differ."""
+    """Return a text cut to about ``LONGEST`` characters, with its length and hash, so that different texts stay different."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... {len(text)} characters, hash {content_id(text)}"

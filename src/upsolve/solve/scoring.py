@@ -35,7 +35,7 @@ class ScoredArchive:
     scored: int
     """Programs that have a score now and had none."""
     unscored: int
-    """Programs without a number."""
+    """Programs to which the scorer gave no number."""
     before: int
     """Programs that had the score before."""
     orphans: int
@@ -77,7 +77,7 @@ def by_command(command: str, name: str = "score") -> Scorer:
 
 
 def row_of(task: Task, attempt: Attempt) -> dict[str, Any]:
-    """Return what a command reads of an attempt: no tests."""
+    """Return the JSON object that a scoring command reads for an attempt; it holds no tests."""
     names = ("attempt_id", "task_id", "language", "author", "code", "answer")
     return {**{name: getattr(attempt, name) for name in names}, "prompt": task.prompt, "entry_point": task.entry_point}
 

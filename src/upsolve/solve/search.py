@@ -69,7 +69,7 @@ def no_parents(_tree: Tree, count: int) -> list[int | None]:
 
 
 def refine(tree: Tree, count: int) -> list[int | None]:
-    """Return the best candidate so far for all; new samples if it has no verdict."""
+    """Return the best candidate so far, ``count`` times; None, a new sample, if this candidate has no verdict."""
     return [tree.best if tree.candidates.verdicts[tree.best] else None] * count
 
 

@@ -101,7 +101,7 @@ class Open:
 
 T = TypeVar("T")
 Report = Callable[[Iterable[Any]], Iterable[Any]]
-"""Passes on what a sampler yields, and reports progress."""
+"""Yields the items of an iterator unchanged, and reports progress."""
 New = tuple[Open, Attempt, int | None]
 """A task, a new candidate of it, and the index of the candidate that it corrects."""
 
