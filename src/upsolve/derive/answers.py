@@ -226,7 +226,10 @@ def inputs(origin: Origin, most: int = 2) -> Iterator[Group]:
 
 
 def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iterator[Group]:
-    """Yield a task to write a test that held right programs pass and held wrong ones fail; a half of the wrong ones may be in the prompt."""
+    """Yield a task to write a test that right programs pass and wrong programs fail, as the checker decides by stored programs.
+
+    At most half of the wrong programs are shown in the prompt; the checker runs other ones.
+    """
     readable_tests = readable(origin)
     wrong = [one for one in in_python(origin.failed) if origin.judged[one].status in (Status.FAILED, Status.RUNTIME_ERROR)]
     passed = in_python(origin.passed)
@@ -245,7 +248,7 @@ def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iter
             caught[place] += 1
     answers = sorted(caught, key=lambda place: (-caught[place], place))
     if not answers or caught[answers[0]] < fails:
-        origin.leave("no stored test but the shown one is known to fail enough held programs")
+        origin.leave("no stored test, besides the shown one, fails enough of the checker's wrong programs")
         return
     references = [readable_tests[place] for place in answers if caught[place] >= fails][:ANSWERS]
     values = held_values(origin) | {"RIGHT": [one.code for one in right], "WRONG": [one.code for one in secret], "FAILS": fails}
@@ -293,8 +296,8 @@ TEST = Derivation(
     tests,
     "write a test that right programs pass and wrong ones fail",
     (
-        Option("held", int, "most right, and most wrong programs that decide (default: 8)"),
-        Option("shown", int, "most wrong programs in the prompt, none of which decides (default: 1)"),
+        Option("held", int, "most right programs, and most wrong programs, that the checker runs (default: 8)"),
+        Option("shown", int, "most wrong programs in the prompt, which the checker does not run (default: 1)"),
         Option("fails", int, "wrong programs that the test has to fail (default: 1)"),
     ),
 )

@@ -39,7 +39,7 @@ DERIVATIONS: Mapping[str, Derivation] = {
 
 @dataclass(frozen=True, slots=True)
 class DeriveSettings:
-    """What is derived."""
+    """Settings of a derivation."""
 
     kind: str
     """Name of a derivation."""
@@ -125,7 +125,8 @@ def checked(how: DeriveSettings) -> DeriveSettings:
 def derive_groups(groups: Sequence[Group], how: DeriveSettings, settings: JudgeSettings, *, left: int | None = None) -> Portion:
     """Return the tasks derived from some tasks, at most ``left``, with judged answers.
 
-    A derived task whose answers all fail, or of several all pass, or cannot be judged, is left out: its tests are no fair judge.
+    A derived task is left out if all its answers fail, if it has several answers and all pass, or if none can be judged: its tests
+    cannot tell right answers from wrong ones.
     """
     origins = [Origin(one, how.kind, Random(f"{how.seed}/{how.kind}/{one.task.task_id}"), Counter()) for one in groups]
     found = [[*derived_from(origin, how)] for origin in origins]

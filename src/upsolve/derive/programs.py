@@ -93,7 +93,7 @@ def completions(origin: Origin, most: int = 1) -> Iterator[Group]:
 def speedups(origin: Origin, most: int = 1, ratio: float = 3.0) -> Iterator[Group]:
     """Yield tasks to write a faster program than a slow one that passed, within the geometric mean of the processor times of slow and fast.
 
-    A pair is left out within the noise of a clock: below ``NOISE`` seconds, or if the slow one takes less than ``ratio`` times as long.
+    A pair is left out if the slow program takes less than ``NOISE`` seconds or less than ``ratio`` times as long as the fast one.
     """
     has_cost = any(origin.judged[one].has_cost for one in origin.passed)  # costs are compared with costs alone
     verdicts = ((origin.judged[one], one) for one in origin.passed)
@@ -106,7 +106,9 @@ def speedups(origin: Origin, most: int = 1, ratio: float = 3.0) -> Iterator[Grou
     ]
     if fastest is None or not slow:
         origin.leave(
-            "no processor times are stored" if fastest is None else "no passed program is slow beyond the noise of a clock"
+            "no processor times are stored"
+            if fastest is None
+            else f"no passed program takes {NOISE:g} s, and {ratio:g} times as long as the fastest"
         )
         return
     for seconds, attempt in origin.chosen(slow, most):
@@ -126,7 +128,9 @@ def translations(origin: Origin, to: str = "cpp") -> Iterator[Group]:
     right = [one for one in origin.passed if one.language in PYTHON]
     tests = [one for test in origin.task.tests if (one := as_lines(origin.task, test))]
     if not right or not tests or len(tests) < len(origin.task.tests) or origin.task.requires:
-        origin.leave("no attempt in Python passed" if not right else "tests or packages have no form in lines of text")
+        origin.leave(
+            "no attempt in Python passed" if not right else "tests cannot be written as lines of text, or packages are required"
+        )
         return
     (attempt,) = origin.chosen(right, 1)
     calls = any(test.kind is TestKind.CALL for test in origin.task.tests)
