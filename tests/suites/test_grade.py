@@ -159,7 +159,7 @@ def test_shrink_selects_the_fewest_tests(marks, outcomes, kept):
 def test_a_failure_without_outcomes_keeps_all_tests():
     task = task_of("vh")
     verdicts = [judged(task, "pf")[1], Verdict("b", Status.FAILED, 1, 2)]
-    assert kept_tests(task, verdicts) == ([0, 1], "a verdict that failed does not say which test")
+    assert kept_tests(task, verdicts) == ([0, 1], "a failed verdict does not name the failed test")
     assert kept_tests(task, [Verdict("b", Status.FAILED)]) == ([0, 1], "no scored attempt"), "of a judge with tests of its own"
 
 

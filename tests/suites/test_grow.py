@@ -110,7 +110,7 @@ def test_without_a_reference_attempts_have_to_agree():
     task = replace(TOTAL, reference="")
     agreed = grown(group(task, RIGHT, "total = sum", "def total(xs): return sum(list(xs))", SET))
     assert agreed.oracle == "agreement" and agreed.caught == {Attempt("total", SET).attempt_id}
-    assert grown(group(task, RIGHT, SET)).skipped == "no reference, and fewer attempts than have to agree"
+    assert grown(group(task, RIGHT, SET)).skipped == "no reference, and too few attempts to agree on expected values"
     halves = grown(group(task, RIGHT, "total = sum", SET, "def total(xs): return sum({*xs})"))
     assert halves.kept == [] and "the attempts that passed do not agree" in halves.left_out
 
@@ -216,7 +216,7 @@ def test_a_grown_archive_is_written_in_portions(tmp_path, monkeypatch, capsys):
     rows = grow(archive, out, how, settings=FAST)
     assert [(row["task_id"], bool(row["new"]), row["skipped"]) for row in rows] == [
         ("total", True, ""),
-        ("other", False, "no reference, and fewer attempts than have to agree"),
+        ("other", False, "no reference, and too few attempts to agree on expected values"),
     ]
     new = {task.task_id: task for task in Archive(out).tasks()}
     count = len(rows[0]["new"])

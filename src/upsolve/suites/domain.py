@@ -19,12 +19,12 @@ LONGER = 4
 WIDER = 10
 """Factor by which a mutated number may exceed the largest one in magnitude."""
 CHANCE = 0.05
-"""A law counts if tests obey it by chance with a smaller probability."""
+"""A law counts only if the tests would obey it by chance with a smaller probability."""
 EDGES = ("characters", "length")
-"""What a text may have although no present text has it, if attempts confirm the answer: other characters, another length."""
+"""Properties in which a new text may differ from all present texts, if attempts confirm the answer: its characters, its length."""
 FOREIGN = "foreign"
-"""What no input may have: another type, sign, length or order, a broken relation. Statements exclude these: on numbers of another sign, 26 of 967
-right attempts at the embedded tasks differ from the reference."""
+"""Property that excludes an input: another type, sign, length or order, or a broken relation. Task statements exclude such inputs: on numbers
+of another sign, 26 of 967 right attempts at the embedded tasks differ from the reference."""
 CONTAINERS = (list, tuple, set, frozenset)
 
 
@@ -48,7 +48,7 @@ class Shape:
     """Members of each container."""
 
     def add(self, value: Any) -> None:
-        """Take a value in."""
+        """Add a value to the shape."""
         self.kinds.add(type(value))
         if isinstance(value, int | float) and not isinstance(value, bool):
             self.numbers.append(value)
@@ -70,7 +70,7 @@ class Shape:
                 self.inner.add(one)
 
     def outside(self, value: Any) -> set[str]:
-        """Return what a value has that no value here has: names of ``EDGES``, or ``FOREIGN``."""
+        """Return the properties that a value has and no value of the shape has: names of ``EDGES``, or ``FOREIGN``."""
         if type(value) not in self.kinds:
             return {FOREIGN}
         if isinstance(value, bool) or value is None:
@@ -101,7 +101,10 @@ class Shape:
         ]
 
     def outside_length(self, length: int) -> set[str]:
-        """Return whether containers have no such length: tuples of one length have that alone, others a little more than the longest at most."""
+        """Return {``FOREIGN``} for a length outside the shape, else set().
+
+        If all tuples have one length, only this length is inside; otherwise lengths up to ``LONGER`` above the longest.
+        """
         if len(self.lengths) == 1 and tuple in self.kinds:
             return set() if length in self.lengths else {FOREIGN}
         return set() if min(self.lengths, default=0) <= length <= max(self.lengths, default=0) + LONGER else {FOREIGN}
@@ -128,7 +131,7 @@ def classes_of(text: str) -> set[Any]:
 
 
 def outside_texts(text: str, texts: Sequence[str]) -> set[str]:
-    """Return what a text has that none of the texts has: other characters, spaces in other places, a smaller or much larger length."""
+    """Return the properties that a text has and no text of ``texts`` has: characters, places of spaces, a smaller or much larger length."""
     lengths, known = [*map(len, texts)], set[Any]().union(*map(classes_of, texts))
     found = {"length"} if not min(lengths) <= len(text) <= max(lengths) + LONGER else set[str]()
     if LEADING_ZERO.search(text) and not any(map(LEADING_ZERO.search, texts)):
@@ -225,14 +228,14 @@ class Domain:
     """Relations of the values of two places."""
 
     def outside(self, values: Sequence[Any]) -> set[str]:
-        """Return what an input has that no present input has: names of ``EDGES``, or ``FOREIGN``; empty within the domain."""
+        """Return the properties that an input has and no present input has: names of ``EDGES``, or ``FOREIGN``; empty within the domain."""
         found = set[str]().union(*(shape.outside(value) for shape, value in zip(self.shapes, values, strict=True)))
         related = all(RELATIONS[name](values[a], values[b]) for a, name, b in self.relations)
         return found if related else {*found, FOREIGN}
 
 
 def domain_of(inputs: Sequence[Sequence[Any]]) -> Domain:
-    """Return what inputs with the same places have in common."""
+    """Return the domain of inputs with the same places: the properties that they share."""
     places = range(len(inputs[0]))
     relations = [
         (a, name, b)

@@ -31,21 +31,21 @@ class Totals:
     least: int = 0
     """Tests that suffice to fail every attempt that some test fails (greedy set cover)."""
     visible_passed: int = 0
-    """Recorded attempts that pass every visible test, of tasks with visible and hidden tests; none that did not reach one."""
+    """Recorded attempts that reached and passed every visible test, of tasks with visible and hidden tests."""
     visible_false: int = 0
-    """Those of them that fail a hidden test: false passes of the visible tests."""
+    """Attempts among ``visible_passed`` that fail a hidden test: false passes of the visible tests."""
     visible_caught: int = 0
-    """Recorded attempts that fail a visible test, of these tasks."""
+    """Recorded attempts that fail a visible test, of tasks with visible and hidden tests."""
     compared: int = 0
     """Attempts that another judge has scored, too."""
     false_passes: int = 0
-    """Those of them that passed here and failed by another judge."""
+    """Attempts among ``compared`` that passed here and failed by another judge."""
     false_failures: int = 0
-    """Those of them that failed here and passed by every other judge."""
+    """Attempts among ``compared`` that failed here and passed by every other judge."""
     wrong: int = 0
     """Attempts that failed here or by another judge."""
     caught: int = 0
-    """Those of them that failed here."""
+    """Attempts among ``wrong`` that failed here."""
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Totals)))

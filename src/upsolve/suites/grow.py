@@ -31,9 +31,9 @@ PORTION = 16
 ROUNDS = 3
 """Most times that attempts are judged on the new tests: a test that ends a run hides the outcomes of those after it."""
 AGREED = 2 / 3
-"""Share of the attempts that ran to their end whose equal outputs are an expected value."""
+"""Share of the attempts that ran to their end that must have equal outputs for these to become the expected value."""
 WRONG = (Status.FAILED, Status.RUNTIME_ERROR)
-"""Outcomes by which an attempt is wrong on an input; others may be those of a right but slow program."""
+"""Outcomes that prove an attempt wrong on an input; the other outcomes may be those of a right but slow program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def grow(
     """Write an archive with new tests; return a row for each task. The same call resumes an interrupted one.
 
     New tests are hidden and follow the present ones; ``grown`` in the task's ``extra`` names the origin of each. Programs that passed the present
-    tests are judged on all tests; of others the outcomes of new tests stay ``UNSCORED``, as of tests that were not reached.
+    tests are judged on all tests; for other programs the outcomes of new tests stay ``UNSCORED``, like tests that were not reached.
 
     Args:
         archive: the archive, which is only read.
@@ -220,9 +220,9 @@ def begin(group: Group, how: GrowSettings) -> Growth:
     elif len({test.kind for test in present}) != 1 or present[0].kind not in (TestKind.CALL, TestKind.STDIO):
         growth.skipped = "tests are neither calls alone nor standard input alone"
     elif task.compare == "checker":
-        growth.skipped = "a checker decides, which needs no expected value"
+        growth.skipped = "the task has a checker, so its tests need no expected value"
     elif not task.reference and len(growth.passed) < how.agree:
-        growth.skipped = "no reference, and fewer attempts than have to agree"
+        growth.skipped = "no reference, and too few attempts to agree on expected values"
     elif (inputs := inputs_of(replace(task, tests=present), growth.passed, how.seed)) is None:
         growth.skipped = "the inputs cannot be mutated"
     else:
@@ -268,7 +268,7 @@ def expect(growths: Sequence[Growth], how: GrowSettings, settings: JudgeSettings
     for growth in growths:
         growth.oracle = "reference" if growth.task.task_id in right else "agreement"
         if growth.oracle == "agreement" and len(growth.passed) < how.agree:
-            growth.skipped = "the reference fails the present tests, and fewer attempts pass than have to agree"
+            growth.skipped = "the reference fails the present tests, and too few attempts pass to agree on expected values"
             growth.candidates = []
     runs = [(growth, program) for growth in growths for program in voters(growth) if growth.candidates]
     inputs = [[one.test for one in growth.candidates] for growth, _ in runs]
@@ -314,7 +314,7 @@ def fill(growth: Growth, answers: Sequence[Outputs], agree: int) -> None:
         else:
             reason = "" if votes >= max(agree, AGREED * len(outputs)) else "the attempts that passed do not agree"
         if not reason and trivial and not value.strip():
-            reason = "the answer is empty, as no present one is"
+            reason = "the answer is empty, and no present answer is"
         if reason:
             reasons[index] = reason
         else:
@@ -372,7 +372,7 @@ def compare(growths: Sequence[Growth], settings: JudgeSettings) -> list[Growth]:
 
 
 def choose(growth: Growth, most: int) -> None:
-    """Keep the fewest candidates that fail every program that any of them fails, then those that fail most others."""
+    """Keep few candidates that together fail every program that any candidate fails, then those that fail most programs, up to ``most``."""
     by_program: dict[str, set[int]] = {}
     for index, failed in growth.failures.items():
         for program in failed:

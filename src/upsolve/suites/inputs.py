@@ -31,9 +31,9 @@ class Candidate:
     origin: int
     """Index of the test that was mutated."""
     change: str
-    """What was changed."""
+    """Description of the mutation."""
     edges: frozenset[str] = frozenset()
-    """What the input has that no present input has (``upsolve.suites.domain.EDGES``)."""
+    """Properties that this input has and no present input has (``upsolve.suites.domain.EDGES``)."""
 
 
 class Inputs(Protocol):
@@ -64,7 +64,7 @@ class ValueInputs:
     render: Callable[[Sequence[Any]], str]
     """Returns the input of values."""
     domain: Domain
-    """What all inputs have in common."""
+    """Properties that all inputs share."""
     kind: TestKind
     """Kind of the tests."""
 
@@ -87,7 +87,7 @@ class ValueInputs:
 
 
 def call_inputs(task: Task) -> ValueInputs | None:
-    """Return the calls of a task of which most have one form, such as ``f(_, _)``; None if there are none with literals."""
+    """Return the calls of a task of which most have one form, such as ``f(_, _)``; None if no call has literal arguments."""
     parsed = {
         index: call for index, test in enumerate(task.tests) if test.kind is TestKind.CALL and (call := parts_of(test.input))
     }
@@ -184,7 +184,7 @@ class Layout:
     """Form of the inputs of a program: lines of which each is a value, and rows that follow them."""
 
     widths: Sequence[int]
-    """Of each line before the rows: its number of tokens, 0 for a list of any length, -1 for a text."""
+    """For each line before the rows: its number of tokens, 0 for a list of any length, -1 for a text."""
     rows: int | None
     """Tokens of each row, 0 for any number, -1 for a text; None if there are no rows after the lines."""
     counts: Mapping[tuple[int, int], int]

@@ -23,7 +23,7 @@ STEPS = 2_000_000
 EDITS = 8
 """Most changes of one database."""
 DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
-"""What a script of a task may not do: reach files."""
+"""SQLite actions that a task's script may not use, because they reach files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,10 @@ def set_limits(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, r
 
 
 def set_mean(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
-    """Set a cell to the mean of its column, and another cell so that this stays the mean; all numbers become whole, as sums of them are exact."""
+    """Set a cell to the mean of its column, and change another cell so that the mean stays the same.
+
+    All numbers of the column become whole, because sums of whole numbers are exact.
+    """
     table = tables[name]
     free = [
         index
@@ -399,7 +402,7 @@ def form_of(database: Database) -> str:
 
 
 def columns_of(databases: Sequence[Database]) -> dict[tuple[str, int], Column]:
-    """Return what each column holds in stored databases."""
+    """Return the values of each column in the stored databases."""
     found: dict[tuple[str, int], Column] = {}
     for name, table in databases[0].tables.items():
         for index in range(len(table.columns)):
@@ -437,11 +440,14 @@ def holds(databases: Sequence[Database], name: str, index: int, parent: str) -> 
 
 
 REVERSED = "PRAGMA reverse_unordered_selects = ON;\n"
-"""Has SQLite read tables backwards where a query asks for no order, also those that are stored by their key."""
+"""Makes SQLite read tables backwards if a query asks for no order, tables stored by their key included."""
 
 
 def reversed_rows(task: Task, script: str) -> str | None:
-    """Return a database whose rows are stored and read in reverse order: what depends on it is not asked for; None if it cannot be read."""
+    """Return a database with its rows stored and read in reverse order; None if SQLite cannot read it.
+
+    An answer that changes with it depends on an order of rows for which the query does not ask.
+    """
     database = read_database(task.setup, script)
     if database is None:
         return None

@@ -37,7 +37,7 @@ EVERY = 1000
 ROWS = 200
 """Tasks that are read at once."""
 PLAIN: Mapping[str, Any] = {"analyses": (), "repeats": 1, "lines": False, "cost": 0}
-"""Settings of the judge without which its outcomes are the same."""
+"""Settings of the judge that do not change outcomes, at their cheapest values."""
 FOUND: Mapping[str, tuple[str, bool]] = {
     "empty": ("passed by an empty program", True),
     "constant": ("passed by a constant program", True),
@@ -91,7 +91,7 @@ class Sanity:
         return counts | {program: self.found(program) for program in FOUND}
 
     def lines(self, archive: str) -> list[str]:
-        """Return what is wrong as text, with the first three tasks; empty if nothing is and all tasks are checked."""
+        """Return the faults as lines of text, each with its first three tasks; [] if there is none and all tasks are checked."""
         found = {about: self.found(program) for program, (about, _) in FOUND.items()}
         lines = [f"{len(ids):,} tasks are {about}: {', '.join(ids[:3])}" for about, ids in found.items() if ids]
         for reason, number in Counter(self.reasons.values()).most_common(3):
@@ -219,7 +219,7 @@ class Checking:
 
 
 def key_of(task: Task, passed: Attempt | None) -> str:
-    """Return the content id of all that decides a result: task, passed attempt and version of the judge."""
+    """Return a content id of everything that determines a result: task, passed attempt and version of the judge."""
     return content_id(full_repr(replace(task, prompt="", extra="")), passed.attempt_id if passed else "", str(JUDGE_VERSION))
 
 

@@ -95,7 +95,7 @@ ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
     """Write an archive with the fewest tests that keep all stored verdicts; return a row for each task.
 
-    Chosen tests keep their order and their mark hidden; of a task with visible tests, one visible test at least is kept. The same call
+    Chosen tests keep their order and their mark hidden; a task with visible tests keeps at least one visible test. The same call
     resumes an interrupted one.
 
     Args:
@@ -137,15 +137,16 @@ def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None
 def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]:
     """Return the indices of the tests that are kept, and the reason why all of them are (else empty).
 
-    Every verdict that failed fails one of them, where it can without exceeding a limit, which takes longest. A limit may be one of all tests together: for a verdict
-    that only exceeds limits, all tests up to the first such one are kept. Verdicts of judges with tests of their own (``total`` is another number) do not count.
+    Every failed verdict fails one of the kept tests, preferably without exceeding a limit, since that takes longest. A limit may hold
+    for all tests together: if a verdict only exceeds limits, all tests up to the first exceeded one are kept. Verdicts of judges with
+    other tests (another ``total``) do not count.
     """
     every, failures, slow, before = [*range(len(task.tests))], list[frozenset[int]](), Counter[int](), 0
     scored = [one for one in verdicts if is_scored(one) and one.total == len(task.tests)]
     for verdict in scored:
         failed = failed_tests(task, verdict)
         if verdict.status is not Status.PASSED and not failed:
-            return every, "a verdict that failed does not say which test"
+            return every, "a failed verdict does not name the failed test"
         ended = frozenset(index for index, one in enumerate(verdict.outcomes) if one in ENDED)
         slow.update(ended)
         failures.append((failed or frozenset()) - ended)
