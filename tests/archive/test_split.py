@@ -76,7 +76,7 @@ def test_a_task_keeps_its_split_when_the_archive_grows():
 def test_leaks_of_a_split_are_reported(tmp_path):
     archive = Archive.create(tmp_path)
     archive.append(tasks=[Task(f"t/{i}", "the very same words for every task") for i in range(20)])
-    with pytest.warns(UserWarning, match="pairs of a training and a test task are too alike"):
+    with pytest.warns(UserWarning, match="pairs of a training and a test task are nearly equal"):
         split_archive(archive, DataConfig())
 
 

@@ -143,7 +143,9 @@ def test_an_archive_at_a_url_is_cleaned_filled_and_viewed(tmp_path, bucket):
         ["archive", "export", f"{bucket}/source", "--as", "pairs"],
     ):
         done = CliRunner().invoke(app, [*command, f"{bucket}/out"])
-        assert isinstance(done.exception, ArchiveError) and f"{bucket}/out: is written to local paths" in str(done.exception)
+        assert isinstance(done.exception, ArchiveError) and f"{bucket}/out: results are written to local paths" in str(
+            done.exception
+        )
 
 
 @pytest.mark.slow

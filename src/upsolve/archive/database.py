@@ -134,7 +134,7 @@ def none_of(schema: Any) -> Any:
 
 
 def fitted(rows: Any, schema: Any) -> Any:
-    """Return a table or record batch with the columns of a schema; those that it lacks are null."""
+    """Return a table or record batch with the columns of a schema; missing columns are null."""
     if rows.schema.equals(schema):
         return rows
     columns = [
@@ -160,7 +160,7 @@ PLACE = "(file_index::bigint << 32) + file_row_number as place"
 
 
 OPENING, NAMES = Lock(), count()
-"""Guard of the shared databases, and the numbers in the names of their catalogs."""
+"""Lock of the shared databases, and the counter that numbers their catalogs."""
 
 
 def open_database() -> "duckdb.DuckDBPyConnection":
@@ -229,7 +229,7 @@ def connect(
 
 
 def name_damaged(parts: Mapping[str, Iterable[Path]], error: Exception) -> None:
-    """Raise ArchiveError with the name of the damaged part if DuckDB's error may be of one ("Out of buffer") and names no file."""
+    """Raise ArchiveError with the name of a damaged part if DuckDB's error ("Out of buffer") can come from a part but names no file."""
     for part in chain.from_iterable(parts.values()) if type(error) in (duckdb.Error, duckdb.IOException) else ():
         check_part(part)
 
@@ -267,11 +267,11 @@ select {COLUMNS["attempts"]}, total as "count" from attempts join (
     select min(place) as place, sum("count")::bigint as total from attempts group by attempt_id, hash({COLUMNS["attempts"]})
 ) using (place) order by place
 """  # noqa: S608
-"""Only numbers are aggregated, since DuckDB keeps what it aggregates in memory; what it sorts it can write to disk."""
+"""Only numbers are aggregated, since DuckDB keeps aggregated values in memory, and can write sorted rows to disk."""
 
 
 def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attempt | Verdict]:
-    """Yield what ``Archive.tasks`` and ``attempts`` return, then all verdicts as written: earlier ones show what labels contradict each other.
+    """Yield the records of ``Archive.tasks`` and ``attempts``, then all verdicts as written: earlier ones show contradicting labels.
 
     Args:
         parts: name of a table -> its files, oldest first.

@@ -284,7 +284,7 @@ def open_groups(
         judge: whose verdicts count (``Archive.groups``).
         labels: estimate the probabilities that labels are right (``Group.label_right``).
         turns: most earlier attempts that each attempt comes with (``Group.turns``).
-        language: what tasks of any language ask for (``asking_for``).
+        language: language that tasks of any language get (``asking_for``).
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]

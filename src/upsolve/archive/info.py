@@ -172,16 +172,16 @@ def pairs_of(connection: Any) -> list[Agreement]:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What ``upsolve archive info`` says of an archive."""
+    """Content of ``upsolve archive info``."""
 
     info: ArchiveInfo
-    """Its statistics."""
+    """Statistics of the archive."""
     agreements: list[Agreement]
-    """How its judges agree."""
+    """Agreement of each pair of judges."""
     labels: list[JudgeLabels]
     """The labels of each judge."""
     stale: int
-    """Verdicts that a later fix of the judge concerns."""
+    """Number of stale verdicts: a fix of the judge after the verdict may change the outcome."""
     stale_unscored: dict[str, int]
     """Stale verdicts that could not be judged again, by reason."""
 
@@ -192,7 +192,7 @@ READ_ONCE = "create temp table verdicts as select * exclude (error_line, wall_se
 
 
 def overview(archive: Archive, changes: Changes, among: str = "true") -> Overview:
-    """Return all about an archive over one connection; ``changes`` and ``among`` are those of ``unjudged.stale``."""
+    """Return the overview of an archive, computed over one connection; ``changes`` and ``among``: arguments of ``unjudged.stale``."""
     parts = {name: archive.parts(name) for name in TABLES}
     with connect(parts, places=True) as connection:
         if sum(part.stat().st_size for part in parts["verdicts"]) < IN_MEMORY:

@@ -114,7 +114,7 @@ class JudgeLabels:
     failed_wrong: float
     """Expected share of them that is wrong, [0, 1]; nan if none failed."""
     caught: int
-    """Programs that failed, of which the outcomes of single tests are recorded: what is said of the tests rests on them; 0: on ``MISSED``."""
+    """Failed programs with recorded outcomes of each test, from which the strength of the tests is estimated; 0: ``MISSED`` is assumed."""
 
 
 class Labels:

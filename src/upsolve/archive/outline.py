@@ -43,7 +43,7 @@ class Outline:
     passed_N: NDArray[np.bool_]
     """Whether the preferred verdict is ``passed``."""
     scored_N: NDArray[np.bool_]
-    """Whether it is scored."""
+    """Whether the preferred verdict is scored."""
     counts_N: NDArray[np.int32]
     """Occurrences of each attempt."""
     authors: Any

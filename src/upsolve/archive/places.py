@@ -66,7 +66,7 @@ def local_place(name: str | Path) -> Path:
     """Return a path to write to; ArchiveError for a URL."""
     if is_url(name):
         raise ArchiveError(
-            f"{name}: is written to local paths alone; name one, then upload it: `upsolve archive copy` uploads archives"
+            f"{name}: results are written to local paths only; name a local path, then upload the result: `upsolve archive copy` uploads archives"
         )
     return Path(name)
 
@@ -189,7 +189,7 @@ def copy_data_set(url: str, folder: Path) -> None:
 
 
 def parts_of(url: str) -> dict[str, str | None]:
-    """Return what a URL says, by the names of the arguments of ``load_dataset``."""
+    """Return the parts of a URL of a data set as arguments of ``load_dataset``, by name."""
     match = NAME.fullmatch(url)
     assert match, "a data set of the Hub"
     return match.groupdict()

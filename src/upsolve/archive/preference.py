@@ -29,9 +29,9 @@ __all__ = [
 PREFIX = "upsolve"
 """Beginning of the names of upsolve's own judges."""
 OWN = f"starts_with(judge, '{PREFIX}')"
-"""Condition in SQL that the column ``judge`` names one of them; otherwise the verdict is recorded (``is_recorded``)."""
+"""SQL condition that the column ``judge`` names a judge of upsolve; other verdicts are recorded (``is_recorded``)."""
 IS_SCORE = "starts_with(judge, 'score:')"
-"""Condition in SQL that a verdict is a score (``Verdict.is_score``), which says nothing about the outcome."""
+"""SQL condition that a verdict holds only a score (``Verdict.is_score``), not an outcome."""
 RANK = "((status <> 'unscored')::hugeint << 62) + place"
 """Expression in SQL that is largest for the last scored verdict, or for the last one if none is scored."""
 
@@ -82,9 +82,10 @@ def preferred_outcome(verdicts: Sequence[Verdict], task: Task, judge: str) -> Ve
 
 
 def choice(total: str = "{}.total") -> str:
-    """Return an expression in SQL for what ``preferred`` chooses among the columns ``own``, ``imported`` and ``latest``.
+    """Return the SQL expression of the outcome that ``preferred`` chooses among the columns ``own``, ``imported`` and ``latest``.
 
-    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the task.
+    ``own`` and ``imported`` are the last scored outcomes by upsolve's and by other judges, ``latest`` is the last outcome of all, and
+    ``official`` is the field of the task.
 
     Args:
         total: the number of tests of an outcome, which stands for ``{}``.
@@ -116,7 +117,7 @@ def with_scores(chosen: Verdict | None, verdicts: Sequence[Verdict]) -> Verdict 
 
 
 def score_verdicts(attempt_id: str, scores: Mapping[str, float]) -> list[Verdict]:
-    """Return an unscored verdict for each score of an attempt, by name: so it is stored beside verdicts, and replaces none."""
+    """Return one unscored verdict for each named score of an attempt; such a verdict is stored beside others and replaces none."""
     return [
         Verdict(attempt_id, Status.UNSCORED, judge=f"score:{name}", findings=(Finding("score", name, "", 1, value=value),))
         for name, value in scores.items()

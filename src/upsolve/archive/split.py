@@ -1,4 +1,4 @@
-"""Split by task, never by attempt, and leaks: tasks of different splits that are too similar, with which an evaluation partly measures memorisation."""
+"""Split by task, never by attempt; and leaks: nearly equal tasks in two splits, which let an evaluation measure memorisation."""
 
 import json
 import warnings
@@ -36,7 +36,7 @@ DERIVED_FROM = "derived_from"
 """Field of the ``extra`` of a derived task: the id of the task that it was derived from."""
 
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
-"""Values of a field of tasks that name a split -> the split."""
+"""Names of splits as they occur in fields of tasks -> the split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ def split_tasks(
     A derived task (``upsolve.derive``) counts by the id of the task that it was derived from, and shares its split.
 
     Args:
-        tasks: what to split.
+        tasks: tasks to split.
         fractions: share of each split; they sum to one.
-        seed: another seed, another split.
-        ranked: take exact shares within each difficulty, in the order of the hash, instead of shares in expectation; an added task can
-            then move others across a border, so this is for archives that do not grow.
+        seed: seed of the hash; another seed gives another split.
+        ranked: take exact shares within each difficulty, in the order of the hash, instead of shares in expectation. An added task can
+            then move other tasks into another split, so use this only for archives that do not grow.
         by: field of ``Task.extra``. Its value is hashed instead of the task id, so that tasks that share it share their split; with
             ``ranked``, exact shares of the values, whatever their difficulties. Values that name splits decide them
             (``recorded_split``).
@@ -131,7 +131,7 @@ def recorded_split(
 ) -> dict[str, str]:
     """Return the split that each task names in a field; ConfigError if a value names none.
 
-    Where no task names dev, it is a part of the training tasks, by a hash of the (origin's) task id: dev / (train + dev) of them, in expectation.
+    If no task names dev, a share dev / (train + dev) of the training tasks becomes dev, chosen by a hash of the (origin's) task id.
     """
     if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
         (task_id, name), known = unknown[0], ", ".join(RECORDED)
@@ -233,7 +233,7 @@ def report_languages(archive: Archive, language: str) -> None:
         shown = ", ".join(f"{count:,} in {name}" for name, count in left.most_common(5))
         warnings.warn(
             f"{left.total():,} attempts are in another language than their task asks for, and are not used: {shown}; "
-            "data.language chooses what tasks of any language ask for (by default Python)",
+            "set data.language to choose the language of tasks that accept any (default: Python)",
             stacklevel=3,
         )
 
@@ -291,7 +291,7 @@ class Leak:
     right: str
     """Task id."""
     reason: str
-    """What the two tasks share."""
+    """Text or property that the two tasks share."""
 
 
 def shingles(text: str, size: int = 3) -> set[Run]:
@@ -345,4 +345,4 @@ def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
     leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
     if leaks:
         shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
-        warnings.warn(f"{len(leaks)} pairs of a training and a test task are too alike: {shown}", stacklevel=3)
+        warnings.warn(f"{len(leaks)} pairs of a training and a test task are nearly equal: {shown}", stacklevel=3)

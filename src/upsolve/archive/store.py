@@ -101,7 +101,9 @@ class Archive:
             data: dict[str, Any] = json.loads(fresh(file).read_text(encoding="utf-8"))
             version = data["schema"]
         except NotADirectoryError as error:
-            raise ArchiveError(f"{self.path}: a file, not an archive: upsolve ingest SOURCE {self.path} ARCHIVE") from error
+            raise ArchiveError(
+                f"{self.path}: a file, not an archive; import it with `upsolve ingest SOURCE {self.path} ARCHIVE`"
+            ) from error
         except FileNotFoundError as error:
             fix = nearest(self.path) or "create one with `upsolve ingest`"
             raise ArchiveError(f"{self.path}: not an archive ({META} is missing); {fix}") from error
@@ -131,7 +133,7 @@ class Archive:
             tasks: new tasks are written, stored ones are skipped.
             attempts: all are written; equal ones are merged when read.
             verdicts: all are written.
-            tag: hexadecimal digits in the names of the parts, by which ``drop`` finds them.
+            tag: hexadecimal digits that become part of the file names, so that ``drop`` finds the parts.
 
         Raises:
             ArchiveError: a task with the same id and different content is stored.
@@ -243,7 +245,7 @@ class Archive:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
             labels: estimate the probability that each label is right (``archive.labels``).
             turns: most earlier attempts, found by ``parent_id``, that each attempt comes with (``Group.turns``).
-            language: what tasks of any language ask for; empty: they stay as they are.
+            language: language that tasks of any language get; empty: these tasks stay unchanged.
         """
         parts = {name: self.parts(name) for name in TABLES}
         return open_groups(parts, self.tasks, judge=judge, labels=labels, turns=turns, language=language)
@@ -401,10 +403,10 @@ def read_tasks(place: str, label: str) -> list[Task]:
 
     Args:
         place: folder or name of an archive, or the name of a source and its file or folder: ``humaneval:HumanEval.jsonl.gz``.
-        label: what named the place, for messages.
+        label: option or key that named the place, for messages.
 
     Raises:
-        SourceError: the place is neither, or a file cannot be read; says what is expected.
+        SourceError: the place is neither an archive nor ``source:path``, or a file cannot be read; the message says what is expected.
     """
     if place in SHIPPED or is_url(place) or (Path(place) / "archive.json").is_file():
         return open_archive(place).tasks()

@@ -126,7 +126,7 @@ class Stale(Programs):
     def __init__(
         self, connection: "duckdb.DuckDBPyConnection", archive: Archive, changes: Changes, among: str = "true"
     ) -> None:
-        """Find them in a database with the views of the archive and ``place`` (``stale``)."""
+        """Find the stale programs in a database with the views of the archive and ``place``; for the arguments see ``stale``."""
         self.connection, self.archive = connection, archive
         connection.execute(LATEST.format(among=among))
         self.analyses: tuple[str, ...]
@@ -153,7 +153,7 @@ class Stale(Programs):
 
 @contextmanager
 def stale(archive: Archive, changes: Changes, among: str = "true") -> Generator[Stale]:
-    """Yield the programs whose last scored verdict of upsolve is stale; ``among``, in SQL on the verdicts, is true of all that may be.
+    """Yield the programs whose last scored verdict of upsolve is stale; ``among``: SQL condition that every stale verdict fulfils.
 
     ``done`` counts the programs whose verdict is valid, ``reasons`` the stale ones by change, and ``unscored`` the stale ones that could not be
     judged again by reason. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.
