@@ -12,14 +12,14 @@ from upsolve.verify.sandbox.inside.values import QUESTIONS
 __all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in", "may_be_stale"]
 
 Concerns = Callable[[Task, Attempt, Verdict], bool]
-"""True if a fix may change an earlier verdict, or in doubt; raises nothing."""
+"""Predicate that is True if a fix may change an earlier verdict, or if this is unknown; never raises."""
 
 BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "php")
-"""Languages whose memory had been limited by address space."""
+"""Languages whose memory was limited by address space before the fix."""
 OF_OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "TypeError")
 """Errors of programs that need a newer Python."""
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
-"""Words of Python programs that use what had not been as in a new interpreter."""
+"""Words in Python programs that use streams, folders or arguments, which differed from those of a new interpreter before the fix."""
 OF_SOURCE = ("argv[0]", "main.py", "traceback", "linecache", "stdin.name", "stdin.mode", "stdin.buffer.name")
 """Words of Python programs that ask for their own source, or for the name of their standard input."""
 OF_LIBRARY = (
@@ -37,7 +37,7 @@ OF_LIBRARY = (
     "sorted",
     "sympy",
 )
-"""Words of Python programs whose values did not reach tests as data."""
+"""Words in Python programs whose values did not reach tests as data before the fix."""
 EXTENDS = re.compile(
     r"^ *class \w+\([^)]*\b(?:list|dict|set|tuple|str|int|float|OrderedDict|defaultdict|Counter)\b", re.MULTILINE
 )
@@ -53,9 +53,9 @@ class Change:
     summary: str
     """Wrong behaviour, one sentence."""
     concerns: Concerns
-    """The scored verdicts that it may change."""
+    """Whether the fix may change a scored verdict."""
     among: str = "true"
-    """Condition in SQL, on the columns of ``verdicts`` beside ``tasks``, that holds for all of them."""
+    """SQL condition on the columns of ``verdicts`` (queries may also read ``tasks``) that holds for every verdict concerned."""
 
 
 def has_tests(task: Task, *kinds: TestKind) -> bool:

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Imports(StrEnum):
-    """Imports that Python attempts get."""
+    """Import statements that are added to Python attempts."""
 
     NONE = "none"
     CONTEST = "contest"
@@ -61,7 +61,7 @@ MEMBERS = {
 """Imports of the graders of APPS, TACO and LiveCodeBench, for every program; LeetCode's solutions rely on them."""
 
 PROVIDED = frozenset(" ".join([MODULES, *MEMBERS.values()]).split())
-"""All names that they bind."""
+"""All names that these imports bind."""
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types
 ISOLATIONS = ("required", "best_effort", "gvisor")
 """Values of ``JudgeSettings.isolation``."""
 TESTS_AT_ONCE = 10
-"""Tests that limits without a limit of the task are for: a hundred take longer, and one that never ends should not get the time of all."""
+"""Number of tests for which the default limits are meant; ``for_many_tests`` scales them for more tests."""
 LEAST_MEMORY = 256 * 2**20
 """Smallest memory limit that a task can set, bytes."""
 
@@ -232,7 +232,10 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
 
 
 def for_many_tests(task: Task, limits: Limits) -> Limits:
-    """Return limits for many tests: those given for every ``TESTS_AT_ONCE`` tests, and for each test; ``cpu_seconds`` grow if they share a process."""
+    """Return limits for many tests: ``wall_seconds`` of the given limits for every ``TESTS_AT_ONCE`` tests.
+
+    ``cpu_seconds`` grow alike if the tests share a process. One test gets at most the given time, so an endless test cannot use up the rest.
+    """
     share = len(task.tests) / TESTS_AT_ONCE
     kinds = {test.kind for test in task.tests}
     if share <= 1 or TestKind.SIMULATION in kinds:

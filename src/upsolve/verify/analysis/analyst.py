@@ -112,7 +112,7 @@ class Analyst:
         return [(Finding("analysis", name, " ".join(reply.split())[:500], 1),)]
 
     def ask(self, name: str, sources: Sequence[Source]) -> list[tuple[Finding, ...]] | str:
-        """Send programs to the subprocess; return their findings, or what went wrong."""
+        """Send programs to the subprocess; return their findings, or the error as text."""
         with self.guard:
             if self.process and self.process.poll() is not None:
                 self.close()
@@ -151,7 +151,7 @@ def main(parent: int) -> None:
 
 
 def attempt(name: str, sources: Sequence[Source]) -> Any:
-    """Run one analysis; return its findings, or what went wrong."""
+    """Run one analysis; return its findings, or the error as text."""
     try:
         return ANALYSES[name](sources)
     except Exception as error:

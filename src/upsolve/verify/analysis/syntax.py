@@ -205,7 +205,7 @@ def idle(start: int, end: int) -> Iterator[Finding]:
 
 
 def statements(root: Any) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of every statement, in order; of a compound statement, those of its head."""
+    """Yield the first and the last line of every statement, in order; a compound statement counts with its head only."""
     waiting = [root]
     while waiting:
         node = waiting.pop()

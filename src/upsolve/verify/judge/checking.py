@@ -19,11 +19,11 @@ __all__ = ["checked", "checker_fault"]
 BROKEN = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError")
 """Exceptions that show a fault of the checker, whatever the output."""
 SECONDS, MEMORY = 10.0, 1 << 30
-"""Limits of a checker that is a program."""
+"""Limits of a checker that is a program: elapsed time, seconds, and memory, bytes."""
 POINTS = re.compile(r"points (\d+(?:\.\d+)?)\b")
-"""Beginning of what a checker of testlib says of an output for which it gives points."""
+"""Prefix of the message by which a checker of testlib gives points."""
 MARK, ABSENT = "built", 99
-"""File that names the program that was built in a folder; exit code if it is another one."""
+"""File that names the program built in this folder; exit code of a run if another program was built there."""
 BUILD = f'"$@" && printf %s "$0" > {MARK}'
 RUN = f'[ "$(cat {MARK} 2>/dev/null)" = "$0" ] || exit {ABSENT}; rm -rf feedback; mkdir feedback; exec "$@"'
 
@@ -109,7 +109,7 @@ def run_program(program: CheckerProgram, task: Task, index: int, output: str) ->
 
 
 def build_program(program: CheckerProgram, tools: Language, key: str) -> Job:
-    """Return the job that builds a checker; it marks its folder."""
+    """Return the job that builds a checker, and marks its folder (``MARK``)."""
     files = {**tools.files, **program.files, tools.file: program.source}
     marking = replace(tools, compile=("sh", "-c", BUILD, key, *(tools.compile or ("true",))))
     return replace(build_job(marking, {name: encode_text(text) for name, text in files.items()}), profile="checker")

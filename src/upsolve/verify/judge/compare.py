@@ -99,12 +99,12 @@ class Tolerance:
     """Maximum distance of a number from an expected number e, by absolute value (see ``allowed``)."""
 
     absolute: float
-    """>= 0; as ``relative`` is None, also the share of |e| that is allowed."""
+    """Allowed distance, >= 0; if ``relative`` is None, also the allowed share of |e|, and the larger of both counts."""
     relative: float | None = None
-    """Share of |e| that is allowed in addition, >= 0; None for one number in both places."""
+    """Allowed share of |e|, added to ``absolute``, >= 0; None: ``absolute`` serves for both."""
 
     def allowed(self, expected: float) -> float:
-        """Return absolute + relative |e| as numpy.allclose, or absolute max(1, |e|) without ``relative``; ``expected`` is |e|."""
+        """Return absolute + relative |e|, as numpy.allclose; without ``relative``, absolute max(1, |e|). ``expected`` is |e|."""
         if self.relative is None:
             return self.absolute * max(1.0, expected)
         return self.absolute + self.relative * expected

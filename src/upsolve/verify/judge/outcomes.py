@@ -82,11 +82,11 @@ HEAD = 1000
 ELAPSED = "elapsed"
 """Label of a verdict with a timeout by elapsed time, which a busy machine may have caused."""
 LINE_BYTES, VALUE_BYTES = 1 << 14, 100
-"""Maximum size of the result line of a test in long results, bytes: of each, and for every character of the expected value. A value that is
-equal has a shorter encoding."""
+"""Most bytes of a test's result line in long results: ``LINE_BYTES`` plus ``VALUE_BYTES`` for each character of the expected value. The
+encoding of an equal value is shorter."""
 MOST_TYPE, MOST_MESSAGE = 100, 500
 """Maximum characters of an error's type and message."""
-NO_MODULE = " (beside the standard library there are the packages that the task requires)"
+NO_MODULE = " (beside the standard library, only packages in the task's requires can be imported)"
 """Ends the message of an import that failed."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 """Statuses that may end a run: tests after one of these are unscored if they have no result."""
@@ -133,7 +133,7 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
 
 
 def describe_test(index: int, test: TestCase, message: Any) -> str:
-    """Prefix a message with the number of the test; of a hidden test, omit everything that would reveal its answer."""
+    """Return a message after the number of its test, which is called hidden if prompts may not show it."""
     return f"{'hidden ' if test.hidden else ''}test {index + 1}: {message}"
 
 
@@ -155,7 +155,7 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
 
 
 def unrunnable(ends: Iterable[Exit]) -> str:
-    """Return why the command of a run could not be started, which the program of another language cannot report; empty if all could."""
+    """Return why the command of a run could not be started; "" if every command started. Programs in other languages cannot report it."""
     messages = (record["unrunnable"] for end in ends for record in end.records if "unrunnable" in record)
     return str(next(messages, ""))[:MOST_MESSAGE]
 
@@ -325,7 +325,7 @@ TEST_NUMBER = re.compile(r"^((?:hidden )?test )(\d+)(?=: )")
 
 
 def shares_of(task: Task) -> list[tuple[Sequence[int], Task]]:
-    """Return the tests that are judged together, as indices and a task with these alone: those of standard input, and all others."""
+    """Return the tests that are judged together, STDIO tests and all others, each as indices and a task with only these tests."""
     stdio = [index for index, test in enumerate(task.tests) if test.kind is TestKind.STDIO]
     if len(stdio) in (0, len(task.tests)):
         return [(range(len(task.tests)), task)]

@@ -127,7 +127,9 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
 def refuse_unrunnable(tools: Language, ends: Sequence[Exit]) -> None:
     """Raise JudgeError if the compiler or interpreter of a language could not be started: no fault of the program."""
     if problem := unrunnable(ends):
-        raise JudgeError(f"language {tools.name}: {problem} in the sandbox, which has the system's folders alone")
+        raise JudgeError(
+            f"language {tools.name}: {problem} in the sandbox, which sees only the system's folders: install it there"
+        )
 
 
 def own_line(task: Task, attempt: Attempt, line: int) -> int | None:

@@ -30,8 +30,8 @@ RUNS = 2
 def expected_values(
     code: str, calls: Sequence[str], settings: JudgeSettings | None = None, *, requires: Sequence[str] = ()
 ) -> list[str | None]:
-    """Return the value of each call as a literal; ``OPAQUE`` for a value that is none, None for one that is too long, and for a call
-    that raised or was not reached.
+    """Return the value of each call as a literal; ``OPAQUE`` for a value that is no literal, None for a value that is too long and for a
+    call that raised or was not reached.
 
     Args:
         code: the reference program.
@@ -93,7 +93,7 @@ def as_literal(data: object) -> str | None:
 
 
 def expected_answers(task: Task, settings: JudgeSettings | None = None) -> list[str]:
-    """Return what a Python reference answers to every test: the literal of a CALL's value, the output of a STDIO test.
+    """Return the answer of a Python reference to every test: the literal of a CALL's value, the output of a STDIO test.
 
     Args:
         task: the task; its tests are all CALL, or all STDIO.

@@ -194,7 +194,7 @@ def scope_of(body: Sequence[ast.AST], parameters: Iterable[str] = (), *, is_clas
 
 
 def own_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a statement that belong to its scope; of a comprehension only targets of ``:=``."""
+    """Yield the parts of a statement that belong to its scope; in a comprehension, only targets of ``:=``."""
     yield node
     if isinstance(node, FUNCTIONS | ast.ClassDef):
         return

@@ -264,7 +264,7 @@ def run_simulation(task: Task, attempt: Attempt, settings: JudgeSettings) -> Gen
 
 
 def points_of(task: Task, record: Mapping[str, Any]) -> float:
-    """Return the share of points that a world gives; JudgeError if it is none."""
+    """Return the share of points that a world gives; JudgeError if ``points()`` returns no number in [0, 1]."""
     share = record["points"]
     if isinstance(share, int | float) and 0 <= share <= 1:
         return float(share)

@@ -34,7 +34,7 @@ class Setup:
     bound: frozenset[str]
     """Names that it binds, except starters."""
     pure: frozenset[str]
-    """Imports, and functions that use nothing but builtins and others of these: with literals they return what the attempt cannot influence."""
+    """Imports, and functions that use only builtins and other pure names: called with literals, they return values that the attempt cannot influence."""
     variables: frozenset[str]
     """Names that are bound neither by an import nor as a function or class."""
     uses: Mapping[str, Sequence[ast.Name]]
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(task: Task) -> Parts:
-    """Return what decides the names under test of a task."""
+    """Return the inputs that decide the names under test of a task."""
     calls, codes = (tuple(test.input for test in task.tests if test.kind is kind) for kind in (TestKind.CALL, TestKind.CODE))
     return Parts(task.setup, task.entry_point, tuple(CAPITALISED.findall(task.reference)), calls, codes)
 
@@ -131,7 +131,7 @@ def rebinds(task: Task) -> bool:
 
 @memo
 def has_names_bound_again(parts: Parts) -> bool:
-    """Return what ``rebinds`` does."""
+    """Compute ``rebinds`` from the inputs that decide it, cached."""
     try:
         given, names = ast.parse(parts.setup), {*(names_under_test(parts) or ())}
         trees = [given, *(ast.parse(source.strip()) for source in (*parts.calls, *parts.codes))]
@@ -142,13 +142,13 @@ def has_names_bound_again(parts: Parts) -> bool:
 
 
 def variables_read(task: Task) -> tuple[str, ...]:
-    """Return the variables of the setup that tests, which parse, and functions of the setup that they use read."""
+    """Return the setup's variables that are read by tests, or by functions of the setup that tests use; the tests must parse."""
     return variables_in(parts_of(task)) if task.setup else ()
 
 
 @memo
 def variables_in(parts: Parts) -> tuple[str, ...]:
-    """Return what ``variables_read`` does."""
+    """Compute ``variables_read`` from the inputs that decide it, cached."""
     given = names_of(parts.setup)
     sources = (*parts.calls, *parts.codes) if given.variables else ()
     found = global_names(ast.parse(source.strip()) for source in sources)
@@ -158,7 +158,7 @@ def variables_in(parts: Parts) -> tuple[str, ...]:
 
 @memo
 def names_under_test(parts: Parts) -> tuple[str, ...] | None:
-    """Return what ``called_names`` does."""
+    """Compute ``called_names`` from the inputs that decide it, cached."""
     setup, entry_point, functions, calls, codes = parts
     literal = {call[0] for source in calls if (call := literal_call(source))}
     try:

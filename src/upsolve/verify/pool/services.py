@@ -1,6 +1,6 @@
 """Judges on other machines (``upsolve verify --serve``) as workers of the pool: ``verify.executor: http://a:8000,http://b:8000``.
 
-Chunks go to the service with the fewest in flight. What a service has not answered when it ends is asked of the others.
+Chunks go to the service with the fewest in flight. Attempts that a service has not answered when it ends go to the other services.
 """
 
 import json
@@ -26,9 +26,9 @@ from upsolve.verify.service.client import IncompleteAnswerError, Remote, TooLarg
 __all__ = ["ServiceWorker", "Services", "services"]
 
 PATIENCE_SECONDS = 300.0
-"""Time without a verdict of any service after which judging stops."""
+"""Time without a verdict from any service after which judging stops, seconds."""
 LONGEST_REST_SECONDS = 30.0
-"""Longest time for which a service that failed is asked last."""
+"""Longest time for which other services are preferred to a service that failed, seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Place:
     def __init__(self, client: Remote) -> None:
         self.client, self.running, self.failures, self.rests_until, self.why = client, 0, 0, 0.0, ""
         self.workers = 0
-        """Its workers; 0 until it was asked, and after a failure."""
+        """Number of workers of the service; 0 before its first answer, and after a failure."""
 
 
 class Services:
@@ -131,7 +131,7 @@ Chunk = Sequence[tuple[Task, Attempt]]
 
 
 class ServiceWorker:
-    """Judges one chunk at a time at one of the services, and what that leaves at the others."""
+    """Judges one chunk at a time at one service; attempts that it leaves without a verdict go to the other services."""
 
     def __init__(self, shared: Services) -> None:
         self.shared, self.stopped = shared, threading.Event()

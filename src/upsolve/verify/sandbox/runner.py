@@ -134,7 +134,7 @@ class OfThread(threading.local):
 
     def __init__(self) -> None:
         self.servers: dict[tuple[str, bool], Server] = {}
-        """Its servers, by (profile, whether under gVisor)."""
+        """Servers of the thread, by (profile, whether under gVisor)."""
         self.watch = CoreWatch()
 
 
@@ -308,7 +308,7 @@ def places_of(data: bytes, most_records: int) -> Iterator[Mapping[str, Any]]:
 
 
 def parse_records(data: bytes, most_records: int) -> list[Mapping[str, Any]]:
-    """Return those of the first result lines that are JSON objects; the attempt may have written anything."""
+    """Return the JSON objects among the first result lines; the attempt may have written anything."""
     *lines, last = data.decode("utf-8", "replace").split("\n", most_records)
     try:
         parsed_lines = None if last else json.loads(f"[{','.join(lines)}]")

@@ -53,7 +53,7 @@ SPARE = 1000
 MOST_ENTRIES = 10_000
 """Largest number of entries of a field of a small request."""
 TEXT = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-"""A JSON string; one without its end reaches to the end, so that removing all takes linear time."""
+"""A JSON string; an unterminated string extends to the end of the text, so that removing all strings takes linear time."""
 
 
 def read_object(body: bytes) -> dict[str, Any]:

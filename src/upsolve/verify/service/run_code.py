@@ -105,7 +105,7 @@ def run_command(job: Job, settings: JudgeSettings, *, own: bool = False) -> Exit
 
 
 def reports(end: Exit, key: str) -> str:
-    """Return what a run reports under a key; empty if it does not."""
+    """Return the text that a run reports under a key; "" without a report."""
     return next((str(record[key])[:500] or key for record in end.records if key in record), "")
 
 

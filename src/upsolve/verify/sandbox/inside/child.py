@@ -43,7 +43,7 @@ class TestTimeout(BaseException):
 
 
 def alarm_clock() -> Any:
-    """Return a function that sets a timer, seconds, and one of processor time, after which TestTimeout is raised; called with nothing, it cancels both."""
+    """Return ``clock(seconds, of_processor)``: sets timers of elapsed and processor time that raise TestTimeout; 0 cancels a timer."""
     import _signal as signal  # pyright: ignore[reportMissingImports]  without signal's enums, which cost a fork 0.15 ms
 
     given, begun = [0.0, 0.0], [0.0]
@@ -121,7 +121,7 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
 
 
 def undefined(name: str, /, *_args: Any, **_named: Any) -> Any:
-    """Stand for a builtin that the attempt was to define."""
+    """Raise NameError in the place of a builtin that the attempt must define."""
     raise NameError(f"name {name!r} is not defined", name=name)
 
 
@@ -302,7 +302,7 @@ class LocalValues:
             self.writing.discard(id(value))
 
     def encode_raised(self, error: BaseException) -> str:
-        """Encode an exception that was raised by its number; what the frames of its traceback hold is freed."""
+        """Encode a raised exception by its number, and free the objects that the frames of its traceback hold."""
         error.__traceback__ = None
         return self.encode(error)
 

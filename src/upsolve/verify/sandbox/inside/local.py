@@ -151,7 +151,7 @@ class LocalObjects:
         return self.raised
 
     def passed_on(self, error: BaseException) -> BaseException:
-        """Return the exception of the tests that an exception of the attempt is, or the latter itself."""
+        """Return the tests' own exception if the attempt passes it on, else the attempt's exception."""
         number = vars(error).get(ERROR_NUMBER)
         return self.errors.get(number, error) if type(number) is int else error
 

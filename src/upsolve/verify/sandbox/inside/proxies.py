@@ -1,7 +1,7 @@
 """Proxies in the tester for values of the attempt that are not plain data: functions, objects, iterators, coroutines.
 
-Standard library only. What is done with a proxy is done in the attempt's process, and data comes back. Nothing that tests compare with
-a value of their own is decided there: a proxy equals no plain value. Answers of one object have to agree, as those of data do.
+Standard library only. An operation on a proxy is executed in the attempt's process, and only data comes back. Comparisons with a value
+of the tests are not decided there: a proxy equals no plain value. Answers of one object have to agree, as those of data do.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def operate(value: Proxy, name: str, /, *args: Any, **named: Any) -> Any:
 
 
 def decide(value: Proxy) -> None:
-    """Note that the attempt's own code, which gets a value of the tests or answers for two objects, decides what data would."""
+    """Record that code of the attempt decides in this test: it got a value of the tests, or compared two of the attempt's objects."""
     object.__getattribute__(value, "_origin")[0].decided = True
 
 
@@ -123,15 +123,15 @@ def iterate(value: Proxy) -> Iterator[Any]:
 
 
 def contains(value: Proxy, item: Any) -> bool:
-    """Return what a ``__contains__`` of the attempt says."""
+    """Return the answer of the attempt's ``__contains__``, and record that the attempt decides."""
     decide(value)
     return bool(operate(value, "__contains__", item))
 
 
 def contains_among(value: Any, item: Any) -> bool:
-    """Return what ``__contains__`` says. It decides unless the items of the object, which are compared here and have an end, say the same.
+    """Return the answer of the attempt's ``__contains__``, and record that the attempt decides, unless the items decide.
 
-    That of an object that contains everything says nothing: then the items decide.
+    The items decide if they end and give the same answer, and for an object that claims to contain everything (``OTHERS``).
     """
     try:  # by __getitem__ if there is no __iter__
         items = enumerate(iter(value))
@@ -147,11 +147,11 @@ def contains_among(value: Any, item: Any) -> bool:
 
 
 OTHERS = ("7f3a91c0", 10**30 + 7, 10**30 + 8, -0.37)
-"""Values that few objects contain all."""
+"""Values that no honest object contains together."""
 
 
 def claims(value: Proxy, item: Any) -> bool:
-    """Return whether a ``__contains__`` of the attempt says that an item is there; False if it raises."""
+    """Return the answer of the attempt's ``__contains__`` for an item; False if it raises."""
     try:
         return bool(operate(value, "__contains__", item))
     except Exception:
@@ -179,7 +179,7 @@ def method(name: str, do: Any = operate) -> Any:
 
 
 def called(value: Proxy, /, *args: Any, **named: Any) -> Any:
-    """Call a value of the attempt. Whether it is true of a method of the setup, the attempt decides, which may have replaced that."""
+    """Call a value of the attempt. A bool from a method of the setup is decided by the attempt, which may have replaced the method."""
     answer = operate(value, "__call__", *args, **named)
     channel, number = object.__getattribute__(value, "_origin")
     if type(answer) is bool and (number in channel.setup_methods or is_of_setup(value, "__call__")):
@@ -205,7 +205,7 @@ def is_of_setup(value: Proxy, name: str) -> bool:
 
 
 def left(value: Proxy, name: str) -> None:
-    """Leave a context of the attempt. What it returns is dropped: it could suppress the failure of an assertion."""
+    """Leave a context manager of the attempt. Its return value is dropped: it could suppress a failed assertion."""
     operate(value, name, None, None, None)
 
 
@@ -288,7 +288,7 @@ def comparison(proxy: Proxy) -> dict[str, Any]:
 
 
 def is_of_fields(value: Proxy, other: Proxy, name: str, answer: Any) -> bool:
-    """Return whether two objects of the attempt are equal, or differ, as their attributes do: then these decide, as data."""
+    """Return whether the attempt's answer about two of its objects agrees with a comparison of their attributes as data."""
     if name not in ("__eq__", "__ne__"):
         return False
     try:
@@ -331,15 +331,15 @@ SUBCLASS_METHODS: dict[str, Any] = {
     "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
 }
 TEXTS = ("__str__", "__repr__", "__missing__", "__call__")
-"""Those that also count if a class of the standard library overrides them, such as that of an enumeration."""
+"""Methods that also count as overridden if a class of the standard library overrides them, such as ``Enum``."""
 OVERRIDABLE = (*SUBCLASS_METHODS, *ANSWERING, *COMBINING)
 """Special methods of subclasses of builtin types that proxies forward if the subclass overrides them."""
 
 
 def overriding(name: str, base: Any) -> Any:
-    """Return what a proxy for an instance of a subclass of ``base`` has for a method that the subclass overrides.
+    """Return the member of a proxy that stands for a method which a subclass of ``base`` overrides.
 
-    The attempt decides where that contradicts the value.
+    The attempt decides (``decide``) if the override contradicts the method of ``base``.
     """
     if name in SUBCLASS_METHODS:
         return SUBCLASS_METHODS[name]
@@ -366,7 +366,7 @@ def overriding(name: str, base: Any) -> Any:
 
 
 def public_method(value: Any, name: str, base: Any) -> Any:
-    """Return a public method of an instance of a subclass of ``base``; what it returns decides if it contradicts the builtin type's."""
+    """Return a public method of an instance of a subclass of ``base``; the attempt decides (``decide``) if its result contradicts the builtin type's."""
     found: Any = Proxy.__getattr__(value, name)
     if not isinstance(found, Proxy):
         return found

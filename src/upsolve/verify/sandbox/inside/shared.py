@@ -332,7 +332,7 @@ def parts_of(value: Any) -> list[Any]:
 
 
 def references(holders: list[Any]) -> list[Any]:
-    """Return what these objects, and tuples and frozen sets in them, refer to: once for each reference."""
+    """Return the objects to which the holders, and tuples and frozen sets in them, refer: once for each reference."""
     found: list[Any] = []
     seen: set[int] = set()
     while holders:
