@@ -119,11 +119,11 @@ CONTRADICTIONS = {
     "advantage.kind centred: objective.kind nft reads": ("nft", ["advantage.kind=centred"]),
     "advantage.kind exponential: objective.kind kto reads the sign .*: passed": ("kto", ["advantage.kind=exponential"]),
     "advantage.options_end.k: 8: at least 1, and below the 8 attempts": ("pkpo", ["advantage.options_end.k=8"]),
-    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind dpo": (
+    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind dpo spans several attempts": (
         "dpo",
         ["objective.clip.sequence_kl=1"],
     ),
-    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind rank": (
+    "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind rank spans several attempts": (
         "rank",
         ["objective.clip.sequence_kl=1"],
     ),

@@ -47,7 +47,7 @@ class AdvantageConfig(RecordConfig):
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Settings of the estimator (docs/advantages.md), such as k of ``pkpo``."""
     options_end: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Options that change linearly from round to round, with their values in the last (offline: epoch), such as ``{k: 1}``."""
+    """Values of options in the last round (offline: epoch), such as ``{k: 1}``; options change linearly from round to round up to these."""
     beta: float = Field(default=1.0, gt=0)
     """Inverse temperature of ``exponential``; temperature of ``awr``."""
     clip: float | None = Field(default=1.0, gt=0)
@@ -61,9 +61,9 @@ class AdvantageConfig(RecordConfig):
     delta: float = -0.1
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
     blame: float = Field(default=0.0, ge=0, le=1)
-    """Share of a negative advantage that is moved to the tokens to blame, where they are known (docs/credit.md, ``blame``)."""
+    """Share of a negative advantage that moves to the tokens that caused the failure, if these are known (docs/credit.md, ``blame``)."""
     negatives: CreditName | None = None
-    """Only tokens to which this credit (docs/credit.md) assigns some of a negative value keep a negative advantage, such as ``divergence``; null: all."""
+    """Credit (docs/credit.md), such as ``divergence``, that chooses the tokens which keep a negative advantage; null: all tokens keep it."""
     gae: GaeConfig = GaeConfig()
 
     @property
@@ -103,7 +103,7 @@ class ClipConfig(Strict):
     second_moment: float = Field(default=0.04, ge=0)
     """``m2po``: largest mean of the squared log-ratio over the kept tokens."""
     sequence_kl: float | None = Field(default=None, ge=0)
-    """OPSM, with any objective: attempts with A < 0 are masked where the mean of log pi_old / pi is above it; None: no mask."""
+    """OPSM, with any objective: attempts with A < 0 are masked if their mean log(pi_old / pi), nats, exceeds this; null: no mask."""
 
 
 class CorrectionConfig(Strict):
@@ -141,7 +141,7 @@ class ValueConfig(Strict):
     """The value head of ``advantage.kind: gae``."""
 
     coefficient: float = Field(default=0.1, gt=0)
-    """Weight of its loss beside the policy's."""
+    """Weight of the value head's loss, which is added to the policy's loss."""
     clip: float = Field(default=0.3, gt=0)
     """Largest change of a value since the start of the round that has a gradient, in units of the return (2605.21180: 0.3)."""
     lr: float = Field(default=1e-4, gt=0)
@@ -163,7 +163,7 @@ class PreferenceConfig(Strict):
     desirable: float = Field(default=1.0, gt=0)
     """``kto``: weight of an attempt with a positive advantage."""
     undesirable: float = Field(default=1.0, gt=0)
-    """``kto``: weight of any other."""
+    """``kto``: weight of any other attempt."""
 
 
 class ObjectiveConfig(RecordConfig):

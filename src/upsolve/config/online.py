@@ -24,7 +24,7 @@ class RolloutConfig(SampleConfig):
 
 
 def are_shares(mix: Mapping[Kind, float], *, empty: bool) -> bool:
-    """Return whether shares are at least 0 and not all 0; ``empty``: or there are none."""
+    """Return whether all shares are >= 0 and one is > 0; ``empty``: having no shares is also valid."""
     return min(mix.values(), default=0) >= 0 and (sum(mix.values()) > 0 or (empty and not mix))
 
 
@@ -92,8 +92,8 @@ class SourceConfig(Strict):
     """Share of the reference's lines that samples of the first round continue, falling to 0 in the last. With ``model.completion: answer`` the
     prompt shows the lines instead."""
     hints_passed: float | None = Field(default=None, ge=0, lt=1)
-    """CCCS (2402.01391): samples of a task continue its reference from a conditional statement, the last one within the share ``hints`` first,
-    and from the one before as soon as more than this share of them passes; null: ``hints`` falls with the rounds."""
+    """Pass rate of a task's samples above which its hint gets shorter (CCCS, 2402.01391): samples continue the reference up to a conditional
+    statement, first the last one within the share ``hints``, then the one before, and so on; null: ``hints`` falls with the rounds."""
     ahead: int = Field(default=0, ge=0)
     """Rounds that are sampled and judged before the trainer reaches them, in the background, with weights as many rounds old; 0: sample and
     train in turn. The engine must have servers; losses of tokens also need ``objective.correction``."""
@@ -130,4 +130,5 @@ class OwnConfig(Strict):
     """Before the rounds, also imitate the failed attempts of tasks that nobody solved, then train on the archive, if such tasks are at least
     8 times (``UNSOLVED``) as many as solved ones. The model is kept if dev tasks gain (docs/failures.md)."""
     control: bool = True
-    """Also train the first model on the archive for as many steps as the kept rounds, and measure it: what rounds add to longer training."""
+    """Also train the first model on the archive for as many steps as the kept rounds,
+    and measure it: this control shows what the rounds add to longer training."""

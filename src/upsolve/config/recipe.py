@@ -41,7 +41,7 @@ WHOLE = ("source.mix", "source.mix_end")
 
 
 NEAREST = 3
-"""Most names that an unknown name of a recipe is answered with."""
+"""Most similar names that a message suggests for an unknown recipe."""
 
 
 class Recipe(Strict):
@@ -98,7 +98,7 @@ def recipe_names() -> dict[str, str]:
 
 
 def explain(key: str) -> str:
-    """Return what a key of a recipe means, such as ``optim.lr``: type, range, default, documentation; of a stage, its keys.
+    """Return the explanation of a key such as ``optim.lr``: type, range, default, documentation; of a stage, its keys.
     ConfigError: no such key."""
     return describe(Recipe, key)
 
@@ -194,7 +194,7 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
 
     Args:
         path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults. Its key ``base``
-            names a recipe whose values it keeps where it does not say its own.
+            names a recipe that gives the values of all keys that the file does not set.
         overrides: one or several, applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
 
     Raises:

@@ -49,7 +49,7 @@ def over(defaults: Mapping[Any, float]) -> BeforeValidator:
 
 
 def unweighted(reward: Any, names: Iterable[str]) -> str:
-    """Return which components have no weight, separated by commas."""
+    """Return the components among ``names`` that have no weight, separated by commas."""
     return ", ".join(sorted({*names} - reward.components.keys()))
 
 
@@ -93,7 +93,7 @@ class RewardConfig(Strict):
         ),
         Rule(
             lambda r: not r.gated or r.components.keys() - {*r.gated},
-            "gated: names every component, so there is none whose negative rewards could close a token",
+            "gated: names every component, so no other component can close a token by a negative reward; remove one",
         ),
     )
 
@@ -114,9 +114,9 @@ class RewardConfig(Strict):
     complexity: int = Field(default=10, ge=1)
     """``complexity``: largest cyclomatic complexity with value 0 (McCabe's limit is 10); at twice that it is -1."""
     length: tuple[int, int] = (2000, 4000)
-    """``length``: characters of code up to which it is 0, and from which on it is -1."""
+    """``length``: numbers of characters of code: up to the first the value is 0, from the second on -1."""
     dataflow_threshold: float = Field(default=0.0, ge=0, lt=1)
-    """``dataflow``: similarity up to which it is 0; above it, it is the difference (2605.21180: 0.5)."""
+    """``dataflow``: similarity up to which the value is 0; above, the value is the similarity minus this (2605.21180: 0.5)."""
     score: str = ""
     """``score``: name of the score, such as ``grader`` (docs/scores.md); its value s gives (s - ``score_center``) / ``score_scale``."""
     score_center: FiniteFloat = 0.0
@@ -126,9 +126,9 @@ class RewardConfig(Strict):
     truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
-    """The same choice for attempts that a detector flags. They are counted in any case."""
+    """Attempts that a detector flags: the same choice as for ``truncated``. Flagged attempts are counted in any case."""
     in_process: Literal["drop", "keep"] = "drop"
-    """Attempts whose tests had to run in their own process, which could have decided them: leave them out and count them, or use them."""
+    """Attempts whose tests ran in the attempt's own process, which could have forged the outcome: leave out and count these, or use them."""
     detectors: tuple[DetectorName, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])

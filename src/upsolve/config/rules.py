@@ -40,7 +40,7 @@ def has_negatives(r: Any) -> bool:
 
 
 def sign_needed(r: Any) -> str:
-    """Return what the objective needs the advantage of a failed attempt to be."""
+    """Return the value of ``Advantage.failed`` that the objective needs."""
     return "zero" if r.objective.record.keeps_zero else "negative"
 
 
@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
         ),
         lambda r: (
             f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} reads the sign of an advantage as passed or failed, and this "
-            f"estimator's does not say that; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
+            f"estimator's sign does not tell; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
         ),
     ),
     *(
@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda r: r.objective.clip.sequence_kl is None or not (compares_pairs(r) or r.objective.kind == "rank"),
-        "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind {0.objective.kind} is of several together; leave it out",
+        "objective.clip.sequence_kl masks single attempts, and a loss of objective.kind {0.objective.kind} spans several attempts; leave it out",
     ),
     Rule(
         lambda r: r.objective.correction.kind == "none" or (reads_tokens(r) and not compares_pairs(r)),
@@ -488,4 +488,4 @@ def few_dev_tasks(count: int, config: EvalConfig, data: DataConfig) -> str:
     if count >= FEW_DEV_TASKS or len(config.temperatures) == 1:
         return ""
     short = f"evaluate.dev_tasks (now {config.dev_tasks})" if count == config.dev_tasks else f"data.dev (now {data.dev:g})"
-    return f"{counted(count, 'dev task')} with tests: which temperature is best on so few is chance; raise {short}"
+    return f"{counted(count, 'dev task')} with tests: on so few, the best temperature is chosen by chance; raise {short}"

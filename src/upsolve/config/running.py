@@ -32,7 +32,7 @@ class Shot(Strict):
     """A solved example before the task."""
 
     prompt: str = Field(min_length=1)
-    """What is asked for, as in the prompt of a task."""
+    """Statement of the example, like the prompt of a task."""
     code: str = Field(min_length=1)
     """A program that answers it; shown in a fence."""
 
@@ -117,20 +117,20 @@ class ModelConfig(Strict):
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the adapters' inputs set to 0 in training steps; never when attempts are scored, monitored or sampled, so log-probabilities
-    of pi_old and of the reference are without it. Layers are then not compiled."""
+    of pi_old and of the reference are computed without dropout. Layers are then not compiled."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Layers with adapters: every linear layer except the head, or those of these names: ``[q_proj, v_proj]``."""
     quantize: Literal["none", "nf4", "int8"] = "none"
     """QLoRA (2305.14314): bitsandbytes stores the frozen linear layers but the head in 4 bits (``nf4``, doubly quantised) or 8 (``int8``); needs
     ``lora_rank``. Each pass computes with the dequantised matrices. Layers are then not compiled."""
     completion: Literal["code", "answer"] = "code"
-    """What the model writes. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
+    """Form of the completion. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
     with thinking or prose, up to its end token; the program is taken from the answer, and whole answers are trained on."""
     prompt: PromptConfig = PromptConfig()
     bf16: bool | Literal["auto"] = "auto"
-    """Compute in bfloat16, not in float32; ``auto``: where the processor multiplies bfloat16 (GPUs since 2020, CPUs with AMX, AVX-512-BF16 or
-    Arm's BF16), as a step on other CPUs takes twenty times as long in it, or longer. A run keeps what it began with. In bfloat16, weights that
-    are trained stay in float32; of those that are not (with adapters, or of the reference), the matrices of linear layers are stored in it."""
+    """Compute in bfloat16, not in float32; ``auto``: if the processor multiplies bfloat16 (GPUs since 2020, CPUs with AMX, AVX-512-BF16 or
+    Arm's BF16); on other CPUs a step in bfloat16 takes twenty times as long, or longer. A resumed run keeps its first choice. Trained weights
+    stay in float32; frozen linear layers (with adapters, or of the reference) are stored in bfloat16."""
     gradient_checkpointing: bool = False
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""
@@ -141,7 +141,7 @@ class ModelConfig(Strict):
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
-    """What shards weights, gradients and optimiser state over several processes; a single process never shards. With ``fsdp2`` and
+    """Library that shards weights, gradients and optimiser state over several processes; a single process never shards. With ``fsdp2`` and
     ZeRO-3 each rank also loads its part alone: the weights need not fit on one device."""
     deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
     """DeepSpeed's configuration, overriding the defaults (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
@@ -190,7 +190,7 @@ class DataConfig(Strict):
     """Which of the folds is the test split, from 0."""
     judge: str = ""
     """Judge whose verdicts are used, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored
-    one, and ours before a recorded one only if it is based on as many tests."""
+    one, and a verdict of upsolve before a recorded one only if it is based on as many tests."""
     group_size: int = Field(default=4, ge=1)
     """G, attempts per group (2605.28409 found 8 worse than 4); 1, one attempt a prompt, with ``advantage.kind: gae`` or imitation (``passed``) only."""
     groups_per_task: int = Field(default=1, ge=1)
@@ -201,8 +201,8 @@ class DataConfig(Strict):
     authors: tuple[str, ...] = ()
     """Use only attempts of these authors; empty: all."""
     language: str = ""
-    """Language that tasks of any language ask for, and the only one of the archive that is used; empty: all, and Python where a task accepts any.
-    Attempts in another language than the task asks for are not used."""
+    """Language to train on: only its tasks are used, and tasks that accept any language ask for it; empty: all languages, and Python for
+    tasks that accept any. Attempts in another language than their task asks for are not used."""
     turns: int = Field(default=0, ge=0)
     """Earlier attempts that the prompt of an attempt with a parent shows, each with the feedback of its verdict (docs/recipes.md); 0: none."""
     max_tokens: int = Field(default=2048, ge=16)
@@ -309,7 +309,7 @@ class ServerConfig(Strict):
     """Tokenizer for the prompts: a name or folder; empty: that of ``model.name``."""
     prompt: Literal["ids", "text", "chat"] = "ids"
     """``ids`` or ``text``: the prompt with the opened code fence, to ``/completions``; ``chat``: messages, to ``/chat/completions``. Special
-    tokens that a task spells stay text with ``ids`` alone: of text and messages a server makes control tokens."""
+    tokens in the text of a task stay text only with ``ids``; in text and messages, a server turns them into control tokens."""
     key_variable: str = ""
     """Environment variable with the API key; empty: no key."""
     timeout_seconds: float = Field(default=600.0, gt=0)
@@ -368,8 +368,8 @@ class SampleConfig(RecordConfig):
     """Most attempts decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
     requests; unused by ``vllm``."""
     lookup: int = Field(default=0, ge=0)
-    """Most tokens that are proposed at once by looking up the last ones in prompt and attempt, where they pay off: faster where attempts repeat their
-    prompts and few are decoded at once, with the same samples; engine ``transformers`` only."""
+    """Most tokens proposed at once by prompt lookup, which copies what followed the last tokens earlier in prompt and attempt: faster if
+    attempts repeat their prompts and few are decoded at once; the samples stay the same. Engine ``transformers`` only; 0: none."""
     guidance: float = Field(default=0.0, ge=0)
     """w: samples from logits(passed) + w (logits(passed) - logits(failed)), under prompts that name either outcome (``model.prompt.outcome``)."""
     server: ServerConfig = ServerConfig()
@@ -396,19 +396,19 @@ class VerifyConfig(Strict):
     )
 
     wall_seconds: float = Field(default=10.0, gt=0)
-    """Elapsed time of an attempt over all of its tests; of more than ten, over every ten and over each."""
+    """Limit of elapsed time over all tests of an attempt; with more than ten tests, over every ten tests and over each test."""
     cpu_seconds: float = Field(default=5.0, gt=0)
-    """Processor time of a program for one test, or of all tests that call functions; of more than ten, of every ten and of each."""
+    """Limit of processor time of a program for one test, or of all tests that call functions (more than ten: of every ten, and of each)."""
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
-    """Memory of an attempt."""
+    """Limit of the memory of an attempt."""
     output_bytes: int = Field(default=2**20, ge=1)
-    """Standard output of an attempt; at least twice what its tests expect. Standard error may have 16 MiB."""
+    """Limit of the standard output of an attempt, raised to twice what its tests expect. Standard error may have 16 MiB."""
     test_seconds: float | None = Field(default=None, gt=0)
-    """Elapsed time of one test; null: only all tests together are limited."""
+    """Limit of elapsed time of one test; null: only all tests together are limited."""
     task_limits: float = Field(default=2.0, ge=0)
     """Factor for the time limits that tasks state; 0: the limits of tasks (time and memory) are ignored."""
     imports: Literal["none", "contest"] = "none"
-    """What Python attempts find imported: ``contest``: ``List``, ``deque``, ``math``, ... as on judges of contests (docs/judge.md)."""
+    """Imports added to every Python attempt: ``contest``: ``List``, ``deque``, ``math``, ... as on judges of contests (docs/judge.md)."""
     packages: tuple[str, ...] = ()
     """Packages of Python, by import name, that every attempt may import, besides those that its task requires (``upsolve packages NAME``)."""
     python: str = ""
@@ -446,7 +446,7 @@ class EvalConfig(Strict):
     """Most tasks to measure on; 0: all of the split."""
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.2, 0.6, 1.0)
     """Sampling temperatures; 0: greedy, one sample per task. Each model's best one is chosen on dev tasks; with a single one, nothing is
-    chosen, and a change of capability cannot be told from one of temperature."""
+    chosen, and a gain in capability cannot be told from a sharper distribution."""
     dev_tasks: int = Field(default=64, ge=0)
     """Most dev tasks on which the best temperatures are chosen; 0: all of the split."""
     dev_samples: int = Field(default=4, ge=1)
@@ -460,7 +460,7 @@ class EvalConfig(Strict):
     ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4, 8), min_length=1)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)
-    """Most held-out tasks whose stored attempts that passed are scored for their log-probability (engine ``transformers``); 0: none."""
+    """Most held-out tasks for which the log-probability of a stored passed attempt is measured (engine ``transformers``); 0: none."""
 
     archives: tuple[str, ...] = ()
     """Further tasks to measure on, at the same temperatures: archives and benchmarks, with a split if not all of their tasks:
@@ -469,7 +469,7 @@ class EvalConfig(Strict):
     """Where benchmarks are, by name: ``{mbpp: data/mbpp.jsonl}``; a file, ``source:file``, or the folder of an archive. Others are looked for
     in the folder that $UPSOLVE_BENCHMARKS names."""
     leaks: Literal["report", "refuse"] = "report"
-    """What to do about tasks of ``archives`` that are nearly equal to training or dev tasks: a warning, or an error."""
+    """Reaction to tasks of ``archives`` that are nearly equal to training or dev tasks: a warning, or an error."""
 
     @field_validator("archives")
     @classmethod
@@ -493,5 +493,5 @@ class EvalConfig(Strict):
     @field_validator("temperatures")
     @classmethod
     def temperatures_rise(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
-        """Return them sorted, each once."""
+        """Return the temperatures sorted, each once."""
         return tuple(sorted(set(temperatures)))

@@ -36,7 +36,7 @@ def broken(rules: Iterable[Rule], subject: Any) -> Iterator[str]:
 
 
 class Strict(BaseModel):
-    """Unknown keys and wrong types fail; NaN and infinity fail, and booleans where numbers are meant; instances are frozen."""
+    """Base class of stages: unknown keys, wrong types, NaN, infinity, and booleans in the place of numbers are errors; instances are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
