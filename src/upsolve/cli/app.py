@@ -285,7 +285,7 @@ def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
         for line in dict.fromkeys([line for change in changes for line in change.capability.choices] or [first]):
             typer.echo(line, nl=bool(line))
     if others := sorted({other.best.tasks for sweep in sweeps for other in sweep.others} - {*shared}):
-        typer.echo(f"not compared, since not all models were measured there: {', '.join(others)}")
+        typer.echo(f"task sets not compared, because some models were not measured on them: {', '.join(others)}")
 
 
 FIRST_SECONDS = 2.0

@@ -262,7 +262,7 @@ def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False
 
 
 def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
-    """Return what to do about stale verdicts, given their number and the reasons why some could not be judged again."""
+    """Return the advice about stale verdicts, given their number and the reasons why some could not be judged again."""
     from upsolve.archive.places import SHIPPED
 
     copied = f"upsolve archive copy {archive} DIR, then " if archive in SHIPPED else ""
@@ -272,7 +272,7 @@ def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
 
 
 def not_judged_again(unscored: Counter[str], command: str) -> str:
-    """Return what to do about stale verdicts that could not be judged again, given their counts by reason and the command that judges them."""
+    """Return the advice about stale verdicts that could not be judged again, given counts by reason and the command that judges them."""
     (reason, count), *_ = unscored.most_common(1)
     return (
         f"{unscored.total():,} of them could not be judged again: their earlier verdicts stay, and stay stale. Fix the cause "
@@ -383,7 +383,7 @@ def score(
         str, typer.Option(metavar="MODEL", help="Model whose log-probabilities of each attempt, sum and mean, are the scores.")
     ] = "",
     name: Annotated[str, typer.Option(help="Name of the score; default: score, or likelihood.")] = "",
-    batch: Annotated[int, typer.Option(min=1, help="Attempts that the program gets at once.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="Attempts that are sent to the program at once.")] = 256,
     everything: Annotated[bool, typer.Option("--all", help="Score all attempts again, also those with the score.")] = False,
     as_json: AsJson = False,
 ) -> None:

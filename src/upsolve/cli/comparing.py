@@ -300,7 +300,7 @@ def view(
 ) -> None:
     """Browse tasks, attempts and verdicts in the browser: only from this machine, and nothing is sent elsewhere.
 
-    Of a run, also rewards and advantages of attempts and of their tokens, and the curves of training, live.
+    For a run, the pages also show rewards and advantages of attempts and of their tokens, and the curves of training, live.
     """
     from upsolve.archive.places import SHIPPED
 

@@ -18,7 +18,7 @@ SPENT = ("samples", "tokens", "early_samples", "early_tokens")
 
 
 def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any]:
-    """Return what ``show_results`` prints as plain data; ConfigError if the models were measured on different tasks."""
+    """Return the data that ``show_results`` prints, as plain data; ConfigError if the models were measured on different tasks."""
     try:
         k = max(defined_ks(sweeps, ks))
         changes = [(sweep.name, capability(sweeps[0], sweep, k)) for sweep in sweeps[1:]]

@@ -86,7 +86,7 @@ def verify(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
+    """Judge the attempts of an archive that this judge has not judged or analysed yet, or serve the judge (--serve). An interrupt loses nothing."""
     options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache, "repeats": repeats}
     options |= {
         "imports": imports,
@@ -231,7 +231,7 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
     show("outcomes", ("status", "attempts", "share"), rows)
     if reasons:
         lines = [(reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5)]
-        show("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines)
+        show("unscored: a fault of the judge or of the task; no attempt counts as failed for it", ("reason", "attempts"), lines)
         untested = sum(count for reason, count in reasons.items() if reason.endswith("has no tests"))
         if untested:
             remedy = "add tests, or ingest the attempts with recorded outcomes"

@@ -43,7 +43,7 @@ PROGRAMS = "128"
 AS_PYTHON = warnings.formatwarning
 STOPPED = "stopped; finished work is on disk, and the same command resumes it"
 RESUMES = re.compile(r"\bresumes?\b|loses nothing")
-"""What the help of a command says, or of an argument or a given option, if the same command resumes after an interrupt."""
+"""Words in the help of a command, argument or given option which say that the same command resumes after an interrupt."""
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
@@ -92,7 +92,7 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 
 
 def configure_libraries() -> None:
-    """Set what PyTorch's libraries and started interpreters read from the environment; what the user has set stays."""
+    """Set what PyTorch's libraries and started interpreters read from the environment; variables that the user has set stay."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "100000" if Path("/proc/self/schedstat").exists() else "1000"
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PROGRAMS)

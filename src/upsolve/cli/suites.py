@@ -129,7 +129,7 @@ def grow(
 def sanity_of(
     archive: "Archive", name: str, settings: "JudgeSettings", progress: "OnProgress"
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return what a sanity check of tasks that have no result yet found, and what earlier ones did: as lines, and as plain data."""
+    """Check the tasks without a sanity result; return the findings of this and of earlier checks, as lines and as plain data."""
     try:
         from upsolve.suites.sanity import check_sanity
 
