@@ -170,18 +170,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a rule of the advice measured, beside its threshold."""
+    """Measurement and threshold of one rule of the advice."""
 
     rule: str
     """Name of the rule's function."""
     name: str
-    """What was measured, in words."""
+    """Name of the measured quantity."""
     measured: str
     """The value, with its unit."""
     threshold: str
     """The values for which the rule gives no advice."""
     holds: bool
-    """Whether the value is among these."""
+    """Whether the value is among these values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Plan:
     imitates: bool
     """True if the recipe trains on passed attempts alone."""
     needs: Needs
-    """What the recipe's estimator needs of a group (``Advantage.needs``)."""
+    """Attempts that a group must have for the recipe's estimator (``Advantage.needs``)."""
     groups: Groups
     tests: Tests
     noise: Noise
@@ -241,7 +241,7 @@ SUFFICE: Mapping[Needs, tuple[str, ...]] = {
     "pass": ("all passed", "fewer than"),
     "attempt": ("all passed", "fewer than", "all failed", "one attempt"),
 }
-"""Beginnings of the reasons of tasks without both outcomes that have all that an estimator needs."""
+"""Prefixes of the reasons why a task has no group with both outcomes, for tasks that still have what the estimator needs."""
 LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
@@ -261,9 +261,9 @@ REMEDIES = {
 
 
 Reading = tuple[str, str, str]
-"""What a rule measured: name, value and threshold."""
+"""Measurement of a rule: name, value and threshold, in words."""
 Ruling = tuple[Reading | None, str]
-"""What a rule measured (None if the value is unknown or the recipe does not need the rule), and its sentence of advice; "" if it does not apply."""
+"""Measurement of a rule (None if unknown, or if the recipe does not need the rule), and its advice; "" if the rule does not apply."""
 NOTHING: Ruling = (None, "")
 
 
@@ -274,7 +274,7 @@ def deciding(plan: Plan) -> tuple[str, str]:
 
 
 def checks_of(plan: Plan) -> tuple[Check, ...]:
-    """Return what each rule measured and its threshold, of the rules whose values are known."""
+    """Return the measurement and threshold of each rule whose value is known."""
     rulings = [(rule.__name__, *rule(plan)) for rule in RULES]
     return tuple(Check(name, *reading, not advice) for name, reading, advice in rulings if reading)
 

@@ -40,9 +40,9 @@ class Beginning:
     info: ArchiveInfo
     """Counts."""
     code: int
-    """Length of code, characters: 95 % of the attempts are not longer."""
+    """Length of code that 95 % of the attempts do not exceed, characters."""
     prompt: int
-    """Length of prompts, characters: 95 % of the tasks have no longer one."""
+    """Length of the prompt that 95 % of the tasks do not exceed, characters."""
     languages: str
     """Languages of the attempts."""
     untested: int
@@ -50,7 +50,7 @@ class Beginning:
     has_split: bool
     """Whether the tasks say which split they are in."""
     group: int = GROUP
-    """Attempts that 80 % of the tasks with several have at least, up to ``GROUP``; 1 if no task has several."""
+    """Number of attempts that 80 % of the tasks with several attempts reach, at most ``GROUP``; 1 if no task has several."""
 
 
 def look_at(archive: Archive) -> Beginning:
@@ -132,7 +132,7 @@ def choices(found: Beginning) -> list[str]:
 
 
 def counts(found: Beginning) -> str:
-    """Return what an archive has, in a line."""
+    """Return the counts of an archive in one line."""
     info = found.info
     return (
         f"{info.attempts:,} attempts ({found.languages}) at {info.tasks:,} tasks; "
@@ -141,7 +141,7 @@ def counts(found: Beginning) -> str:
 
 
 def warnings(found: Beginning) -> list[str]:
-    """Return what to do before training, a sentence each."""
+    """Return the steps to take before training, one sentence each."""
     info, result = found.info, list[str]()
     if info.unjudged:
         result.append(f"{info.unjudged:,} attempts have no verdict yet: run `upsolve verify` first.")
