@@ -15,7 +15,7 @@ Node = Any
 Points = Sequence[tuple[float, float]]
 """Step and value of a curve."""
 MOST_POINTS = 600
-"""Points of a line that are drawn; of more, the smallest and the largest of each of equal shares of the steps."""
+"""Most points of a line that are drawn; a longer line is split into equal shares of steps, of which minimum and maximum are drawn."""
 VOID = ("line", "polyline", "rect")
 """Elements without children, of SVG."""
 

@@ -57,7 +57,7 @@ ASKED = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a card knows of a model."""
+    """Facts that a card states about a model."""
 
     model: Path
     """Folder of the model, or a .gguf file."""
@@ -138,7 +138,7 @@ def model_card(model: Path, title: str, *, name: str = HERE, run: Path | None = 
 
 
 def known_of(model: Path, training: Path | None) -> Known:
-    """Return what a card knows of a model of a run, finished or damaged, or of no run."""
+    """Return the facts for the card of a model, from a finished, a damaged or no run."""
     if training is None:
         return Known(model, None, None, "", "")
     recipe = content = None
@@ -232,7 +232,7 @@ def bounds(estimate: Estimate) -> list[float]:
 
 
 def lead(known: Known, base: str) -> list[str]:
-    """Return what the model is, and by which version it was made."""
+    """Return the first lines of a card: the model, its base, and the version of upsolve that made it."""
     if known.recipe is None:
         return [f"Pushed by upsolve {__version__}."] + (
             [f"The recipe of its run cannot be read: {known.told(known.problem)}"] if known.problem else []
@@ -291,7 +291,7 @@ def about_run(known: Known) -> list[str]:
 
 
 def results(known: Known) -> list[str]:
-    """Return what was measured: conclusion, table, controls and warnings."""
+    """Return the measurements: conclusion, table, controls and warnings."""
     if known.problem:
         return ["## Measured", f"The evaluations cannot be compared: {known.told(known.problem)}"]
     content = known.content

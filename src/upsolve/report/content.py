@@ -43,9 +43,9 @@ class Sample:
     """A sample of an evaluation."""
 
     code: str
-    """Its program."""
+    """Program of the sample."""
     status: str
-    """Its outcome."""
+    """Outcome of the sample."""
     error: str = ""
     """The judge's message; empty if it passed."""
     kind: str = ""
@@ -143,7 +143,7 @@ class Gain:
     name: str
     """Name of the run, and its verdicts."""
     gain: Estimate
-    """Its gain in pass@1 over its base, each at its best temperature, a share."""
+    """Gain of the control in pass@1 over its base, each at its best temperature, a share."""
     beyond: Estimate
     """The gain of the run beyond this one, paired by task."""
 

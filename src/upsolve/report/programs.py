@@ -36,9 +36,9 @@ class Reason:
     input: str = ""
     """Input of this test; empty if unknown."""
     got: str = ""
-    """What the attempt gave; empty if it was not recorded, as for hidden tests."""
+    """Value or output of the attempt; empty if it was not recorded, as for hidden tests."""
     expected: str = ""
-    """What was expected; empty if unknown."""
+    """Expected value or output; empty if unknown."""
 
     @property
     def message(self) -> str:
@@ -152,7 +152,7 @@ def marked(before: str, after: str) -> tuple[list[list[Piece]], list[list[Piece]
 
 
 MOST_CODE = 100_000
-"""Characters of a program that is coloured."""
+"""Most characters of a program that is coloured."""
 KINDS = ("Keyword", "String", "Comment", "Number", "Name.Function", "Name.Class", "Name.Builtin", "Operator.Word")
 """Kinds of tokens of Pygments that have a colour; a span names its kind by the place in this list."""
 NAMES = {"pypy": "python", "duckdb": "sql", "text": "text"}

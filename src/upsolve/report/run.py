@@ -93,7 +93,7 @@ def read_run(folder: Path) -> ReportContent:
 
 
 def read_facts(folder: Path) -> dict[str, str]:
-    """Return what a run recorded about its machine, versions and command; {} for a run that is not finished."""
+    """Return the recorded facts of a run: machine, versions, command; {} for a run that is not finished."""
     file = folder / FACTS
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
@@ -167,7 +167,7 @@ def run_content(
 
 
 def next_steps(folder: Path, verdicts: str, controls: Sequence[Gain]) -> dict[str, str]:
-    """Return the commands that come after a finished run: a look at its attempts and, if it neither is nor has a control, one."""
+    """Return the commands to run after a finished run: view its attempts and, if it is no control and has none, run a control."""
     view = {"why an attempt failed": shlex.join(["upsolve", "view", str(folder)])}
     if controls or verdicts != "as_judged":
         return view
@@ -341,7 +341,7 @@ class Run:
     """A finished run."""
 
     folder: Path
-    """Its folder."""
+    """Folder of the run."""
     recipe: Recipe
     """All settings."""
     before: Sweep

@@ -94,7 +94,7 @@ class Worth:
 
     @property
     def sentence(self) -> str:
-        """What the difference says, with its interval."""
+        """The conclusion from the difference, in one sentence with its interval."""
         cause = "the failed attempts" if self.imitates else "the verdicts"
         change = f"{interval_text(self.paired.difference)} points of pass@1"
         said = {
@@ -154,7 +154,7 @@ def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
 
 
 def sentences_of_runs(runs: Sequence[RunResult]) -> list[str]:
-    """Return what each gain beyond a control says; without a control, how to get one."""
+    """Return a sentence for each gain beyond a control; without a control, the command that runs one."""
     found = [worth.sentence for worth in worth_of_verdicts(runs)]
     command = "upsolve run RECIPE --out RUN-control --set reward.verdicts=shuffled"
     return found or [f"No control among these runs, so whether a gain is due to the verdicts is unknown: {command}"]

@@ -339,7 +339,7 @@ def mean(values: Sequence[float]) -> str:
 
 
 def stage_table(base: Sweep, stages: Sequence[Stage]) -> Table:
-    """Return what each stage of a run with rounds of own samples added, beside the stage that it started from, and the control."""
+    """Return the gain of each stage of a run with rounds of own samples over the stage that it started from, and the control."""
     rows: list[tuple[str, ...]] = []
     before, start = base, base
     for stage in stages:
