@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Query", "outputs_of", "read_metrics"]
 
 MOST_TESTS = 20
-"""Failed tests that are run again; of an attempt with more, the first ones."""
+"""Most failed tests of an attempt that are run again: the first ones."""
 
 
 def outputs_of(index: Index, place: int) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class Answers:
             self.samples.close()
 
     def about(self, what: str) -> "Answers":
-        """Return the answers about ``samples``, opened at the first call, or else these; ArchiveError without samples."""
+        """Return the answers about ``samples``, opened at the first call; for another word, this object. ArchiveError without samples."""
         if what != "samples":
             return self
         if self.open_samples is None:

@@ -56,7 +56,7 @@ SORTS = {
     "findings": "len(rules)",
     "tokens": "tokens",
 }
-"""Columns by which the list of attempts is sorted, and what each compares."""
+"""Columns by which the list of attempts is sorted, and the SQL expression that each compares."""
 TASK_SORTS = {
     "task": "task_id",
     "passed": "passed / nullif(scored, 0)",
@@ -64,7 +64,7 @@ TASK_SORTS = {
     "difficulty": "difficulty",
     "language": "language",
 }
-"""The same of the list of tasks."""
+"""Columns by which the list of tasks is sorted, and the SQL expression that each compares."""
 SCANNED = 4
 """Parts whose code is searched together, on all cores."""
 PREVIEW = 100
@@ -262,7 +262,7 @@ def facets(index: Index) -> dict[str, Any]:
 
 
 GROUP_ROWS = 2_000
-"""Attempts of a task that are read as one group; of a task with more, the first ones."""
+"""Most attempts of a task that are read as one group: the first ones."""
 
 
 def read_rows(index: Index, table: str, places: Sequence[int]) -> dict[int, dict[str, Any]]:

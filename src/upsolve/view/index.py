@@ -31,7 +31,7 @@ CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "
 HASHED = ("answer", "token_ids", "token_logps")
 """Columns that distinguish attempts, grouped by their hashes because they are large."""
 BY_CHOSEN_JUDGE = "by_chosen_judge"
-"""Stands for the condition that a verdict is by the judge whose verdicts count."""
+"""Placeholder of the SQL condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 HEAT = "(extra ->> '$.temperature')::double"
 SAMPLED = f"extra ->> '$.task_set' || ', ' || if({HEAT} = 0, 'greedy', printf('T %g', {HEAT}))"

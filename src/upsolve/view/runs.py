@@ -49,11 +49,11 @@ class Runs:
 
     @property
     def actions(self) -> Mapping[str, Callable[[Query], Any]]:
-        """Nothing can be asked of a folder of runs."""
+        """No functions: a folder of runs has no model that can be asked."""
         return {}
 
     def about(self, _what: str) -> "Runs":
-        """Return these answers."""
+        """Return this object: a folder of runs has no samples of its own."""
         return self
 
     def member(self, name: str) -> Answers:
@@ -76,7 +76,7 @@ class Runs:
         return {"title": self.title, "note": "", "version": __version__, "ready": True, "runs": True, "filters": ()}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return what each run gained, also beyond its controls in this folder, or how far it is."""
+        """Return the gain of each run, also beyond its controls in this folder, or its progress."""
         results = {name: self.result(name) for name in self.folders}
         finished = {name: one for name, one in results.items() if isinstance(one, RunResult)}
         controls: dict[str, list[RunResult]] = {}
@@ -102,7 +102,7 @@ class Runs:
             return f"cannot be read: {error}"
 
     def row(self, name: str, result: RunResult | str) -> dict[str, Any]:
-        """Return what a run gained, or how far it is."""
+        """Return the gain of a run, or its progress."""
         steps = int(max((row.get("step", 0) for row in self.metrics(name)), default=0))
         if isinstance(result, str):
             return {"name": name, "steps": steps, "conclusion": result}

@@ -34,9 +34,9 @@ class Drawn:
     """A group as it was trained on."""
 
     round: int
-    """Its round, from 0; offline, an epoch."""
+    """Round of the group, from 0; offline, an epoch."""
     number: int
-    """Its place in the round, from 0."""
+    """Place of the group in the round, from 0."""
     keys: tuple[str, ...]
     """``attempt_key`` of each attempt, [G]."""
     rewards: tuple[float, ...]
@@ -137,7 +137,7 @@ class TaskScores:
     group: Group
     """All attempts at the task."""
     places: list[int]
-    """Their places in the index."""
+    """Places of the attempts in the index."""
     whole: Scored | None
     """The attempts with a reward; None if no attempt has one."""
     left_out: dict[str, int]
@@ -291,7 +291,7 @@ def drawn_row(scored: Scored) -> dict[str, Any]:
 
 @cache
 def loaded(load: Callable[[], Any]) -> Any:
-    """Return what a function loads, loaded once."""
+    """Return the result of ``load()``, which is called once."""
     return load()
 
 

@@ -114,7 +114,7 @@ def refusal(error: Exception) -> Any:
 
 
 def told(answers: Answers | Runs, request: Any) -> Any:
-    """Return what a page shows (GET): 404 for an unknown path, 400 with the reason for a wrong query."""
+    """Return the data of a page (GET): 404 for an unknown path, 400 with the reason for a wrong query."""
     from starlette.responses import Response
 
     name, query = request.path_params["name"], request.query_params
@@ -165,7 +165,7 @@ def is_foreign(method: str, path: str, headers: Mapping[str, str]) -> bool:
 
 
 def member(answers: Answers | Runs, run: str) -> Answers | Runs:
-    """Return the answers about a run of a folder of runs, or, without a name, these."""
+    """Return the answers about the named run of a folder of runs; without a name, ``answers`` itself."""
     return answers.member(run) if run and isinstance(answers, Runs) else answers
 
 

@@ -146,7 +146,7 @@ def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
-    """Return the rows that a page shows: of a run, first those at tasks trained on; of samples, all at the first tasks."""
+    """Return the rows that a page shows: for a run, tasks trained on come first; for samples, the first tasks with all their samples."""
     answers.index.wait()
     trained = answers.scores.recorded.tasks() if answers.scores else []
     order = "task_id not in (select unnest(?::varchar[])), if(sampled = '', '', task_id), place"
@@ -188,7 +188,7 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
 
 
 def share_of(answers: Answers, count: int) -> str:
-    """Return which attempts a page shows, in words; empty if it shows all."""
+    """Return a sentence about the attempts that a page shows; empty if it shows all."""
     whole = count_attempts(answers.index, Filters())
     if count == whole:
         return ""
