@@ -102,7 +102,7 @@ class Fault:
     kind: str
     """Row of the report that counts it, such as ``e-mail address``."""
     action: Action = Action.REMOVE
-    """What ``--fix`` does."""
+    """Action of ``--fix`` on the record."""
     placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
     """Secret text -> placeholder; replaced in the code or prompt, in the record's verdicts, and in ``removed/``."""
     rejudge: bool = False
@@ -114,7 +114,7 @@ class Check:
     """A check of an archive."""
 
     find: Callable[[Contents, Mapping[str, Any]], Iterable[Fault]]
-    """``find(contents, options)`` yields what it found."""
+    """``find(contents, options)`` yields the faults."""
     help: str
     """Faults that the check finds, in one line."""
     cost: str
@@ -122,7 +122,7 @@ class Check:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Option -> default: a number, or a tuple of texts; ``--set check.option=value`` sets it."""
     needs: str = ""
-    """Option without which there is nothing to check, so that it is not run."""
+    """Option that the check needs; the check is not run without it."""
     modules: tuple[str, ...] = ()
     """Modules of optional dependencies that it imports."""
 

@@ -61,7 +61,7 @@ class Cleaned:
 
 
 def write_cleaned(archive: Archive, examination: Examination, folder: str | Path) -> Cleaned:
-    """Write an archive without what an examination found; that goes to ``removed/TABLE.jsonl``, secrets as placeholders."""
+    """Write an archive without the faulty records of an examination; these go to ``removed/TABLE.jsonl``, secrets as placeholders."""
     out = new_folder(folder)
     fix = Fix(archive, out, examination)
     try:
@@ -268,7 +268,7 @@ def with_expected(task: Task, filled: Filled, *, overwrite: bool) -> Task:
 
 
 def answer_alone(task: Task, test: TestCase) -> str | None:
-    """Return what the reference of a task answers to a single test; None if it gives no answer."""
+    """Return the answer of a task's reference to a single test; None if the reference gives none."""
     try:
         return expected_answers(replace(task, tests=(test,)))[0]
     except ValueError:

@@ -1,7 +1,7 @@
 """Attempts whose code is in another language than they state; Python 2 is another language than Python 3.
 
-A program that is valid in its language fits it. Of the others, those are found that are valid in another language and contain something that
-is hardly ever written by accident: a definition, an import, an assignment.
+A program that is valid in its stated language is never reported. Any other program is reported if it is valid in another language and contains
+text that is hardly ever written by accident: a definition, an import, an assignment.
 """
 
 import ast
@@ -22,7 +22,7 @@ HINTS_OF_PYTHON_2 = re.compile(
     r"(?:^|[:;])[ \t]*print\b(?!\s*\()|\bexec\b(?!\s*\()|<>|\bexcept\b[^:\n]{0,200},|\braise\b[^\n]{0,200},|\bdef\s+\w+\([^)]{0,500}\(|\b\d+[lL]\b|\b0\d|^ *\t",
     re.MULTILINE,
 )
-"""What Python 2 programs that are invalid in Python 3 have; the syntax tree then decides."""
+"""Text that Python 2 programs contain and Python 3 programs hardly ever; the syntax tree then decides."""
 PYTHON_2 = frozenset(
     {"<>", "exec_statement", "print_statement", "expression_list in raise_statement", "tuple_pattern in parameters"}
 )
@@ -53,7 +53,7 @@ from attempts where attempt_id not in (
     select attempt_id from verdicts where {OWN} and status in ('passed', 'failed')
 ) group by attempt_id order by min(place)
 """  # noqa: S608  a condition of ours
-"""Programs that upsolve has not run; what ran is in its language."""
+"""Programs that upsolve has not run; a program that ran is in its stated language."""
 
 
 def language_of(code: str, language: str) -> str:

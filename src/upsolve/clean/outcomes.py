@@ -94,7 +94,7 @@ FLAKY = Check(
 
 
 MANY = 10
-"""Attempts at one task are many if they are more than this many times the median."""
+"""A task is crowded if its number of attempts exceeds this multiple of the median over tasks."""
 OUTCOMES = """
 select place, task_id, count(passed), count(*) filter (passed), count(attempts)
 from tasks left join (select task_id, passed, 1 as attempts from attempts left join labels using (attempt_id)) using (task_id)

@@ -116,13 +116,13 @@ PROMPT = ("prompt", "text", "question", "problem", "description", "statement", "
 REFERENCE = ("reference", "canonical_solution", "code", "solution")
 WORDS = re.compile(r"\w+")
 FEWEST, FEW = 5, 20
-"""Prompts of fewer runs than the first number are not looked for inside of others; those of fewer than the second must be there as a whole."""
+"""Fewest runs of a prompt that is searched in other prompts; a prompt with fewer runs than the second number must occur as a whole."""
 CODE_RUN, CODE_RUNS = 5, 20
 """Tokens of a run of code, and the fewest runs of a reference that is looked for inside of others."""
 TESTS, MOST_TESTS = 3, 200
 """Fewest tests of a task that are looked for in others, and how many of a task's tests are looked at."""
 BRACKETS = str.maketrans("()", "[]")
-"""Data sets that come as JSON have lists for tuples."""
+"""Replaces round brackets by square ones: data sets in JSON have lists in the place of tuples."""
 Runs = frozenset[Hashable]
 
 

@@ -146,7 +146,7 @@ def find_secrets(text: str, quoted: Sequence[range] | None = None) -> list[Secre
 
 
 def find_keys(text: str) -> Iterator[str]:
-    """Yield the keys and passwords of a text; each has a digit, as words have not."""
+    """Yield the keys and passwords of a text; a match without a digit is a word and is skipped."""
     yield from (match[0] for match in PRIVATE_KEY.finditer(text))
     for detector in detectors():
         if any(detector.analyze_string(text)):
@@ -239,7 +239,7 @@ class Text:
 
 
 Redaction = tuple[Action, Mapping[str, str], bool]
-"""What is done about a text: ``REDACT`` if placeholders leave the syntax intact, ``REMOVE`` if they do not, or ``REPORT``; the placeholder of
+"""Action on a text: ``REDACT`` if placeholders leave the syntax intact, ``REMOVE`` if they do not, or ``REPORT``; the placeholder of
 each secret; and whether the program may behave differently."""
 
 
