@@ -264,7 +264,7 @@ class Work:
             raise ArchiveError(f"{path}: cannot be written: {error}") from error
 
     def rows_of(self, items: Iterable[Any], split: str) -> Iterator[Row]:
-        """Yield the rows of items; what the format cannot hold is added to ``left_out``."""
+        """Yield the rows of items; data that the format cannot hold is counted in ``left_out``."""
         index = 0
         for item in items:
             for row in self.record.rows(item, Place(split, index, self.prompt), **self.options):

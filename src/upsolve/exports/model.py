@@ -137,7 +137,7 @@ def split_of(rule: Mapping[str, Any]) -> str:
 
 
 def add_weights(writer: gguf.GGUFWriter, model: Any, architecture: gguf.MODEL_ARCH, kind: Kind) -> None:
-    """Write the weights: matrices in a precision, or F16 where their rows have no whole blocks of it; vectors in F32."""
+    """Write the weights: matrices in a precision, or in F16 if a row does not consist of whole blocks of it; vectors in F32."""
     config = model.config
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     tied = bool(config.tie_word_embeddings)

@@ -70,7 +70,7 @@ class LeftOut:
     """Yielded instead of a row for data that the format cannot hold; the export counts it by reason."""
 
     reason: str
-    """What is left out and why, such as ``attempts: not passed``."""
+    """Kind and reason of the data that is left out, such as ``attempts: not passed``."""
     count: int = 1
     """How many."""
 
@@ -84,7 +84,7 @@ class Export:
     columns: Callable[..., Sequence[Column]]
     """``columns(**options)`` returns the columns of the rows."""
     unit: Literal["record", "task", "attempts", "group", "pair"]
-    """What an item is: ``record``: a ``Task``, ``Attempt`` or ``Verdict``; ``task``: a ``Task``, tried or not; ``attempts``: a ``Group`` with
+    """Kind of the items: ``record``: a ``Task``, ``Attempt`` or ``Verdict``; ``task``: a ``Task``, tried or not; ``attempts``: a ``Group`` with
     all attempts at a task, judged or not; ``group``: a ``TrainGroup``, attempts with rewards and advantages; ``pair``: a ``TrainGroup`` of
     the chosen and the rejected attempt."""
     help: str
