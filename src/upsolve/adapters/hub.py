@@ -30,7 +30,7 @@ class Upload:
     card: str
     """Text of README.md."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Files of ``files`` that are pushed with another text: without paths of this machine."""
+    """Path in the repository -> replaced text of a file in ``files``, without paths of this machine."""
 
 
 def plan_upload(path: str | Path, title: str) -> Upload:

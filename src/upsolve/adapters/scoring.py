@@ -130,11 +130,11 @@ class Scored:
     attempt: Attempt
     """The program of the answer."""
     verdict: Verdict
-    """Its verdict."""
+    """Verdict of the answer."""
     reward: float | None
     """Reward of the answer; None if it could not be judged, or if a rule of the recipe leaves it out."""
     reason: str = ""
-    """Why it has no reward; empty if it has one."""
+    """Why the answer has no reward; empty if it has one."""
 
     @property
     def passed(self) -> bool:
@@ -198,7 +198,7 @@ def attempt_of(task: Task, answer: str, prompt: str = "") -> Attempt:
 
 
 def shown(scored: Scored) -> str:
-    """Return what a model may know of a verdict: the outcomes of visible tests, and an error that one of these raised."""
+    """Return the part of a verdict that a model may see: the outcomes of visible tests, and an error that one of these raised."""
     verdict = scored.verdict
     if verdict.status is Status.UNSCORED:
         return f"could not be judged: {scored.reason}"

@@ -28,9 +28,9 @@ class UpsolveTaskConfig(vf.TaskConfig):
     url: str = ""
     """A judge on another machine; empty: judge here."""
     token: str = ""
-    """Its token."""
+    """Token of the judge at ``url``."""
     prompt_end: str = ""
-    """What the chat template writes behind every prompt, such as ``<think>``."""
+    """Text that the chat template writes after every prompt, such as ``<think>``."""
 
 
 class UpsolveTasksetConfig(vf.TasksetConfig):

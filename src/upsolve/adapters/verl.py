@@ -22,8 +22,8 @@ def compute_score(
         solution_str: the answer.
         ground_truth: the tests, if ``extra_info`` names no task: ``{"inputs", "outputs"}``, ``{"assert_case"}`` or ``{"tests"}``, JSON or not.
         extra_info: ``task`` as JSON (``upsolve archive export --as verl``) or ``task_id``.
-        options: ``reward_kwargs`` of verl's configuration: those of ``Scorer``; others are those that verl
-            passes to every function, and are not read.
+        options: ``reward_kwargs`` of verl's configuration are the options of ``Scorer``; other options, which verl
+            passes to every function, are ignored.
 
     Raises:
         JudgeError: the attempt could not be judged: verl takes a number only, and trains on it.
