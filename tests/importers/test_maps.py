@@ -156,7 +156,7 @@ options:
         {"code": "4", "lang": "Python 3"},
         {"code": "5", "day": "2021-01-01"},
     ]
-    with pytest.warns(UserWarning, match="4 rows are passed over"):
+    with pytest.warns(UserWarning, match="4 rows are skipped"):
         archive, report = read_in(
             tmp_path, text, [row, *({**row, **one} for one in more)], language="cpp,java", until="2020", author="x"
         )
@@ -338,7 +338,7 @@ def test_the_documented_map_with_all_keys(tmp_path):
     folder = tree(tmp_path / "in", **files)
     (tmp_path / "my.yaml").write_text(WHOLE)
     archive = Archive.create(tmp_path / "archive")
-    with pytest.warns(UserWarning, match="6 rows are passed over"):
+    with pytest.warns(UserWarning, match="6 rows are skipped"):
         assert ingest(archive, str(tmp_path / "my.yaml"), folder).bad == 0
     (task,) = archive.tasks()
     assert (task.task_id, task.prompt, task.language, task.difficulty) == ("lab/e1", "Add.\n\nHint: Sum.", "cpp", "hard")
@@ -401,7 +401,7 @@ def test_the_documented_map_of_tasks_with_their_attempts(tmp_path):
     ]
 
 
-@pytest.mark.filterwarnings("ignore:.* rows are passed over", "ignore:.* no row has a value")
+@pytest.mark.filterwarnings("ignore:.* rows are skipped", "ignore:.* no row has a value")
 @pytest.mark.parametrize(
     ("options", "ids", "codes"),
     [
@@ -460,7 +460,7 @@ options: {tests: {first: more}}
         read_in(tmp_path, "joins: {more: {file: a}}", rows)
 
 
-@pytest.mark.filterwarnings("ignore:.* rows are passed over")
+@pytest.mark.filterwarnings("ignore:.* rows are skipped")
 def test_cells_of_notebooks_are_programs(tmp_path):
     sources = ("markdown", ["# Add"]), ("code", CODE.splitlines(keepends=True)), ("code", ["x = 1", "print(x)"])
     cells = [{"cell_type": kind, "source": source} for kind, source in sources]

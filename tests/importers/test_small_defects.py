@@ -32,7 +32,7 @@ def test_an_odd_optional_field_is_stored_in_extra_and_counted(tmp_path, field, v
     assert (attempt.code, verdict.status, len(task.tests), report.bad) == (ROW["code"], Status.PASSED, 1, 0)
     assert json.loads(attempt.extra) == {field: value} and (report.odd, report.left_out) == (1, 0)
     assert (verdict.memory_bytes, verdict.wall_seconds, verdict.cpu_seconds, verdict.total) == (None, None, None, 0)
-    assert "1 optional values of another form are stored in extra" in report.text() and f"({field})" in report.text()
+    assert "1 invalid optional values are stored in extra" in report.text() and f"({field})" in report.text()
 
 
 def test_records_of_our_own_keep_an_attempt_with_odd_numbers(tmp_path, lines):

@@ -454,7 +454,10 @@ def test_numbers_are_text_where_fields_are(tmp_path):
 def test_a_table_of_outcomes_without_programs_is_named(tmp_path):
     rows = [{"prompt": f"Add {number}.", "solution": "x", "status": "AC"} for number in range(2)]
     archive = Archive.create(tmp_path / "archive")
-    with pytest.warns(UserWarning, match="log: rows have status and no program, so they are tasks alone; --code COLUMN"):
+    with pytest.warns(
+        UserWarning,
+        match="log: rows have status and no program, so only tasks are read; if a column holds the programs: --code COLUMN",
+    ):
         ingest(archive, "table", write_lines(tmp_path / "log.jsonl", rows))
     assert [json.loads(task.extra) for task in archive.tasks()] == [{"solution": "x", "status": "AC"}] * 2
 
@@ -731,7 +734,7 @@ def test_points_with_fractions_are_stored_and_are_no_numbers_of_tests(tmp_path):
 def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(tmp_path):
     rows = [{"prompt": "add", "code": "x", "status": "Graded", "ok": False}]
     archive, file = Archive.create(tmp_path / "a"), write_lines(tmp_path / "log.jsonl", rows)
-    with pytest.warns(UserWarning, match=r"status is no outcome \('Graded'\) and stored in extra"):
+    with pytest.warns(UserWarning, match=r"status is no outcome \('Graded'\) and is stored in extra"):
         assert ingest(archive, "table", file, passed="ok").bad == 0
     assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{"status": "Graded"}]
     rows[0]["status"] = "WA"

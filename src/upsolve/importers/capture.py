@@ -50,7 +50,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Sampling parameters: the value if absent (None: the server's own), and the values at which the distribution is the model's."""
 FINISHED, DONE = re.compile(rb'"finish_reason":\s*"|\[DONE\]'), re.compile(rb"\[DONE\]")
-"""What begins the end of a stream of one completion, or of several."""
+"""Beginning of the last event of a stream: of one completion, and of several completions."""
 SETTINGS = (*NEUTRAL, "seed", "max_tokens", "max_completion_tokens", "stop", "n")
 """Fields of a request that are stored with the attempt."""
 Json = dict[str, Any]

@@ -94,9 +94,9 @@ class Settled:
     """What an import changes of its parts, because it has tasks several times."""
 
     drops: dict[str, tuple[int, Runs]] = field(default_factory=dict[str, tuple[int, Runs]])
-    """Part, such as ``tasks/NAME`` -> its number of rows, and those that are removed."""
+    """Part, such as ``tasks/NAME`` -> its number of rows, and the runs of rows that are removed."""
     opened: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Name of a part -> ids of its tasks that are there, or in later parts, in other languages, too: they are made tasks of any language."""
+    """Name of a part -> ids of its tasks that also occur in other languages, here or in later parts; they become tasks of any language."""
     repeated: int = 0
     """Tasks with the same content as an earlier one, but perhaps for the language."""
     bad: int = 0
@@ -104,13 +104,13 @@ class Settled:
     attempts: int = 0
     """Attempts that are rejected."""
     verdicts: int = 0
-    """Their verdicts, which are rejected, too."""
+    """Verdicts of the rejected attempts, which are rejected, too."""
 
 
 def settle(job: Job, path: Path) -> Settled:
     """Keep the first record of each task; reject later records with different content, named by ``path`` if the reader names no file.
 
-    What is to be changed is recorded before anything is, so that this can be done again after an interruption.
+    The changes are recorded before they are made, so that an interrupted import can make them again.
     """
     record = job.folder / "settled.json"
     if record.exists():

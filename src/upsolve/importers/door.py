@@ -237,7 +237,7 @@ def by_columns(rows: Rows, place: str) -> list[Reading]:
 
 
 def has(rows: Rows, columns: set[str], wanted: str) -> bool:
-    """Return whether rows have a column; ``!name``: lack it; ``name=a|b``: have one of these values in every row that has it."""
+    """Return whether rows fit a condition: ``name``, they have the column; ``!name``, they lack it; ``name=a|b``, it holds only these values."""
     name, _, words = wanted.partition("=")
     if name.startswith("!"):
         return name[1:] not in columns
@@ -324,8 +324,9 @@ def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
 
 
 def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()) -> str:
-    """Return a column without a field, and of no name among ``but``, whose texts look like programs, and do not hold the chosen ones; empty if none does, or
-    none may.
+    """Return a column that no field uses and whose texts look like programs; "" if there is none.
+
+    Columns named in ``but``, and columns whose texts contain the chosen programs, do not count.
     """
     column = next((chosen[name] for name in PROGRAMS if name in chosen), None)
     if column is None or "code_file" in chosen:
@@ -382,7 +383,7 @@ def tree_readings(path: Path) -> list[Reading]:
 
 @dataclass(slots=True)
 class Preview:
-    """What the first records of a reading are."""
+    """The first records of a reading, with counts."""
 
     task: Task | None = None
     """First task, with tests if one has them."""
@@ -411,7 +412,7 @@ class Preview:
         return self.whole and self.bad_rows > self.allowed * (self.rows or self.counts.total())
 
     def text(self) -> str:
-        """Return what a user sees before an import."""
+        """Return the preview as text, which a user sees before an import."""
         shown: list[str] = []
         if self.task:
             tests = [shown_test(test) for test in self.task.tests[:3]]

@@ -83,20 +83,20 @@ class Job:
 
 @dataclass
 class Tally:
-    """What was read, and what of it was not stored as it is."""
+    """Counts of records read, and of records that were rejected or changed."""
 
     read: int = 0
     """Records read, rejected ones included."""
     bad: int = 0
     """Records that could not be used and were rejected."""
     left_out: int = 0
-    """Tests that cannot fail and were left out of their tasks; of a journal, also the optional fields of another form."""
+    """Tests that cannot fail and were left out of their tasks; of a journal, also the invalid optional fields."""
     odd: int = 0
-    """Optional fields of another form, which are stored in ``extra``."""
+    """Invalid optional fields, which are stored in ``extra``."""
     rows: int = 0
     """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
     examples: list[str] = field(default_factory=list[str])
-    """The first three tests or fields of another form, each with file, line and reason."""
+    """The first three such tests or fields, each with file, line and reason."""
 
 
 @dataclass
@@ -192,7 +192,7 @@ class Writer:
         self.places = dict[int, Place]()
         """``id`` of each record of the batch -> file and line."""
         self.found = Places()
-        """Where its records stand."""
+        """Files and lines of the records of the batch, for the journal."""
         self.languages, self.assumed = dict[str, str](), set[str]()
         """Languages, but for Python, of the tasks of the share; tasks at which attempts without a language were taken for Python."""
         self.tests, self.attempted = dict[str, int](), OrderedDict[str, str]()

@@ -64,7 +64,7 @@ class IngestReport(Tally):
     too_many: bool = False
     """True if more rows were rejected than allowed; importing the same path again replaces this import."""
     orphaned: bool = False
-    """True if more of the stored attempts, or verdicts, lack their task, or attempt, than may be rejected."""
+    """True if the share of stored attempts without a task, or of verdicts without an attempt, exceeds the allowed share of rejected rows."""
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -106,7 +106,7 @@ class IngestReport(Tally):
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
         left = [f"{self.left_out} tests that cannot fail are left out"] * bool(self.left_out)
-        left += [f"{self.odd} optional values of another form are stored in extra"] * bool(self.odd)
+        left += [f"{self.odd} invalid optional values are stored in extra"] * bool(self.odd)
         reasons += [f"{', and '.join(left)}, such as", *(f"  {one}" for one in self.examples)] if left else []
         reasons += [self.unread] * bool(self.unread)
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
@@ -216,9 +216,9 @@ def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where:
 
 
 def has_lost(report: IngestReport, allowed: float) -> bool:
-    """Return whether more than a share of the attempts lack their task, or of the verdicts their attempt, and not because all of those come later.
+    """Return whether more than the ``allowed`` share of attempts lack their task, or of verdicts their attempt.
 
-    An import of attempts alone, all of whose tasks are missing, comes before that of its tasks.
+    If all tasks are missing, the import holds attempts alone and comes before that of its tasks: then nothing is lost.
     """
     halves = zip(report.orphans.values(), ("attempts", "verdicts"), ("tasks", "attempts"), strict=True)
     lost = [(count, name, other) for count, name, other in halves if count > allowed * report.written[name]]

@@ -48,11 +48,11 @@ __all__ = [
 ]
 
 WORDS: Mapping[str, Status] = {word: Status(name) for name, words in known_words()["statuses"].items() for word in words}
-"""Status as written by other judges, in lower case with spaces -> ours."""
+"""Status as written by other judges, in lower case with spaces -> status of upsolve."""
 OF_TESTS = known_words()["tests"]["outcomes"]
 """Names of the outcome in an object about a test."""
 BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
-"""Numbers that are words, too, unless a map names numbers: those are codes, and 0 is often that of a success."""
+"""Numbers that count as words for a status; not if a map names numbers, since these are codes, where 0 often means success."""
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
 """How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 WHERE = re.compile(rf"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)| {SHARE.pattern}))+$")
@@ -185,13 +185,13 @@ UNITS = (
     (re.compile(r"(?<![a-z])(?:kb|kib|kilobytes?)\W*$"), "_bytes", 1024, "units of 1,024 bytes"),
     (re.compile(r"(?<![a-z])(?:mb|mib|megabytes?)\W*$"), "_bytes", 1024**2, "units of 1,048,576 bytes"),
 )
-"""Ends of names of columns, ends of names of fields, and what a number there is in the field's unit."""
+"""Ending of a column's name, ending of a field's name, factor to the field's unit, and name of the column's unit."""
 
 
 def unit_of(field: str, column: str) -> tuple[float, str]:
-    """Return the unit in which a column holds a field, by its name (``time_ms``), and what the unit is; 1 and empty for the field's own.
+    """Return (factor to the field's unit, name of the unit) of a column by its name (``time_ms``); (1, "") for the field's own unit.
 
-    Templates say themselves what they make.
+    The name of a template is not read: a template converts units itself.
     """
     name = "" if "{" in column else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower()
     found = ((factor, what) for end, kind, factor, what in UNITS if field.endswith(kind) and end.search(name))
@@ -219,7 +219,7 @@ def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
 ISO = re.compile(r"\d{4}(-\d\d){0,2}(?![\d./-])|\d{8,14}$")
 """Beginning of a time in ISO 8601; times in other forms cannot be compared."""
 MEASURES = ("wall_seconds", "cpu_seconds", "memory_bytes", "limit_seconds", "limit_bytes")
-"""Fields of numbers without which a row says as much about its program."""
+"""Optional numeric fields: a row with an invalid one is still usable."""
 MEASURES_AND_COUNTS = (*MEASURES, "passed", "total")
 
 

@@ -80,7 +80,7 @@ class LeftOut(Refused):
 
 
 class Odd(LeftOut):
-    """An optional field of another form, which is stored in ``extra``; the row is stored, and the import names and counts the field."""
+    """An invalid optional field: the row is stored with the field in ``extra``, and the import names and counts the field."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ counted: list[int] = [0]
 
 @cache
 def data_in(name: str) -> dict[str, Any]:
-    """Return what a YAML file beside this module says."""
+    """Return the content of a YAML file beside this module."""
     return read_yaml(Path(__file__).with_name(name).read_text(encoding="utf-8"), words=True)
 
 
@@ -230,7 +230,7 @@ def left_out(refused: Iterable[tuple[str, str]]) -> Iterator[LeftOut]:
 
 
 def odd_fields(fields: Mapping[str, Any], reason: str) -> Iterator[Odd]:
-    """Yield optional fields of another form, by their names."""
+    """Yield a record for each invalid optional field, by name."""
     for name, value in fields.items():
         yield Odd("", 0, f"({name}) {reason}", str(value)[:500])
 
@@ -239,7 +239,7 @@ ENCODE = json.JSONEncoder(default=str, allow_nan=False).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON that every reader understands: infinite and no numbers as text, and so what JSON has not."""
+    """Return a value as JSON that every reader understands: infinity, nan, and types that JSON lacks become text."""
     try:
         return ENCODE(value)
     except ValueError:

@@ -30,9 +30,7 @@ class Option:
     """Description in one line."""
 
 
-IMPORTS = Option(
-    "imports", Imports, "what attempts at tasks in Python find imported: none, or contest (List, deque, math, ...)"
-)
+IMPORTS = Option("imports", Imports, "imports added to attempts at tasks in Python: none, or contest (List, deque, math, ...)")
 """For sources whose rows say nothing about it (``verify.limits.prepared``)."""
 
 

@@ -25,7 +25,7 @@ ORACLES: Mapping[str, str] = data_in("programs.yaml")["oracles"]
 RTOL = "1e-7"
 """Relative tolerance of EvalPlus, in addition to the task's absolute one: 1e-07 in its evaluation."""
 FOUND = "expected == (got if isinstance(got, bool) else got is not None)"
-"""Condition where the reference returns objects, such as matches: only whether there is one is compared."""
+"""Comparison for references that return objects, such as regex matches: only whether a value is returned counts."""
 Kinds = dict[tuple[int, int], set[type]]
 """Position of an argument and depth in it -> types found there."""
 TAKEN = {"task_id", "prompt", "entry_point", "canonical_solution", "code", "base_input", "plus_input", "test"}

@@ -23,7 +23,7 @@ __all__ = ["SOURCE"]
 
 JUDGE = "recorded:nbgrader"
 STAGES = ("autograded", "submitted")
-"""Folders with students' notebooks; one that was graded counts, the same as it was submitted does not."""
+"""Folders with students' notebooks; a graded notebook replaces its submitted copy."""
 GIVEN = ("source", "release")
 """Folders with the instructor's notebooks: with solutions and hidden tests, and without."""
 MAGIC = re.compile(r"^\s*[%!?]", re.MULTILINE)

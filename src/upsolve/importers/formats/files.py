@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, tarfile.TarError)
-"""What reading a file raises that is missing or damaged."""
+"""Errors raised when a missing or damaged file is read."""
 DAMAGED = (*UNREADABLE, LookupError, RuntimeError, struct.error, ValueError)
-"""What opening or reading a damaged archive raises."""
+"""Errors raised when a damaged archive is opened or read."""
 HEAD, BLOCK, ENCRYPTED = 512, 1 << 18, 1
 """Bytes that show the format of a file; bytes that are read at a time; flag of an encrypted file in a zip."""
 MOST_GIB, RATIO, HARMLESS = 256, 200, 1 << 30

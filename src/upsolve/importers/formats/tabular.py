@@ -225,7 +225,7 @@ def copy_of_query(url: str, query: str) -> Path:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of a database that JSON has not: numbers as such, times in ISO 8601, bytes and others as text."""
+    """Return a JSON value for a database value that JSON lacks: numbers as numbers, times in ISO 8601, bytes and others as text."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(plain(value))

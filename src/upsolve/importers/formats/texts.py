@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 WRONG = "surrogateescape"
-"""What bytes become that are no text, so that their row alone is rejected."""
+"""Error handler for bytes that are not text: they become lone surrogates, so that only their row is rejected."""
 NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
 """Remedy."""
 SAMPLE = 1 << 20
@@ -170,7 +170,7 @@ class Values:
         self.take("}")
 
     def items(self, read: Callable[[], Any]) -> Iterator[Any]:
-        """Yield what a function returns that takes each item of a list."""
+        """Yield the result of ``read()``, which takes the next value, for each item of a list."""
         self.take("[")
         while self.peek() != "]":
             yield read()

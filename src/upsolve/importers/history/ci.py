@@ -48,9 +48,9 @@ class Report:
 
     file: str
     commits: tuple[str, ...] = ()
-    """What may be the commit's hash, whole or abbreviated, the likeliest first."""
+    """Candidates for the commit's hash, whole or abbreviated, the likeliest first."""
     outcomes: dict[str, Set[Status]] = field(default_factory=dict[str, Set[Status]])
-    """Test -> what it gave, in all of its runs: PASSED, FAILED, RUNTIME_ERROR, TIMEOUT; names as of ``name_of``, with parameters."""
+    """Test -> its outcomes in all of its runs: PASSED, FAILED, RUNTIME_ERROR, TIMEOUT; names as of ``name_of``, with parameters."""
     errors: dict[str, str] = field(default_factory=dict[str, str])
     """Test -> the first message of its failure, one line of at most 500 characters."""
     broken: str = ""
@@ -59,7 +59,7 @@ class Report:
     """Tests that failed for a fault of the machine or the network: they have no outcome."""
 
     def add(self, name: str, statuses: Iterable[Status], message: str = "", text: str = "") -> None:
-        """Add what a test gave in one or more runs, with the message of a failure and its full text."""
+        """Add the outcomes of a test in one or more runs, with the message of a failure and its full text."""
         self.outcomes[name] = {*self.outcomes.get(name, ()), *statuses}
         if MACHINE.search(f"{message}\n{text}"):
             self.lost.add(name)

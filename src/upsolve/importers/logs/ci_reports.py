@@ -23,7 +23,7 @@ __all__ = ["GITHUB", "GITLAB", "JUNIT", "PYTEST_JSON", "SARIF", "parse_xml"]
 
 FAILURES = {"failure": Status.FAILED, "error": Status.RUNTIME_ERROR}
 AGAIN = ("flakyFailure", "flakyError", "rerunFailure", "rerunError")
-"""Elements of Maven about a run of a test before its last one."""
+"""Elements of Maven about the earlier runs of a retried test."""
 PROPERTY = re.compile(r"(?:^|[._ -])(?:commit|sha|revision)(?:[._ -]?(?:id|sha|hash))?$", re.IGNORECASE)
 """Names of properties that hold a commit: ``git.commit``, ``GIT_COMMIT``, ``sha``."""
 

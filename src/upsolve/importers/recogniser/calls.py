@@ -48,7 +48,7 @@ PACKED = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}")
 MOST_BYTES = 1 << 30
 """Most bytes of packed tests, decompressed."""
 PROBES = 3
-"""Calls of a reference that decide what inputs and outputs mean."""
+"""Number of calls of a reference that are run to find out how inputs and outputs are to be read."""
 PROBING = JudgeSettings(Limits(wall_seconds=5.0, cpu_seconds=1.0))
 
 

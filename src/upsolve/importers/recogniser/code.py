@@ -30,7 +30,7 @@ SOLUTIONS = frozenset(
 CANDIDATES = ("candidate", "func", "fn", "function", "solution", "f")
 RUNNERS = frozenset({"unittest.main", "pytest.main", "doctest.testmod", "testmod", "sys.exit", "exit", "quit"})
 SKIPS = frozenset({"skip", "xfail", "expectedFailure"})
-"""Decorators of tests that do not decide."""
+"""Decorators of tests whose outcome does not count."""
 JUDGING = frozenset("all any isinstance issubclass callable isclose allclose array_equal".split())  # noqa: SIM905
 """Functions whose value, as a statement alone, is meant as a test."""
 ARROW = re.compile(r"\s*(.+?)\s*(?:->|=>|-->|➞|→|⇒)\s*(.+?)\s*")

@@ -184,7 +184,7 @@ class About:
     """Whether a call that only must not raise is a test, as in upsolve's own files, where each test says its kind."""
 
     asked: list[bool] = field(default_factory=list[bool])
-    """Not empty once the codes were asked what the tests call, so that others may give other tests."""
+    """Not empty once ``programs`` was called: the tests then depend on ``codes``."""
 
     def programs(self) -> Iterator[str]:
         """Yield the codes that are not empty, and remember that they were asked."""
@@ -229,7 +229,7 @@ USUAL = frozenset(
 )
 """Builtins that a test uses and no attempt defines."""
 ALL = ""
-"""Name of the state that all statements share where one of them may change the attempt's."""
+"""Name of the state that all statements share if one of them may change a state inside the attempt."""
 
 
 class Module:

@@ -20,7 +20,7 @@ from upsolve.types import TestCase, TestKind
 __all__ = ["recognise"]
 
 FORMS = "a test is an assert, a pair [input, output], a test function, or an object such as {input, output}; all together may be {inputs, outputs}"
-"""What an error says."""
+"""Forms of tests, as error messages list them."""
 
 
 NAMES = known_words()["tests"]

@@ -35,14 +35,14 @@ ATTEMPT_FIELDS = SECTIONS["attempt"]
 SAMPLE_FIELDS = SECTIONS["sample"]
 FILE_FIELDS = SECTIONS["files"]
 FIELDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
-"""What a column can hold -> what that is."""
+"""Field that a column can hold -> description."""
 NAMED_ONLY = ("answer", "official", "requires", "share", *TEST_FIELDS, *SAMPLE_FIELDS, *FILE_FIELDS, *POINTS)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer, and ``points`` those of a contest."""
 NAMES = ("task_id", "prompt", "prompt_file")
 """Fields that identify a task."""
 PROGRAMS = ("code", "answer", "code_file")
 OF_TASK = "of the task"
-"""Column with the columns of a row of which several attempts come, and that no field has."""
+"""Internal column of a row with several attempts: the columns that no field uses."""
 CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
 """Fields in which rows of one task must not differ."""
 SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONTENT)}

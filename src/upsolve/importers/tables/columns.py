@@ -48,20 +48,20 @@ FAILURE, SUCCESS, NEGATION, SCORE, PART = (
 VAGUE = ("true", "false", "yes", "no", "y", "n", "ja", "nein", "oui", "non", "sí", "是", "否")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
-"""How an exit code is read."""
+"""Options that read an exit code."""
 OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
-"""Fields of which each says an outcome."""
+"""Fields that hold an outcome."""
 TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
-"""What a text has that is a test, and not the name of one."""
+"""Matches the text of a test, but not the name of a test."""
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
 NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
-"""What every test in Python has, and names of columns, without signs, of tests and not of what became of them."""
+"""Match every test in Python, and names of columns (without signs) that hold tests, not their results."""
 ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
 """Fields that items of lists of attempts often have."""
 SHORT = 40
 """Most characters of a word for an outcome."""
 WORDS, PROSE, STATEMENT = 4, 8, re.compile("(?:statement|question|description|instruction|prompt|text)s?$")
-"""A text of as many words may be a statement, one of fewer the name of a task; one of the second number is no title; of two words in columns that end so."""
+"""Fewest words of a statement (fewer: a task's name); fewest words of a text that is no title; columns in which two words are enough."""
 
 
 def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)) -> dict[str, str]:

@@ -130,7 +130,7 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
         del fields["attempt_id"]  # upsolve's own, which is computed
     recorded, odd = outcome.without_odd({name: fields.pop(name) for name in outcome.OUTCOME_FIELDS if name in fields})
-    yield from odd_fields(odd, "is no such number")
+    yield from odd_fields(odd, "is not a valid number")
     fields |= {f"recorded_{name}": value for name, value in odd.items()}
     scores = fields.pop("scores", {})
     if not isinstance(scores, dict):

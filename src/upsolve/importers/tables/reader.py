@@ -113,9 +113,9 @@ class Reader:
     kept: dict[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
     """Id of a task of which tests were left out -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
-    """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
+    """Id of a task -> code of its first row, if that code was needed to find out what the task's tests call."""
     same: dict[Any, Callable[..., Verdict] | None] = field(default_factory=dict[Any, Callable[..., Verdict] | None])
-    """What makes the verdict of an ``attempt_id``, by the words of a row; None for words that record nothing."""
+    """Outcome words of a row -> function that returns the verdict of an ``attempt_id``; None for words that record nothing."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -140,7 +140,7 @@ class Reader:
         cells, rest = self.cells(row)
         cells, odd = outcome.without_odd(outcome.in_units(outcome.with_points_for_commas(cells), self.factors))
         rest |= {self.columns[name]: value for name, value in odd.items()}
-        yield from odd_fields(odd, "is no such number or time")
+        yield from odd_fields(odd, "is not a valid number or time")
         described = self.describes(cells)
         attempted = "code" in cells or "answer" in cells
         if not described and not attempted:
@@ -188,7 +188,7 @@ class Reader:
         """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept`` are the columns of which filled ones are stored."""
         cells, rest = self.cells(row)
         cells, odd = outcome.without_odd(cells)
-        yield from odd_fields(odd, "is no such number or time")
+        yield from odd_fields(odd, "is not a valid number or time")
         if lacking := [name for name in ("task_id", "prompt") if name not in cells]:
             raise ValueError(f"no field {self.columns[lacking[0]]!r}")
         self.refused, self.lost = [], tuple[str, ...]()

@@ -52,7 +52,7 @@ FIELDS = (
     *("prompt", "answer", "status", "error", "task_id", "known_as", "author", "created"),
     *("tokens", "truncated", "token_ids", "token_logps"),
 )
-"""What ``rollout`` takes."""
+"""Names of the values that ``rollout`` takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     refuse_escapes(path, first, mapped.get("code", ""), mapped.get("prompt", ""))
     if word := guesses.unfit_status(first, named):
         del mapped["status"]
-        warn(f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status")
+        warn(f"{path}: the column status is no outcome ({word!r}) and is stored in extra; to use it: --status status")
     if not plan.full_points > 0:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
@@ -145,7 +145,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     yield from prepared(once(records) if plan.sides else records, plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
     if shape.passed_over and not plan.is_ours:
-        warn(f"{path}: {shape.passed_over} rows are passed over, because the map or an option reads others only")
+        warn(f"{path}: {shape.passed_over} rows are skipped, because the map or an option selects other rows")
 
 
 def reader_in(
@@ -213,7 +213,9 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
         warn(f"{path}: no row has a value for {', '.join(unused)}")
     outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
     if outcomes and not programs:
-        warn(f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?")
+        warn(
+            f"{reader.name}: rows have {outcomes[0]} and no program, so only tasks are read; if a column holds the programs: --code COLUMN"
+        )
 
 
 def advise(path: Path, reader: Reader, rows: Rows) -> None:
