@@ -81,7 +81,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def one_line(error: object) -> str:
-    """Return the message of an error in one line; of an error of YAML, its line, column and problem."""
+    """Return the message of an error in one line; for a YAML error, its line, column and problem."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is not None and problem:
         return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -80,7 +80,7 @@ def refuse_unknown(fields: Mapping[str, Any], kind: type) -> None:
 
 
 def unknown_field(name: str, kind: type) -> str:
-    """Return that a field is unknown, and a similar one."""
+    """Return the message for an unknown field, with a similar name if there is one."""
     close = get_close_matches(name, kind.__dataclass_fields__, n=1)
     return f"unknown field {name}" + (f", did you mean {close[0]}?" if close else "")
 
@@ -109,7 +109,7 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
 
 
 def checked(record: R) -> R:
-    """Return a record whose fields have the types that types.py says; ValueError names each that has not."""
+    """Return a record whose fields have the types that types.py says; ValueError names each field of another type."""
     try:
         return adapter(type(record)).validate_python(record)
     except ValueError as error:  # pydantic's ValidationError

@@ -60,11 +60,11 @@ class TestKind(StrEnum):
     __test__ = False  # not a pytest class
 
     CALL = "call"
-    """``input`` is a Python expression evaluated beside the attempt; its value is compared outside with a literal."""
+    """``input`` is a Python expression over the attempt's functions; its value is compared with a literal outside of the attempt's process."""
     STDIO = "stdio"
     """``input`` is fed to standard input; standard output is compared."""
     CODE = "code"
-    """``input`` is statements that raise on failure, run in another process or, weaker, beside the attempt: the verdict says which."""
+    """``input`` is statements that raise on failure, run in another process or, weaker, in the attempt's own; ``Verdict.isolation`` says which."""
     SIMULATION = "simulation"
     """``input`` is the start of one world, as JSON; the attempt acts in it from another process."""
 
@@ -111,7 +111,7 @@ def full_repr(record: Any) -> str:
 
 
 def start_of(text: object) -> str:
-    """Return the start of a text, in quotes; of another value, which a message about a wrong type shows, of its ``repr``."""
+    """Return the first ``MOST_STARTED`` characters of a text in quotes; of a value that is no text, those of its ``repr``."""
     text = text if isinstance(text, str) else repr(text)
     return repr(text if len(text) <= MOST_STARTED else f"{text[:MOST_STARTED]}...")
 
@@ -202,7 +202,7 @@ class Task(Record):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Points of each test, >= 0: ``test_weights`` in ``extra``, a list of as many numbers as tests; () if there is none such."""
+        """Points of each test, >= 0: ``test_weights`` in ``extra``, a list with one number for each test; () without such a list."""
         if '"test_weights"' not in self.extra:
             return ()
         given = json.loads(self.extra).get("test_weights")
@@ -238,7 +238,7 @@ class Attempt(Identified):
     count: int = 1
     """How often this content occurs, >= 1."""
     token_ids: tuple[int, ...] | None = None
-    """The sampled tokens, which in one case of twenty differ from how the tokenizer writes the code; None if unknown."""
+    """Ids of the sampled tokens; None if unknown. In one attempt of twenty they differ from the tokenizer's ids of the same text."""
     token_logps: tuple[float, ...] | None = None
     """Log-probability of each of ``token_ids`` in the distribution that was sampled, with its temperature and nucleus, nats, <= 0; at
     temperature 1 without a nucleus ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
@@ -256,7 +256,7 @@ class Attempt(Identified):
     answer: str = ""
     """The whole response that ``code`` was taken from: thinking, prose and code fences; empty if only the code is known."""
     prefix: str = ""
-    """Beginning of the code (of the answer, if there is one) that was given to the author: tokens and log-probabilities are of the rest."""
+    """Beginning of ``answer``, or of ``code`` without an answer, that the author was given: tokens and log-probabilities are of the rest."""
 
     @property
     def attempt_id(self) -> str:
@@ -275,7 +275,7 @@ class Finding(Record):
     kind: str
     """``traceback``, ``compile``, ``flaky``, ``points``, ``score``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``."""
     rule: str
-    """Rule code or exception name; of a score its name; of points the number of the test, empty for points of all tests together."""
+    """Rule code or exception name; for a score its name; for points the number of the test, empty for points of all tests together."""
     message: str
     """Message, one line."""
     line: int
@@ -309,15 +309,15 @@ class Verdict(Record):
     isolation: str = ""
     """Layers that were active, comma separated; ``in_process`` marks tests run in the attempt's own process."""
     wall_seconds: float | None = None
-    """Elapsed time of the whole attempt."""
+    """Elapsed time of the whole attempt, seconds."""
     cpu_seconds: float | None = None
-    """User and system time of the attempt and its children."""
+    """User and system time of the attempt and its child processes, seconds."""
     memory_bytes: int | None = None
-    """Peak resident memory."""
+    """Peak resident memory, bytes."""
     error_type: str = ""
     """Exception name of the first error, empty if none."""
     error_message: str = ""
-    """Its message or, for ``UNSCORED``, what broke; at most 500 characters."""
+    """Message of the first error or, for ``UNSCORED``, the fault of the judge; at most 500 characters."""
     error_line: int | None = None
     """Line of the attempt's code that raised, >= 1; None if unknown."""
     stdout_head: str = ""
@@ -348,7 +348,7 @@ class Verdict(Record):
 
     @property
     def is_score(self) -> bool:
-        """True if this is a score that is stored beside verdicts, and no outcome."""
+        """True if this verdict holds only a score, which is stored beside other verdicts, and no outcome."""
         return self.judge.startswith("score:")
 
     @property
@@ -378,7 +378,7 @@ def is_scored(verdict: Verdict | None) -> TypeGuard[Verdict]:
 
 
 def with_tests(task: Task, chosen: Sequence[int]) -> Task:
-    """Return a task with these of its tests alone, and with their weights."""
+    """Return a task with only the tests at the ``chosen`` indices, and their weights."""
     tests = tuple(task.tests[index] for index in chosen)
     if not (weights := task.weights):
         return replace(task, tests=tests)
@@ -402,12 +402,12 @@ def with_points(verdict: Verdict, points: Sequence[float | None], overall: float
 
 @dataclass(frozen=True, slots=True)
 class Turn(Record):
-    """An earlier attempt of a conversation, and what the user knows of it."""
+    """An earlier attempt of a conversation, with its verdict."""
 
     attempt: Attempt
     """The attempt."""
     verdict: Verdict | None
-    """Its verdict, whose error is the user's answer; None if it was not judged."""
+    """Verdict of the attempt, from which the user's feedback is written; None if the attempt was not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,11 +419,11 @@ class Group:
     attempts: tuple[Attempt, ...]
     """G attempts."""
     verdicts: tuple[Verdict | None, ...]
-    """G verdicts; None where not judged yet, or a score alone (``Verdict.is_score``)."""
+    """G verdicts; None for an attempt that was not judged or has only scores (``Verdict.is_score``)."""
     label_right: tuple[float | None, ...] = ()
-    """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None where unknown, () if not estimated."""
+    """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None if unknown, () if not estimated."""
     turns: tuple[tuple[Turn, ...], ...] = ()
-    """Of each of the G attempts, the attempts before it that its prompt shows (``data.turns``), oldest first; () if no prompt shows any."""
+    """For each of the G attempts, the earlier attempts that its prompt shows (``data.turns``), oldest first; () if no prompt shows any."""
 
     def __repr__(self) -> str:
         passed = sum(verdict is not None and verdict.status is Status.PASSED for verdict in self.verdicts)

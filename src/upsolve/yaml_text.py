@@ -36,12 +36,12 @@ class Loader(Unique, yaml.SafeLoader):
 
 
 class FastLoader(Unique, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """The same in C, ten times as fast, whose errors name wrong lines."""
+    """PyYAML's safe loader in C: ten times as fast, but its errors name wrong lines."""
 
 
 RESOLVERS: dict[str, Any] = Loader.yaml_implicit_resolvers
 PLAIN = {first: [one for one in forms if first in "tTfF" or not one[0].endswith(":bool")] for first, forms in RESOLVERS.items()}
-"""What makes values of words, without ``yes``, ``no``, ``on`` and ``off``."""
+"""PyYAML's rules that turn words into values, without those for ``yes``, ``no``, ``on`` and ``off``."""
 
 
 class Words(Loader):
@@ -51,13 +51,13 @@ class Words(Loader):
 
 
 class FastWords(FastLoader):
-    """The same in C."""
+    """Reads the same words as text, in C."""
 
     yaml_implicit_resolvers = PLAIN
 
 
 def read_yaml(text: str, *, words: bool = False) -> Any:
-    """Return what a YAML text says; ``words``: ``yes``, ``no``, ``on`` and ``off`` are text.
+    """Return the value of a YAML text; ``words``: ``yes``, ``no``, ``on`` and ``off`` are text.
 
     Raises:
         yaml.YAMLError: it is not YAML, a mapping has a key twice, or aliases repeat too much; names the line.
