@@ -91,7 +91,7 @@ Runs = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class Settled:
-    """What an import changes of its parts, because it has tasks several times."""
+    """Changes of an import's parts that are due to tasks with several definitions."""
 
     drops: dict[str, tuple[int, Runs]] = field(default_factory=dict[str, tuple[int, Runs]])
     """Part, such as ``tasks/NAME`` -> its number of rows, and the runs of rows that are removed."""
@@ -127,7 +127,7 @@ def settle(job: Job, path: Path) -> Settled:
 
 
 def find_repeated(job: Job, path: Path) -> tuple[Settled, dict[str, set[str]], dict[str, str]]:
-    """Return what changes of the tasks; by id, the shares with rejected tasks, and the languages of tasks but Python and any.
+    """Return the changes of tasks; by task id, the shares with rejected tasks; by task id, languages other than Python and any.
 
     Writes the rejected tasks to a file of rejected rows.
     """

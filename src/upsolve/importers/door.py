@@ -66,7 +66,7 @@ class Reading:
     source: str
     """Name of the source."""
     why: str
-    """What it was recognised by."""
+    """Evidence for this reading, such as column names."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Options of the source."""
     tree: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -294,7 +294,7 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
 
 
 def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the map of rows that are tasks with attempts in lists, given the columns of fields; empty if there are none, or it is not clear what lists hold."""
+    """Return the map of rows that are tasks with attempts in lists, given the columns of fields; {} without such lists, or if their content is unclear."""
     columns = {field: name for field, name in chosen.items() if field in (*TASK_FIELDS, "language", "author")}
     taken = [*columns.values()]
     if not (lists := explosions_in(rows, taken)):
@@ -309,7 +309,7 @@ def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
-    """Raise SourceError for an option that a table has not, or one that names no column of the rows; says which is near."""
+    """Raise SourceError for an unknown option, or an option whose value names no column of the rows; suggests the nearest name."""
     try:
         parse_options("source table", find("source", "table").options, given)
     except ValueError as error:
@@ -374,7 +374,7 @@ def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
 
 
 def tree_readings(path: Path) -> list[Reading]:
-    """Return the ways to read a tree of programs (``layouts_of``); none if the path is no such tree."""
+    """Return the ways to read a tree of programs (``layouts_of``); [] for another path."""
     found = [PurePosixPath(member.name) for member in islice(members(path), FILES)]
     if len(found) < 2 and not path.is_dir():
         return []
@@ -390,7 +390,7 @@ class Preview:
     attempt: Attempt | None = None
     """First attempt, with an outcome if one has it."""
     verdict: Verdict | None = None
-    """Its recorded outcome."""
+    """Recorded outcome of the attempt."""
     counts: Counter[str] = field(default_factory=Counter[str])
     """Number of records by the words of ``COUNTED``."""
     rejected: list[BadRow] = field(default_factory=list[BadRow])

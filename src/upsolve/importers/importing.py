@@ -61,7 +61,7 @@ class Job:
     source: str | Source
     """Source, or its name."""
     options: Mapping[str, Any]
-    """Its options."""
+    """Options of the source."""
     tag: str
     """Hexadecimal digits in the names of the parts."""
     number: int = 0
@@ -363,9 +363,9 @@ class Places:
     others: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
     """Tasks that were rejected since another one has their id."""
     attempts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Of the attempts in their order: a file, and how many are of it."""
+    """(file, number of consecutive attempts from it), in the order of the attempts."""
     verdicts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """The same of the verdicts."""
+    """(file, number of consecutive verdicts from it), in the order of the verdicts."""
     assumed: list[str] = field(default_factory=list[str])
     """Tasks at which attempts without a language were taken for Python."""
 

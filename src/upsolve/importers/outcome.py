@@ -56,7 +56,7 @@ BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
 """How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 WHERE = re.compile(rf"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)| {SHARE.pattern}))+$")
-"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS``, a percentage or ``SHARE`` is."""
+"""Text that judges write after a status: ``on test 3``, ``(SIGSEGV)``; after a pass only text of ``HARMLESS``, a percentage or ``SHARE``."""
 HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
 """All points, or a time or memory."""
 PERCENT = re.compile(r" *-?\d+(?:[.,]\d+)? *% *")
@@ -65,9 +65,9 @@ DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
 """A number with a decimal comma; before three digits a comma may separate thousands."""
 
 OUTCOME_FIELDS: Mapping[str, str] = data_in("fields.yaml")["outcome"]
-"""Field of an attempt's row about its outcome -> what it is."""
+"""Field of an attempt's row about its outcome -> description."""
 POINTS: Mapping[str, str] = data_in("fields.yaml")["points"]
-"""The same of a field that only a named column, or a verdict of JSON lines, has; ``recorded_verdict`` reads shares, [0, 1]."""
+"""Field about points -> description; only a named column, or a verdict in JSON lines, has it. ``recorded_verdict`` reads shares, [0, 1]."""
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:

@@ -60,11 +60,11 @@ class Refused:
     file: str
     """File that it comes from; empty: that of the row whose records are read (``place_of_row``)."""
     line: int
-    """Line or row, from 1; 0 if it is none, or unknown."""
+    """Number of the line or row, from 1; 0 if unknown."""
     reason: str
     """Reason."""
     text: str
-    """Its first 500 characters."""
+    """First 500 characters of the part."""
 
 
 class BadRow(Refused):
@@ -270,7 +270,7 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
-    """Yield records whose fields have the right types, and a ``BadRow`` as it is; ValueError names each field that has not."""
+    """Yield records whose fields have the right types, and a ``BadRow`` as it is; ValueError names each field of another type."""
     yield from (record if isinstance(record, Refused) else checked(record) for record in records)
 
 

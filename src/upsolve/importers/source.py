@@ -75,7 +75,7 @@ class Source:
     marks: tuple[str, ...] = ()
     """Patterns of files by which a folder of this source is recognised, each alone."""
     version: str = ""
-    """What ``read`` depends on besides its module: an interrupted import resumes only with the same."""
+    """Version of data that ``read`` depends on besides its module: an interrupted import resumes only with the same value."""
 
     def tasks(self, path: Path) -> tuple[list[Task], list[str]]:
         """Return the tasks of a file or folder, each id once, and the rows that cannot be used: line and reason."""

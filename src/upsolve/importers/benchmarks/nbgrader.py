@@ -42,7 +42,7 @@ class Cell:
     code: bool
     """Whether it is a cell of code."""
     text: str
-    """Its text; lines of code for IPython alone (``%``, ``!``) are comments."""
+    """Text of the cell; lines that only IPython reads (``%``, ``!``) are comments."""
     grade_id: str
     """nbgrader's name of the cell; empty for a cell that it does not manage."""
     grade: bool

@@ -221,7 +221,7 @@ def json_value(path: Path) -> Any:
 
 
 def json_object(path: Path) -> Iterator[Numbered]:
-    """Yield the object of a JSON file as its only row; a ``BadRow`` if it is none, or cannot be read."""
+    """Yield the object of a JSON file as its only row; a ``BadRow`` if the file holds no object, or cannot be read."""
     try:
         row = json_value(path)
     except SourceError as error:

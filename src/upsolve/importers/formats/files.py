@@ -54,7 +54,7 @@ DOCUMENT = ("[Content_Types].xml", "mimetype")
 
 
 def open_zstd(file: IO[bytes]) -> Any:
-    """Return the content of a file that zstd has compressed; it cannot be sought."""
+    """Return the content of a file that zstd has compressed, as a stream without seek."""
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
@@ -90,11 +90,11 @@ class Outer:
     """The file on disk that holds a member."""
 
     packed: int
-    """Its bytes."""
+    """Size of the file, bytes."""
     encoding: str
     """Encoding of names in a zip that does not say that they are UTF-8; empty: code page 437."""
     listed: int = 0
-    """Bytes of the files that its archives list."""
+    """Bytes of the files that the archives in it list."""
 
 
 class Content(RawIOBase):
@@ -259,7 +259,7 @@ def plain(path: Path, name: str) -> Member:
 
 
 def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
-    """Yield the files of a member that is an archive, with a prefix of their names; the member itself, decompressed, if it is none."""
+    """Yield the files of a member that is an archive, with a prefix of their names; any other member is yielded itself, decompressed."""
     with member.open() as file:
         head = file.read(HEAD)
     read = zipped if head.startswith((b"PK\3\4", b"PK\5\6")) else tarred if head[257:262] == b"ustar" else None

@@ -200,7 +200,7 @@ def is_database(path: object) -> bool:
 
 
 def copy_of_query(url: str, query: str) -> Path:
-    """Write the rows of a query as JSON lines into the cache folder, and return the file; one that an interrupted import left is used again.
+    """Write the rows of a query as JSON lines into the cache folder, and return the file; a file that an interrupted import left is used again.
 
     Raises:
         SourceError: there is no query, or the database refuses it.

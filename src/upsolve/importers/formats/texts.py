@@ -54,7 +54,7 @@ class Decoder:
         self.decode, self.raw_decode = decoder.decode, decoder.raw_decode
 
     def object_of(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return an object; of a key that is there twice, the last value."""
+        """Return an object from its pairs; the last value of a repeated key counts."""
         found = dict(pairs)
         if len(found) != len(pairs):
             self.twins += [name for name, value in pairs if found[name] != value]
@@ -85,7 +85,7 @@ def opened(member: Member, encoding: str = "", errors: str = "strict") -> TextIO
 
 
 def line_rows(member: Member) -> Iterator[Numbered]:
-    """Yield the objects of JSON lines; a line that is none is a ``BadRow``."""
+    """Yield the objects of JSON lines; a line that is no JSON object is a ``BadRow``."""
     with member.open() as file:
         head = file.peek(SAMPLE)  # type: ignore[attr-defined]
         plain = "utf-8" in encoding_of(head[:4]) and (b"\n" in head or b"\r" not in head)
@@ -143,7 +143,7 @@ class Values:
         return found
 
     def value(self, *, may_grow: bool = True) -> Any:
-        """Parse the next value; ValueError if it is none, or is cut off while no more may be read."""
+        """Parse the next value; ValueError if the text there is no JSON value, or is cut off and no more may be read."""
         self.peek()
         while True:
             try:
@@ -319,7 +319,7 @@ def lists_in(member: Member) -> list[tuple[str, int]]:
 
 
 def advice_of(member: Member) -> str:
-    """Return which lists of objects a JSON file has, for an error; empty if it has none, or cannot be read."""
+    """Return the part of a message that lists the lists of objects in a JSON file; "" if there are none, or it cannot be read."""
     lists = lists_in(member)
     has = ", ".join(f"{name} ({length})" for name, length in lists[:5])
     return f"; it has lists of objects: {has}: --rows {shlex.quote(lists[0][0])}" if lists else ""
@@ -356,7 +356,7 @@ class Quotes(StrEnum):
 
 
 def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE) -> Iterator[Numbered]:
-    """Yield the rows of a CSV file; one in another encoding, or with too many or too few cells, is a ``BadRow``, and one without values is left out."""
+    """Yield the rows of a CSV file. A row in another encoding, or with too many or too few cells, is a ``BadRow``; an empty row is left out."""
     csv.field_size_limit(2**27)
     empty, end = 0, 0
     try:
@@ -387,7 +387,7 @@ def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE)
 
 
 def delimiter_of(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE) -> str:
-    """Return what separates the cells of a CSV file."""
+    """Return the delimiter of a CSV file."""
     with opened(member, encoding, WRONG) as text:
         return form_of(text.read(SAMPLE), quotes)[0]["delimiter"]
 
@@ -395,7 +395,7 @@ def delimiter_of(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOU
 def checked_row(
     where: str, number: int, names: Sequence[str], cells: Sequence[str], encoding: str, delimiter: str
 ) -> dict[str, Any] | BadRow:
-    """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
+    """Return a row of a CSV file; a ``BadRow`` for a row with more or fewer cells than the header, or in another encoding."""
     reason, text = "", "".join(cells)
     if len(cells) != len(names):
         comma = DELIMITERS.get(delimiter, repr(delimiter))

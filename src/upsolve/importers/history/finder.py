@@ -115,7 +115,7 @@ class Finder:
         return Package(spec.name) if self.attempted.startswith(f"{spec.name}.") else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute a module; of a ``Package``, only keep the code."""
+        """Execute a module; the code of a ``Package`` is only stored."""
         made = VERSION if self.is_generated(module.__name__) else ""
         path, text = self.modules.get(module.__name__, (module.__name__.replace(".", "/") + "/__init__.py", made))
         code = compile(text, path, "exec", dont_inherit=True)

@@ -67,7 +67,7 @@ class Runs:
 
 
 def lacking(packages: Sequence[str]) -> str:
-    """Return which packages are not installed for attempts, and how to install them; empty if all are."""
+    """Return the message for packages that are not installed for attempts, with the command; "" if all are installed."""
     if missing := " ".join(missing_packages(packages)):
         names = missing.replace(" ", ", ")
         return f"requires {names}: run `upsolve packages {missing}` and import it again, into a new archive"

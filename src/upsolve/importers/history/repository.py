@@ -38,15 +38,15 @@ class Commit:
     """A commit with one parent."""
 
     name: str
-    """Its hash."""
+    """Hash of the commit."""
     parent: str
     """Hash of its parent; empty for the first commit."""
     author: str
     created: str
-    """When it was written, ISO 8601."""
+    """Time of writing, ISO 8601."""
     message: str
     changes: tuple[str, ...]
-    """What it does to each file: ``M src/a.py``; A: added, D: deleted, M: modified, T: another type."""
+    """Change of each file: ``M src/a.py``; A: added, D: deleted, M: modified, T: another type."""
 
 
 class Repository:
@@ -181,7 +181,7 @@ class Change:
     """The file."""
     before: str
     after: str
-    """Its texts before and after the commit."""
+    """Texts of the file before and after the commit."""
     files: tuple[str, ...]
     """Files of Python in the commit."""
     source: str = "git"

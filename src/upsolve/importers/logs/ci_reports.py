@@ -53,7 +53,7 @@ def parse_xml(file: Path) -> Element:
 
 
 def parse_junit(file: Path) -> Report:
-    """Return the report of a file. Skipped tests have no outcome; errors of the network or the machine are none, either."""
+    """Return the report of a file. Skipped tests, and errors of the network or the machine, have no outcome."""
     root, found = parse_xml(file), Report(str(file))
     if root.tag not in ("testsuites", "testsuite"):
         raise ValueError(f"the root element is <{root.tag}>, not <testsuites> or <testsuite>")

@@ -238,7 +238,7 @@ def graded(passed: Any, metadata: Json) -> Json:
 def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row]:
     """Yield the records of a line of lm-evaluation-harness: the responses to one document; ``source`` is its task's name in the file's name.
 
-    Of several filters, which show the same responses again, the one of the first line is read unless another is given.
+    Several filters repeat the same responses, so only one filter is read: that of the first line, unless another is given.
     """
     samples.filter = samples.filter or str(row["filter"])
     if row["filter"] != samples.filter:

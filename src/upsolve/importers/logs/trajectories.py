@@ -47,7 +47,7 @@ def read_atif(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
 
 
 def trial_of(file: Path) -> Json:
-    """Return the result of the trial that a trajectory belongs to; of a trial with several steps that of its step. Empty if there is none."""
+    """Return the result of a trajectory's trial or, in a trial with several steps, of its step; {} without a result."""
     for folder in list(file.resolve().parents)[1:4]:
         try:
             result = json.loads((folder / "result.json").read_bytes())

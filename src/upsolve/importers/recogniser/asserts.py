@@ -33,7 +33,7 @@ BUILTINS = frozenset(dir(builtins))
 NO_NAMES: frozenset[str] = frozenset()
 CALLED = re.compile(r"(\w+)\s*\(")
 UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, TypeError)
-"""What parsing text as Python, a literal or JSON raises."""
+"""Errors of parsing text as Python, a literal or JSON."""
 LARGEST = 100_000
 """Most items, or characters of a repeated sequence, of an expected value."""
 

@@ -229,12 +229,11 @@ def signature_in(code: str, callee: Callee) -> Signature | None:
 def calls_of(
     callee: Callee, items: Sequence[Mapping[str, Any]], about: About, *, wrapped: bool
 ) -> tuple[tuple[TestCase, ...], str, str]:
-    """Return the tests of inputs and outputs, their setup (imports of contests, helpers), and how values are compared.
+    """Return (tests, setup, comparison) for inputs and outputs of a function; the setup holds imports of contests and helpers.
 
-    Inputs are read together: whether ``13`` is a number or text shows over all of them. ``item``: a value may also be in a list.
-
-    Where several readings fit, that counts by which the reference has the expected values. ``wrapped``: outputs ``[3]`` may be lists around the
-    value, as in APPS; without a reference the types that a definition states decide, and where none does, both the value and the list are right.
+    Inputs are read together, since only all of them show whether ``13`` is a number or text. If several readings fit, the one
+    counts under which the reference returns the expected values. ``wrapped``: an output ``[3]`` may be a list around the value,
+    as in APPS: the reference decides, else the annotated types; without both, the comparison is ``item``: value and list are right.
     """
     given, told = [item["input"] for item in items], [item["output"] for item in items]
     reference, statement, program, *_ = *about.codes, "", "", ""
@@ -295,7 +294,7 @@ def call_tests(callee: Callee, inputs: Sequence[Any], outputs: Sequence[Any], hi
 
 
 def forms_of(told: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return what outputs may mean: values (texts are parsed), the items of lists of one item, and texts as they are."""
+    """Return the possible readings of outputs: values (texts are parsed), items of lists of one item, and unchanged texts."""
     texts = [one for one in told if isinstance(one, str)]
     read = reader_of(texts)
 
@@ -351,7 +350,7 @@ def is_same(got: Any, expected: Any) -> bool:
 
 
 def readings_of(given: Sequence[Any], callee: Callee, known: Signature | None, program: str) -> list[list[Any]]:
-    """Return what inputs may mean as arguments of calls, each a list or an object of named ones; the likeliest first.
+    """Return the possible readings of inputs as arguments of calls, each a list or an object of named ones; the likeliest first.
 
     ``known`` is the function's signature in a reference or statement, ``program`` an attempt, which counts if neither ``known`` nor the inputs
     show whether a list is one argument. ValueError if no reading fits ``known``.
@@ -413,7 +412,7 @@ def in_lines(rows: Sequence[Sequence[str]]) -> list[Any]:
 
 
 def reader_of(texts: Sequence[str]) -> Callable[[str], Any]:
-    """Return what reads all of some texts: JSON, Python literals, or else the text itself."""
+    """Return a parser that reads all of the texts: of JSON, of Python literals, or else one that returns the text."""
     for read in (json_value, ast.literal_eval):
         try:
             for text in texts:
@@ -431,11 +430,11 @@ def called_in(text: Any) -> str:
 
 
 def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
-    """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win.
+    """Return setup that lets a program with a method pass the tests of a function, or the reverse; the attempt's definitions win.
 
-    Empty for a name that Python, the imports of contests or the ``given`` setup bind: these would answer in place of the attempt. Empty, too,
-    if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the attempt's process
-    (``in_process``).
+    "" if Python, the imports of contests or the ``given`` setup bind the function's name: their function would answer in place of
+    the attempt's. "" also if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class moves such
+    tests into the attempt's process (``in_process``).
     """
     direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
     usable = callee.name.isidentifier() and callee.name not in BUILTINS | PROVIDED | names_bound(given)

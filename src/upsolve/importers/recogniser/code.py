@@ -38,7 +38,7 @@ MOST_ARROW = 10_000
 DEFINED = (ast.FunctionDef, ast.ClassDef)
 FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 BULLET = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,6}[.)])[ \t]+(?=\S)")
-"""What begins a line of a list, such as ``- f(1) == 2``."""
+"""Matches the mark that begins a line of a list, such as ``- f(1) == 2``."""
 
 
 def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:

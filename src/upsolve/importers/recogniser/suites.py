@@ -42,7 +42,7 @@ DEBUG = "__import__('unittest').TestSuite([{name}({method!r})]).debug()"
 PARAMETERS, HINDERING = "pytest.mark.parametrize", ("pytest.mark.skip", "pytest.mark.xfail", "pytest.mark.usefixtures")
 """Marks of pytest that give a test its parameters, and those of tests that are not called alone."""
 CLASS, METHOD = "setup_class", "setup_method"
-"""What pytest calls before the tests of a class, and before each of them."""
+"""Methods that pytest calls before the tests of a class, and before each test."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Marked = TypeVar("Marked", bound=ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
@@ -156,7 +156,7 @@ def prefixes(name: str) -> list[str]:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a path is a test file, as pytest finds them: ``test_*.py`` or ``*_test.py``; benchmarks are none."""
+    """Return whether a path is a test file, as pytest finds them: ``test_*.py`` or ``*_test.py``; benchmarks are not test files."""
     folder, _, name = path.rpartition("/")
     if any(part.startswith("bench") for part in folder.split("/")):
         return False
@@ -193,15 +193,15 @@ class Variant:
     """A test function by itself."""
 
     name: str
-    """Its name, with its class: ``TestSlug.test_case``."""
+    """Name of the test, with its class: ``TestSlug.test_case``."""
     function: Function
     """The function as it is."""
     body: list[ast.stmt]
-    """Its definition, without marks of pytest and other tests of its class, and a call of it."""
+    """Definition of the test, without marks of pytest and other tests of its class, and a call of the test."""
     problem: str = ""
     """Why it cannot be called alone; empty if it can."""
     loops: int = 0
-    """Number of its ``parametrize``."""
+    """Number of marks ``parametrize`` of the test."""
 
     @property
     def is_single(self) -> bool:
@@ -267,7 +267,7 @@ def prepared(definition: ast.ClassDef, method: Function) -> tuple[list[ast.stmt]
 
 
 def tests_named(body: Iterable[ast.AST], tests: Mapping[str, Sequence[Function]]) -> set[Function]:
-    """Return those of some tests, by name, that code names, directly or not: it may call them."""
+    """Return the tests whose names occur in code, directly or in tests named there: the code may call these tests."""
     found, waiting = set[Function](), [*body]
     while waiting:
         parts = [part for node in waiting for part in ast.walk(node)]

@@ -125,7 +125,7 @@ def by_name(field: str, columns: Iterable[str]) -> list[str]:
 
 
 def bare(column: str) -> str:
-    """Return the name of a column in small letters without signs; of a value in an object its own, or the object's of ``{"$oid": ...}``."""
+    """Return the name of a column in small letters without signs: the last part of a path, or the part before ``$oid`` and the like."""
     return re.sub(r"[\W_]", "", column.partition(".$")[0].lower().rpartition(".")[2])
 
 
@@ -350,7 +350,7 @@ def possible_outcomes(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
 
 
 def options_for(likely: Mapping[str, str]) -> str:
-    """Return the options of the command line that name these columns; of an exit code what a map must say, since 0 is no success elsewhere."""
+    """Return the options of the command line that name these columns; for an exit code, the map that reads it: 0 means success only there."""
     code = likely.get("exit_code")
     named = [f"--{field} {shlex.quote(column)}" for field, column in likely.items() if field != "exit_code"]
     return " ".join([*named, MAPPED.format(code)] if code else named)
@@ -359,7 +359,7 @@ def options_for(likely: Mapping[str, str]) -> str:
 def says_opposite(column: str) -> bool:
     """Return whether a column has 1, true or a large number where an attempt failed, by its name: ``is_buggy``, ``n_errors``, ``exit_code``.
 
-    Of a name with dots the last part counts, or the one before where that says nothing (``errors.count``). A negation turns the
+    In a name with dots the last part counts, or the part before if the last one says nothing (``errors.count``). A negation turns the
     meaning round: ``not_passed`` is opposite, ``no_errors`` is not.
     """
     for part in reversed(column.split(".")):

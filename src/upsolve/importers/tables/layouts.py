@@ -31,7 +31,7 @@ PERSON = re.compile(
 )
 EXERCISE = re.compile(r"(problem|task|exercise|ex|lab|hw|assignment|question|prob|puzzle|p|q)[-_]?\d+")
 DEEPEST, SAME = 9, 5
-"""Most parts of a path that is compared with others, and patterns that differ in the names of folders alone; of more, an asterisk stands for these."""
+"""Most parts of a path that is compared with others; most patterns that differ only in names of folders, before an asterisk replaces these names."""
 Parts = tuple[str, ...]
 
 
@@ -57,7 +57,7 @@ class Layout:
 
 
 def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the ways to read a tree of programs, as a description and a map, given its files; none if it is no such tree.
+    """Return the ways to read a tree of programs, as a description and a map, given its files; [] for another folder.
 
     The depth of most programs decides. Programs of other depths are read if the known names of tasks and authors stand in their
     paths; another depth with at least half as many programs is a way of its own.
@@ -195,7 +195,7 @@ def are_languages(some: Iterable[PurePosixPath], level: int) -> bool:
 
 
 def ways_of(path: Path, layout: Layout, found: Sequence[PurePosixPath], programs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what a layout may be: its parts are tasks and authors in one order, or in both; ``programs``: number of all, if it is to be said."""
+    """Yield the readings of a layout: its parts are tasks and authors, in one order or in both; ``programs``: number of all, if shown."""
     parts, read = parts_of(layout.example), sum(map(len, layout.read.values()))
     for names in orders_of(layout, parts, found):
         shown = ", ".join(f"{parts[level]} is the {name}" for level, name in sorted(names.items()))
@@ -205,7 +205,7 @@ def ways_of(path: Path, layout: Layout, found: Sequence[PurePosixPath], programs
 
 
 def orders_of(layout: Layout, parts: Parts, found: Sequence[PurePosixPath]) -> list[dict[int, str]]:
-    """Return what the levels of a tree may be, task or author: one way if their names or files beside programs say it, else both."""
+    """Return the roles of a tree's levels, task or author: one way if names or files beside programs decide, else both ways."""
     levels = [{*map(str.lower, layout.known[level])} for level in layout.levels]
     if not levels:
         return [{}]
@@ -273,7 +273,7 @@ def left_out(files: Mapping[str, Sequence[PurePosixPath]], found: Iterable[PureP
 
 
 def beside(above: Sequence[str], inside: Sequence[Parts]) -> dict[str, Any]:
-    """Return what a map says of the statement and the tests in the folder of a task, given the paths of its files."""
+    """Return the part of a map about statement and tests in a task's folder, given the paths of the folder's files."""
     plan: dict[str, Any] = {}
     if statement := next((name for name in TREES["statements"] if (name,) in inside), ""):
         plan["texts"] = {"statement": "/".join([*above, statement])}

@@ -40,7 +40,7 @@ def read_map(file: Path, known: Iterable[str]) -> Map:
 
 
 class Parser:
-    """Makes a ``Map`` of what YAML says."""
+    """Parses the YAML of a map into a ``Map``."""
 
     def __init__(self, file: str, known: list[str]) -> None:
         """Set the file, for messages, and the fields that columns can have."""
@@ -113,7 +113,7 @@ class Parser:
         return text, {text: self.maker(key, text)} if "{" in text or "}" in text else {}
 
     def maker(self, key: str, value: Any) -> templates.Maker:
-        """Return what makes a value of a row, by the name of a column or a template."""
+        """Return the maker of a value of a row, from the name of a column or a template."""
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
             raise self.error(key, f"must be {COLUMN}")
         try:
@@ -296,7 +296,7 @@ class Parser:
         return {"columns": {"tests": name}, "makers": {name: self.made(key, value)}}
 
     def made(self, key: str, value: Any) -> templates.Maker:
-        """Return what makes a value: a column or template, a list of such, or an object of these."""
+        """Return the maker of a value, from a column or template, a list of these, or an object of these."""
         if isinstance(value, dict):
             return templates.object_of({str(part): self.made(f"{key}.{part}", one) for part, one in value.items()})
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a map says of tables, trees and logs, as records (``docs/maps.md``); ``maps`` reads them from YAML."""
+"""Maps of tables, trees and logs as records (``docs/maps.md``); ``maps`` reads these from YAML."""
 
 import re
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Join:
     order: tuple[str, ...] = ()
     """Columns of the number by which they are sorted; the first with a value counts."""
     most: int = 0
-    """How many of them are read; 0: all."""
+    """Most rows that are read; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Choice:
     help: str
     """Description in one line."""
     kind: str
-    """What it sets: ``column``, whose rows with this value are read; ``from`` or ``to``, a bound of a column; ``attempts``, whose value in a column of
+    """Target of the option: ``column``, whose rows with this value are read; ``from`` or ``to``, a bound of a column; ``attempts``, whose value in a column of
     these is kept; ``constant``; ``files``, that are read; ``version`` of the files; ``first``, how many rows, or attempts of a row by list and language."""
     target: str = ""
     """Column or constant; ``rows``, ``attempts`` or a name of ``Map.joins``."""
@@ -98,7 +98,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """What a map says; empty: columns have the names of the fields."""
+    """A map; an empty map: columns have the names of the fields."""
 
     file: str = ""
     """File of the map, for messages."""
@@ -111,25 +111,25 @@ class Map:
     files: tuple[str, ...] = ()
     """Patterns of the files that are read."""
     repeats: tuple[str, ...] = ()
-    """Columns in which alone a file may differ from the one before, whose rows it repeats; it is passed over then."""
+    """Columns in which a file may differ from the file before whose rows it repeats; such a file is skipped."""
     rows: str = ""
     """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
     explode: tuple[str, ...] = ()
     """Columns with lists, of which each item is an attempt; parallel if several. ``grade *`` stands for the columns that it fits."""
     sides: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Column -> columns of which each holds the program or answer of an attempt, that column's value there."""
+    """Column -> columns of which each holds the program or answer of another attempt; that attempt's row has it in the first column."""
     rollouts: Mapping[str, Any] | None = None
-    """Options of rollouts (``rollouts_of``); None: rows are none."""
+    """Options of rollouts (``rollouts_of``); None: the rows are no rollouts."""
     attempts: tuple["Map", ...] | None = None
-    """Where a row, which is a task, has attempts: lists that are exploded, or columns; other columns are the task's. None: a row is an attempt."""
+    """Maps of the attempts in a row that is a task: lists that are exploded, or columns. None: a row is an attempt."""
     reference: Wanted | None = None
-    """Of attempts: column -> values of those of which the first is the reference of the task."""
+    """Column -> values that an attempt must have to become the task's reference; the first such attempt counts."""
     kept: Wanted = field(default_factory=dict[str, Any])
     """Column -> values of the attempts that are read."""
     versions: re.Pattern[str] | None = None
-    """What names of files have that differ by version, such as ``v1.2``: the files of one version are read."""
+    """Expression for the version in names of files, such as ``v1.2``; only the files of one version are read."""
     version: str = ""
-    """That version; empty: the newest."""
+    """Version whose files are read; empty: the newest."""
     marks: tuple[str, ...] = ()
     """Patterns of files by which a folder of this form is recognised, each alone."""
     is_listed: bool = False
@@ -153,7 +153,7 @@ class Map:
     makers: Mapping[str, Maker] = field(default_factory=dict[str, Maker])
     """Column that the rows do not have -> what makes its value."""
     unset: frozenset[str] = frozenset()
-    """Fields that no column has, although one may have the field's name."""
+    """Fields that stay unset, even if a column has the field's name."""
     tests: TestFiles | None = None
     """Files of tests."""
     statuses: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -183,7 +183,7 @@ class Map:
     query: str = ""
     """SQL whose rows are read."""
     imports: Imports = Imports.NONE
-    """What attempts find imported."""
+    """Imports added to attempts."""
     parts: tuple["Map", ...] = ()
     """Maps of several tables that belong together."""
 

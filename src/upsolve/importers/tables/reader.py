@@ -281,7 +281,7 @@ class Reader:
             raise ValueError(f"file {name}: {error}; name the encoding, such as --encoding latin-1") from error
 
     def describes(self, cells: Mapping[str, Any]) -> bool:
-        """Return whether a row describes its task: it has the statement, there are none, or the task has files of tests and no statement."""
+        """Return whether a row describes its task: the row has a statement, the table has no statements, or the task has files of tests."""
         if "prompt" in cells or "task_id" not in cells:
             return "prompt" in cells
         return not self.has_prompts or (self.tests_in_files and "tests" in cells)

@@ -152,7 +152,7 @@ class Rollouts(Reader):
         return cells, rest
 
     def texts(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return prompt and answer as texts; of an answer in messages those after the user's last one, before which are the prompt's."""
+        """Return prompt and answer as texts. In a list of messages, the answer follows the user's last message, with which the prompt ends."""
         prompt, answer = (self.value(row, self.columns.get(name, "")) for name in ("prompt", "answer"))
         if answer is None and "answer" in self.columns:
             raise ValueError(f"field {self.columns['answer']!r} is missing or null")
@@ -236,7 +236,7 @@ def rollout(extra: Mapping[str, Any], about: Mapping[str, Any], **fields: Any) -
 
 
 def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Rows) -> Reader | None:
-    """Return what makes records of rollouts; None for other rows. SourceError if no column, or none of that name, is the score."""
+    """Return the reader of rollouts; None for other rows. SourceError if no column is the score, or the named one is missing."""
     if plan.rollouts is None:
         return None
     options: dict[str, Any] = {"passed_at": plan.passed_at, **plan.rollouts}

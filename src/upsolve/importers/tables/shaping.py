@@ -25,7 +25,7 @@ PATH = ("file", "folder", "stem", "ending", "split", "line", "position")
 
 
 def path_columns(name: str, above: Path) -> dict[str, Any]:
-    """Return what the path of a file, relative to the folder ``above``, says: file, folder, stem, ending and split (train, dev or test).
+    """Return the columns from the path of a file below the folder ``above``: file, folder, stem, ending and split (train, dev or test).
 
     The folder of a text says its split, too: ``train`` for ``train/0000/question.txt``.
     """
@@ -41,7 +41,7 @@ LEAVING = frozenset(
     "file about name detect marks repeats rollouts columns unset statuses languages passed_at full_points negated options encoding quotes query rows "  # noqa: SIM905
     "imports".split()
 )
-"""What a map may say without a change of rows."""
+"""Keys of a map that do not change rows."""
 
 
 class Index:
@@ -317,7 +317,7 @@ class Shape:
 
 
 def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
-    """Return what a map has in place of a value, the value itself if it has nothing; ValueError for an unknown number among labels of numbers."""
+    """Return the replacement of a value in a map, else the value; ValueError for a number that is missing among replaced numbers."""
     word = templates.text_of(value).lower()
     if word not in values and number_in(word) and any(values.values()) and all(map(number_in, values)):
         raise ValueError(f"{name} is {word}, which `values` of the map lacks")
@@ -325,7 +325,7 @@ def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> Iterator[Numbered]:
-    """Yield rows, each after that of its parent; those whose parent is missing come last. Rows that wait are held in memory.
+    """Yield rows, each after that of its parent; rows whose parent is missing come last. Waiting rows are held in memory.
 
     ``columns``: field -> column.
     """
@@ -390,7 +390,7 @@ def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[di
 
 
 def path_of(text: str) -> templates.Maker:
-    """Return what makes the path of a file by a template."""
+    """Return the maker of a file's path from a template."""
     return templates.maker_of(text) if "{" in text else templates.constant(text)
 
 
@@ -400,7 +400,7 @@ def as_row(name: str, item: Any) -> dict[str, Any]:
 
 
 def matches_of(row: dict[str, Any], match: Match) -> Iterator[dict[str, Any]]:
-    """Yield a row with the groups of its first match, or a row for every match; ValueError if there is none of these."""
+    """Yield a row with the groups of its first match, or a row for every match; ValueError without a match."""
     value = templates.value_at(row, match.column)
     text = templates.text_of(value) if is_given(value) else ""
     if match.every:

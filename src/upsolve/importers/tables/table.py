@@ -156,7 +156,7 @@ def reader_in(
     rows: Rows,
     scores: Mapping[str, str],
 ) -> Reader:
-    """Return what makes records of rows; SourceError if the first rows have outcomes or languages that nothing explains."""
+    """Return the reader of rows; SourceError if the first rows have outcomes or languages that are unknown."""
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
     guesses.refuse_counts(path, rows, mapped)
     guesses.refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
@@ -164,7 +164,7 @@ def reader_in(
 
 
 def once(records: Iterable[Row]) -> Iterator[Row]:
-    """Yield records; of rows of a line that are rejected for the same reason, as both sides of a pair, one."""
+    """Yield records, with one rejected row for each line and reason: both sides of a pair have one line."""
     seen = set[tuple[str, int, str]]()
     for record in records:
         if isinstance(record, BadRow):
@@ -176,7 +176,7 @@ def once(records: Iterable[Row]) -> Iterator[Row]:
 
 
 def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Member:
-    """Return the file of a table: the path or, if it is in an archive, the one with a name there."""
+    """Return the file of a table: the path itself or, in an archive, the file with the given name."""
     found = Files(path, encoding).member(names[0]) if names else member_of(path)
     if found is None:
         raise SourceError(f"{path}: {names[0]} is gone: import again")

@@ -86,7 +86,7 @@ def with_lines(value: Any) -> Any:
 
 
 ESCAPE, SIGNS = re.compile(r"\\(.)", re.DOTALL), {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
-"""What databases write in text files in place of some characters, and these."""
+"""Escapes that databases write in text files, and the characters that they stand for."""
 FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "strip": lambda value: text_of(value).strip(),
     "load": loaded,
@@ -151,7 +151,7 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
 
 
 def column(name: str, change: str = "") -> Maker:
-    """Return what makes the value of a column, changed by the filter of a name."""
+    """Return the maker of a column's value, changed by the filter named ``change``."""
 
     def value(row: Cells) -> Any:
         found = value_at(row, name)
@@ -161,7 +161,7 @@ def column(name: str, change: str = "") -> Maker:
 
 
 def template(parts: Sequence[str | tuple[Maker, str | None]]) -> Maker:
-    """Return what makes a text with values, each with the text before it if the row has it, None if the row must have it.
+    """Return the maker of a text with values; each part has the text that precedes an optional value, None for a required one.
 
     The value as it is if it is the only part; no value if one is missing that must be there.
     """
@@ -189,7 +189,7 @@ def names_of(makers: Iterable[Maker], row: Cells | None) -> Iterator[str]:
 
 
 def first_of(makers: Sequence[Maker]) -> Maker:
-    """Return what makes the first of several values that a row has."""
+    """Return the maker of the first of several values that a row has."""
 
     def names(row: Cells | None) -> Iterator[str]:
         for make in makers:
@@ -201,7 +201,7 @@ def first_of(makers: Sequence[Maker]) -> Maker:
 
 
 def object_of(makers: Mapping[str, Maker]) -> Maker:
-    """Return what makes an object of several values, without missing ones; None if all are missing."""
+    """Return the maker of an object of several values, without missing ones; the object is None if all are missing."""
 
     def value(row: Cells) -> Any:
         return {name: found for name, make in makers.items() if is_given(found := make(row))} or None
@@ -210,7 +210,7 @@ def object_of(makers: Mapping[str, Maker]) -> Maker:
 
 
 def tests_in(make: Maker, match: re.Pattern[str]) -> Maker:
-    """Return what makes the tests in a text: each match has the groups ``input`` and ``expected``, in which entities of XML are decoded."""
+    """Return the maker of the tests in a text: each match has the groups ``input`` and ``expected``, in which entities of XML are decoded."""
 
     def value(row: Cells) -> Any:
         if not is_given(given := make(row)):
@@ -270,12 +270,12 @@ def fits(row: Mapping[str, Any], wanted: Wanted, languages: Collection[str] = ()
 
 
 def constant(value: Any) -> Maker:
-    """Return what makes the same value in every row."""
+    """Return the maker of the same value in every row."""
     return Maker(lambda _row: value, lambda _row: ())
 
 
 def by_case(cases: Sequence[tuple[Wanted, Maker]]) -> Maker:
-    """Return what makes a value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
+    """Return the maker of a value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
 
     def fitting(row: Cells) -> Sequence[Maker]:
         return [make for wanted, make in cases if fits(row, wanted)][-1:]
@@ -291,7 +291,7 @@ OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
 
 
 def status_in(make: Maker, match: re.Pattern[str] | None, words: Mapping[str, str], *, negate: bool) -> Maker:
-    """Return what makes an outcome of a text; no value if the text has none.
+    """Return the maker of an outcome from a text; no value if the text has none.
 
     ``match``: expression whose group is the word; ``negate``: passed means failed; of numbers, 0 is passed then, and all others are failed.
     """
@@ -319,7 +319,7 @@ def text_of(value: Any) -> str:
 
 
 def maker_of(text: str) -> Maker:
-    """Return what makes the value of a template or column; ValueError for a brace without its other half."""
+    """Return the maker of the value of a template or column; ValueError for a brace without its other half."""
     if "{" not in text and "}" not in text:
         return column(text)
     parts: list[str | tuple[Maker, str | None]] = []
@@ -336,6 +336,6 @@ def maker_of(text: str) -> Maker:
 
 
 def place_of(name: str) -> Maker:
-    """Return what makes the value at a place in a template; what stands behind a bar is a filter if it has the name of one."""
+    """Return the maker of the value at a place in a template; text after a bar is a filter if a filter has this name."""
     before, _, change = name.rpartition("|")
     return column(before.strip(), change) if change in FILTERS and before else column(name)

@@ -160,7 +160,7 @@ class Files:
 
 
 def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
-    """Return what returns the parts of a file's path that a map names; None for a file that the map does not read.
+    """Return a function: path of a file -> the parts that a map names, or None if the map does not read the file.
 
     ``alone``: there is one file, of whose path a pattern needs to have the last part only; of rollouts it may have any name.
     """
@@ -218,7 +218,7 @@ def in_order(name: str) -> list[tuple[int, str]]:
 
 
 def guarded(member: Member, plan: Map, *, as_text: bool) -> Iterator[Numbered]:
-    """Yield the rows of a file of many: of text a row with ``text`` and ``file``; a ``BadRow`` for a file that cannot be read."""
+    """Yield the rows of a file of many: a text is one row with ``text`` and ``file``; a file that cannot be read is a ``BadRow``."""
     try:
         if as_text and (not ROWS.search(member.name) or kind_of(member) is Kind.TEXT):
             yield 1, {"text": text_of(member, plan.encoding), "file": member.name}
