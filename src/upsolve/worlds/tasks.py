@@ -48,7 +48,7 @@ class TaskText(BaseModel):
     difficulty: str
     """Label of difficulty, any text."""
     prompt: str
-    """What the program must do."""
+    """Statement: the goal of the program."""
     checks: list[Any] = []
     """Checks that must hold in every world."""
     worlds: list[WorldText] = Field(min_length=3)
