@@ -271,7 +271,7 @@ def prepared_folder() -> Path:
 
 
 def missing_packages(requires: Sequence[str]) -> list[str]:
-    """Return those of the packages, given by import name, that are not installed in ``packages_folder()``; no other text is looked up there."""
+    """Return the packages, by import name, that are not installed in ``packages_folder()``; no other text is looked up there."""
     folder = packages_folder()
     names = filter(str.isidentifier, requires)
     installed = {name for name in names if (folder / name).is_dir() or any(folder.glob(f"{name}.*"))}
