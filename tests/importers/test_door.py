@@ -433,8 +433,10 @@ RESULT = ("submission_id, status", [(1, "AC"), (2, "WA"), (3, "AC")])
         },
         {"problems": (PROBLEM, [(at, "x", f"{STATEMENT} {at}", "eve") for at in (17, 18, 19)])},
         {"submissions": (SUBMISSION.replace("problem_id", "p"), DATABASE["submissions"][1])},
+        {"test_cases": (CASE.replace("problem_id", "p"), DATABASE["test_cases"][1])},
+        {"test_cases": (CASE, [(1, 70, "1\n", "2\n", 1), (2, 80, "3\n", "4\n", 0)])},
     ],
-    ids=["outcomes in a table of their own", "ids of other tasks", "no column that names the task"],
+    ids=["outcomes apart", "ids of other tasks", "attempts without a task", "tests without a task", "tests of other tasks"],
 )
 def test_tables_that_may_belong_together_otherwise_need_a_query(tmp_path, change):
     with pytest.raises(SourceError, match=r"which table\? --query NAME; its tables are users"):

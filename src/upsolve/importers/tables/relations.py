@@ -96,9 +96,14 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
             return None
         likely[name]["task_id"] = column
     keys = {str(value) for name in tasks for value in values_of(tables[name], likely[name]["task_id"])}
-    found = {name: pair for name in others if (pair := tests_in(tables[name], references, keys))}
+    found = {name: columns for name in others if (columns := tests_in(tables[name], references, keys))}
     unread = tuple(name for name in others if name not in found)
-    if len(found) > 1 or (found and len(tasks) > 1) or any({"status", "outcomes"} & likely[name].keys() for name in unread):
+    if (
+        len(found) > 1
+        or not all(one[0] for one in found.values())
+        or (found and len(tasks) > 1)
+        or any({"status", "outcomes"} & likely[name].keys() for name in unread)
+    ):
         return None
     return Relations(likely, tuple(tasks), tuple(attempts), found, unread)
 
@@ -111,20 +116,20 @@ def columns_of_database(member: Member) -> tuple[str, dict[str, str]]:
     return f"{found}; {', '.join(f'{name} = {one}' for name, one in columns.items() if name != 'query')}", columns
 
 
-def tests_in(rows: Rows, references: set[str], keys: set[str]) -> tuple[str, ...] | None:
-    """Return the columns of the task, the input, the expected output and of what says which are hidden in a table of tests; None of another table."""
+def tests_in(rows: Rows, references: set[str], keys: set[str]) -> tuple[str, ...]:
+    """Return the columns of the task (empty: unknown), the input, the expected output and of what says which are hidden; () of other tables."""
     words = known_words()["tests"]
     names = {bare(name): name for name in columns_in(rows)}
-    given, expected = (
-        next((names[one] for one in map(bare, words[kind]) if one in names), "") for kind in ("inputs", "outputs")
-    )
+    pair = [next((names[one] for one in map(bare, words[kind]) if one in names), "") for kind in ("inputs", "outputs")]
+    if not all(pair) or pair[0] == pair[1]:
+        return ()
     named = [
         *(name for name in columns_in(rows) if name in references),
         likely_fields(rows, {}, ["task_id"]).get("task_id", ""),
     ]
-    to = next((name for name in named if name and {*map(str, values_of(rows, name))} <= keys), "")
-    found = (to, given, expected, *(name for name in columns_in(rows) if name.lower() in ("hidden", *words["flags"])))
-    return found if all(found[:3]) and len({*found}) == len(found) else None
+    held = {name: {*map(str, values_of(rows, name))} for name in named if name and name not in pair}
+    to = next((name for name, values in held.items() if values and 2 * len(values & keys) >= len(values)), "")
+    return (to, *pair, *(name for name in columns_in(rows) if name.lower() in ("hidden", *words["flags"])))
 
 
 def tables_in(member: Member) -> dict[str, Rows]:
