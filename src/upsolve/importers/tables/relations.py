@@ -49,7 +49,7 @@ class Relations:
 
     def as_query(self, tables: Mapping[str, Rows]) -> dict[str, str]:
         """Return the query that reads the tables of a database as one, tasks first, and the columns of fields; {} of several tables of a kind."""
-        if len(self.tasks) > 1 or len(self.attempts) != 1:
+        if len(self.tasks) != 1 or len(self.attempts) != 1:
             return {}
         tasks, attempts = self.tasks[0], self.attempts[0]
         of_task, of_attempt = dict(self.fields[tasks]), dict(self.fields[attempts])
