@@ -44,7 +44,7 @@ def recipe_for(model, archive, **own):
         "sample": {"samples": 1, "max_tokens": 12},
         "evaluate": {"temperatures": [0, 0.01], "dev_samples": 1, "likelihood_tasks": 0, "ks": [1]},
     }
-    return Recipe.model_validate({**stages, "own": {"tasks": 3, "samples": 2, "steps": 40, **own}})
+    return Recipe.model_validate({**stages, "own": {"tasks": 3, "samples": 2, "steps": 32, **own}})
 
 
 def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
@@ -60,7 +60,7 @@ def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
     assert stages[0].dev == 0 and stages[1].dev == 1
     assert [stage.samples for stage in stages] == [0, 6, 6, 0] and stages[2].passed == 6, "the model of round 1 samples round 2"
     assert (folder / "training").resolve() == (folder / "own" / "round-1-training").resolve()
-    assert trained.steps == 40 and after.name == "trained" and after.best.scores == stages[1].sweep.best.scores
+    assert trained.steps == 32 and after.name == "trained" and after.best.scores == stages[1].sweep.best.scores
     first = Archive(folder / "own" / "archive-1")
     assert {"own/0", "own/1"} < {task.task_id for task in first.tasks()}, "tasks that nobody passed are sampled first"
     page = (folder / "report.html").read_text()
