@@ -172,7 +172,7 @@ def test_a_later_check_does_not_see_what_an_earlier_one_removes(make):
     assert found == {"contradictions": (2, 2), "duplicates": (0, 0)}
 
 
-@pytest.mark.parametrize("rows", [1, 20_000])
+@pytest.mark.parametrize("rows", [1, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_fixed_archive_has_the_rest_and_a_file_has_what_is_missing(make, tmp_path, monkeypatch, rows):
     monkeypatch.setattr(fixing, "ROWS", rows)
     twin = judged(RIGHT + "# done\n", PASSED, author="ben")
@@ -285,10 +285,9 @@ PRIVATE = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1\n-----END RSA PRIV
     ],
 )
 def test_secrets_are_found_in_comments_and_texts(make, text, kind):
-    archive = make(judged(f"# {text}\n{RIGHT}", PASSED), judged(f"{RIGHT}URL = '{text}'\n", PASSED), judged(RIGHT, PASSED))
-    assert kinds(archive, "secrets") == {f"{kind} of the programs": 2}
-    prompts = make(tasks=[Task("t", f"Ask {text}.")], name="prompts")
-    assert kinds(prompts, "secrets") == {f"{kind} of the prompts": 1}
+    programs = judged(f"# {text}\n{RIGHT}", PASSED), judged(f"{RIGHT}URL = '{text}'\n", PASSED), judged(RIGHT, PASSED)
+    archive = make(*programs, tasks=[Task("t", f"Ask {text}.")])
+    assert kinds(archive, "secrets") == {f"{kind} of the programs": 2, f"{kind} of the prompts": 1}
     others = {"kinds": tuple({"key", "email", "phone", "ip"} - {kind})}
     assert kinds(archive, "secrets", secrets=others) == {}
 

@@ -37,12 +37,9 @@ class Contents:
         self.archive, self.connection, self.progress = archive, connection, progress
         for name in TABLES:  # ``all_NAME`` has the places of the rows, NAME is without the removed ones
             register_parts(connection, f"all_{name}", archive.parts(name), table=name, places=True)
-            connection.execute(f"create table removed_{name} (place bigint)")
-            left = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
-            if name != "verdicts":
-                left += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
-            connection.execute(f"create view {name} as {left}")
+            connection.execute(f"create table removed_{name} (place bigint); create view {name} as from all_{name}")
         connection.execute(LABELS)
+        self.counts: dict[str, int] = {}
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query. The rows of one query must be read before the next query starts."""
@@ -50,8 +47,10 @@ class Contents:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def count(self, table: str) -> int:
-        """Return the number of rows of a view."""
-        return int(next(self.rows(f"select count(*) from {table}"))[0])  # noqa: S608  names of ours
+        """Return the number of rows of a view, counted once until rows are removed."""
+        if table not in self.counts:
+            self.counts[table] = int(next(self.rows(f"select count(*) from {table}"))[0])  # noqa: S608  names of ours
+        return self.counts[table]
 
     @cached_property
     def stored_tasks(self) -> dict[str, Task]:
@@ -67,6 +66,12 @@ class Contents:
         """Hide rows from later checks; a task with its attempts."""
         self.connection.register("hidden", pa.table({"place": pa.array([*places], pa.int64())}))
         self.connection.execute(f"insert into removed_{table} select place from hidden")  # noqa: S608  names of ours
+        self.counts.clear()
+        for name in TABLES:  # not before, since these conditions double the time of a query
+            left = f"select * from all_{name} where place not in (select place from removed_{name})"  # noqa: S608
+            if name != "verdicts":
+                left += " and task_id not in (select task_id from all_tasks join removed_tasks using (place))"
+            self.connection.execute(f"create or replace view {name} as {left}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import yaml
 
 from upsolve.archive.store import Archive
 from upsolve.clean import language, outcomes, overlap, secrets
-from upsolve.clean.check import Action, Check, Fault, open_contents
+from upsolve.clean.check import Action, Check, Contents, Fault, open_contents
 from upsolve.errors import ConfigError, IsolationError
 from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
@@ -98,13 +98,13 @@ def examine(
             if check.needs and not options[name][check.needs]:
                 done.found.append(Found(name, f"not run: needs --set {name}.{check.needs}=...", "", 0, check.cost))
                 continue
-            counts = {table: contents.count(table) for table in done.changes}
             try:
-                take(done, name, check, check.find(contents, options[name]), counts)
+                take(done, name, check, contents, check.find(contents, options[name]))
             except IsolationError as error:
                 done.found.append(Found(name, f"not run: {error}", "", 0, check.cost))
             for table, changes in done.changes.items():
-                contents.remove(table, [place for place, faults in changes.items() if removes(name, faults)])
+                if places := [place for place, faults in changes.items() if removes(name, faults)]:
+                    contents.remove(table, places)
     progress("checks", len(checks), len(checks))
     return done
 
@@ -123,7 +123,7 @@ def check_named(name: str) -> Check:
         raise ConfigError(f"--check {name}: {error}") from error
 
 
-def take(done: Examination, name: str, check: Check, faults: Iterable[Fault], counts: Mapping[str, int]) -> None:
+def take(done: Examination, name: str, check: Check, contents: Contents, faults: Iterable[Fault]) -> None:
     """Add what a check found to an examination; a record that is found twice under one kind counts once."""
     rows: dict[tuple[str, str], Found] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -132,12 +132,14 @@ def take(done: Examination, name: str, check: Check, faults: Iterable[Fault], co
         if fault.place in seen[key]:
             continue
         seen[key].add(fault.place)
-        row = rows.setdefault(key, Found(name, fault.kind, fault.table, counts[fault.table], check.cost))
+        row = rows.setdefault(key, Found(name, fault.kind, fault.table, 0, check.cost))
         row.actions[fault.action] = row.actions.get(fault.action, 0) + 1
         if len(row.examples) < EXAMPLES:
             row.examples.append({"record": fault.record, "reason": fault.reason})
         if fault.action is not Action.REPORT:
             done.changes[fault.table].setdefault(fault.place, []).append((name, fault))
+    for row in rows.values():
+        row.of = contents.count(row.table)
     done.found += rows.values() or [Found(name, NOTHING, "", 0, check.cost)]
 
 
