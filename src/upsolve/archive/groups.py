@@ -286,9 +286,10 @@ def open_groups(
         turns: most earlier attempts that each attempt comes with (``Group.turns``).
         language: language that tasks of any language get (``asking_for``).
     """
-    known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
-    if small := not files or is_small(parts):
+    small = not files or is_small(parts)
+    known = read_labels(parts, small=small) if labels else None
+    if small:
         blocks = [*sorted_blocks(parts, small=True)]
         counts: Mapping[int, int] = count_rows(blocks)
     else:

@@ -225,9 +225,9 @@ def register_labels(connection: Any) -> None:
     connection.execute(f"create view labels as select attempt_id, p_right, {votes} from ({RIGHT})")  # noqa: S608  names of ours
 
 
-def read_labels(parts: Mapping[str, Iterable[Path]]) -> Labels:
-    """Return the probabilities that the programs of an archive are right, from its files by table."""
-    with connect({name: parts[name] for name in ("attempts", "verdicts")}) as connection:
+def read_labels(parts: Mapping[str, Iterable[Path]], *, small: bool = False) -> Labels:
+    """Return the probabilities that the programs of an archive are right, from its files by table; ``small``: as for ``sorted_blocks``."""
+    with connect({name: parts[name] for name in ("attempts", "verdicts")}, shared=small) as connection:
         fit(connection)
         found = connection.sql(f"select attempt_id, p_right from ({RIGHT})").fetchnumpy()  # noqa: S608  names of ours
         return Labels(found["attempt_id"], found["p_right"])

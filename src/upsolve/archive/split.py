@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups, pick, task_ids
 from upsolve.archive.places import EMBEDDED
 from upsolve.archive.schema import TABLES
@@ -226,7 +227,9 @@ from attempts join tasks using (task_id) group by all order by attempts desc
 def report_languages(archive: Archive, language: str) -> None:
     """Warn of attempts in another language than their task asks for, which are not used."""
     left: Counter[str] = Counter()
-    for row in archive.query(IN_LANGUAGES).to_pylist():
+    with connect({name: archive.parts(name) for name in ("tasks", "attempts")}, shared=True) as connection:
+        rows = connection.sql(IN_LANGUAGES).to_arrow_table().to_pylist()
+    for row in rows:
         if not same_language(row["asked"] or language, row["language"]):
             left[language_in(row["language"]) or "python"] += row["attempts"]
     if left:
