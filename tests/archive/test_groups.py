@@ -158,7 +158,7 @@ def test_one_changed_bit_of_a_page_is_found(tmp_path, name):
     archive.append(tasks=stored.tasks(), attempts=stored.attempts(), verdicts=stored.verdicts())
     (part,), (start, stop) = archive.parts(name), pages_of(archive, name)
     content, before, found = part.read_bytes(), archive.groups(), 0
-    for _ in range(10):
+    for _ in range(6):
         changed = bytearray(content)
         changed[draw.randrange(start, stop)] ^= 1 << draw.randrange(8)
         part.write_bytes(changed)
@@ -166,7 +166,7 @@ def test_one_changed_bit_of_a_page_is_found(tmp_path, name):
             assert archive.groups() == before  # of some bits in headers of pages
         except ArchiveError as error:
             found += part.name in str(error)
-    assert found > 7
+    assert found > 4
 
 
 def test_a_damaged_page_is_named_where_duckdb_names_no_file(tmp_path):

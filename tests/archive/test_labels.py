@@ -68,7 +68,14 @@ def made(random, tasks, each, *, tests, fails):
     return programs, verdicts, np.array(truth)
 
 
-@pytest.mark.parametrize(("tests", "fails", "seed"), [(8, 0.25, 0), (8, 0.25, 1), (4, 0.4, 2), (8, 0.6, 3)])
+@pytest.mark.parametrize(
+    ("tests", "fails", "seed"),
+    [
+        (8, 0.25, 0),
+        (4, 0.4, 2),
+        *(pytest.param(8, fails, seed, marks=pytest.mark.slow) for fails, seed in ((0.25, 1), (0.6, 3))),
+    ],
+)
 def test_weak_tests_are_known_by_what_they_barely_catch(tmp_path, tests, fails, seed):
     """From 0.1 % to 13 % of wrong programs pass all tests; without an estimate every label would count as right."""
     programs, verdicts, truth = made(np.random.default_rng(seed), 40, 40, tests=tests, fails=fails)

@@ -102,7 +102,7 @@ def test_no_table_of_a_test_schema_is_in_a_training_schema(archive):
     assert len(tables["test"]) > 25
 
 
-@pytest.mark.parametrize("field", ["split", "schema"])
+@pytest.mark.parametrize("field", ["split", pytest.param("schema", marks=pytest.mark.slow)])
 def test_both_splits_separate_schemas_and_leak_nothing(archive, field):
     tasks = split_archive(archive, DataConfig(archive="embedded-sql", split_by=field)).tasks
     schemas = {name: {about(task)["schema"] for task in members} for name, members in tasks.items()}

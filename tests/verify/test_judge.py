@@ -13,6 +13,7 @@ from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
+SHORT = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=0.4))
 
 
 def calls(*pairs, setup=""):
@@ -40,7 +41,7 @@ def test_results_before_a_timeout_count():
     verdict = judge(
         DOUBLE,
         Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"),
-        JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1)),
+        SHORT,
     )
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
     assert verdict.status is Status.TIMEOUT
@@ -188,7 +189,7 @@ def test_an_error_of_the_attempt_has_its_line_across_processes():
 
 def test_how_an_attempt_ends_is_known_across_processes():
     task = code_task("assert f(1) == 1", "assert f(2) == 1")
-    assert judge(task, Attempt("c", "def f(x):\n    while x > 1: pass\n    return 1"), FAST).outcomes == (
+    assert judge(task, Attempt("c", "def f(x):\n    while x > 1: pass\n    return 1"), SHORT).outcomes == (
         Status.PASSED,
         Status.TIMEOUT,
     )

@@ -99,7 +99,7 @@ def attempts(n, start=0):
 def test_verdicts_are_those_of_the_judge_here(server):
     pairs = [*attempts(20), (STDIO, Attempt("s", "print(int(input()) ** 2)")), (STDIO, Attempt("s", "print(1")), (TASK, LOOP)]
     pairs += [(replace(TASK, setup="y = 2"), Attempt("t", "def f(x):\n    return x * y")), (TASK, Attempt("t", "'\ud800'"))]
-    settings = replace(SETTINGS, lines=True, analyses=("lint",), limits=Limits(wall_seconds=30, cpu_seconds=1))
+    settings = replace(SETTINGS, lines=True, analyses=("lint",), limits=Limits(wall_seconds=30, cpu_seconds=0.4))
     here = verify(pairs, settings)
     there = dict(remote(server.url, TOKEN).judged(pairs, settings))
     vague = {"wall_seconds": None, "cpu_seconds": None, "memory_bytes": None}
@@ -566,7 +566,7 @@ class Redirect(http.server.BaseHTTPRequestHandler):
 
 def test_a_token_is_not_sent_on_by_a_redirect():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirect) as other:
-        thread = threading.Thread(target=other.serve_forever)
+        thread = threading.Thread(target=other.serve_forever, args=(0.01,))
         thread.start()
         with pytest.raises(JudgeError, match="redirects to /elsewhere"):
             list(remote(f"http://127.0.0.1:{other.server_port}", TOKEN, patience_seconds=2).judged(attempts(1)))

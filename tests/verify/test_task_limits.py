@@ -45,9 +45,9 @@ def test_limits_are_positive(limits):
 
 
 def test_each_task_of_a_batch_has_its_own_limits():
-    """0.4 s of work: too long where the task allows 0.2 s, in time where it allows 2 s or where limits are ignored."""
-    code = BUSY.format(0.4)
-    short, long, none = (Task(name, "", TESTS, limit_seconds=seconds) for name, seconds in (("s", 0.1), ("l", 1), ("n", None)))
+    """0.2 s of work: too long where the task allows 0.1 s, in time where it allows 2 s or where limits are ignored."""
+    code = BUSY.format(0.2)
+    short, long, none = (Task(name, "", TESTS, limit_seconds=seconds) for name, seconds in (("s", 0.05), ("l", 1), ("n", None)))
     pairs = [(task, Attempt(task.task_id, code)) for task in (short, long, none, short)]
     verdicts = judge_all(pairs, JudgeSettings(Limits(wall_seconds=30, cpu_seconds=20)))
     assert [v.status for v in verdicts] == [Status.TIMEOUT, Status.PASSED, Status.PASSED, Status.TIMEOUT]

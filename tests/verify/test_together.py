@@ -9,7 +9,7 @@ from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits
 
-SETTINGS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))
+SETTINGS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=0.5))
 FUNCTION = "def check(input, expected, output):\n    return output.split() == expected.split()\n"
 PROGRAM = CheckerProgram("bash", 'read a < "$2"; read b < "$3"; [ "$a" = "$b" ]').text
 SUMS = tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20), (5, 5)))
@@ -61,7 +61,7 @@ def alone():
     return [said(judge(task, attempt, SETTINGS)) for task, attempt in pairs()]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 def test_attempts_judged_together_have_the_verdicts_that_they_have_alone(seed, alone):
     order = [*range(len(alone))]
     random.Random(seed).shuffle(order)

@@ -131,7 +131,7 @@ HANGS = CHECKER.replace(
 )
 def test_a_checker_that_fails_on_an_output_refuses_it_unless_it_is_at_fault(checker, expected, reference, code, status):
     task = stdio(("10", expected), compare="checker", checker=checker, reference=reference)
-    verdict = run(task, code, JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1)))
+    verdict = run(task, code, JudgeSettings(Limits(wall_seconds=3, cpu_seconds=0.4)))
     assert verdict.status.value == status, verdict
     assert status == "failed" or "check() must return True, False or points from 0 to 1" in verdict.error_message
 
@@ -214,8 +214,8 @@ def test_figures_are_honest():
 
 def test_processor_time_past_the_limit_is_a_timeout():
     task = stdio(("", "done"))
-    code = "import time\nwhile time.process_time() < 0.7: pass\nprint('done')\n"
-    assert run(task, code, JudgeSettings(Limits(wall_seconds=60, cpu_seconds=0.4))).status is Status.TIMEOUT
+    code = "import time\nwhile time.process_time() < 0.5: pass\nprint('done')\n"
+    assert run(task, code, JudgeSettings(Limits(wall_seconds=60, cpu_seconds=0.2))).status is Status.TIMEOUT
     assert run(task, code).status is Status.PASSED
 
 
