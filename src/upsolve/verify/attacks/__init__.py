@@ -38,7 +38,7 @@ __all__ = [
 FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
 """Goals of attacks, in order of execution."""
-LIMITS = Limits(wall_seconds=2, cpu_seconds=1)
+LIMITS = Limits(wall_seconds=1, cpu_seconds=0.5)
 """Limits of an attack; low, since many attacks exhaust them."""
 GVISOR_LIMITS = Limits(wall_seconds=8, cpu_seconds=4)
 """Limits of an attack under gVisor, where starting a program takes up to 0.1 s."""
