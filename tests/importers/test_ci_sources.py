@@ -285,12 +285,19 @@ def test_every_format_gives_the_same_records(tmp_path, folder, pair, source, wri
             as_log(BAD, "##[error]The runner has received a shutdown signal."),
             "The runner has received a shutdown signal.",
         ),
-        ("github_log", "a.txt", as_log(BAD, "##[error]The operation was canceled."), "The operation was canceled."),
-        (
+        pytest.param(
+            "github_log",
+            "a.txt",
+            as_log(BAD, "##[error]The operation was canceled."),
+            "The operation was canceled.",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             "github_log",
             "a.txt",
             as_log(BAD, "ERROR tests/test_other.py - ImportError: x"),
             "tests/test_other.py could not be collected",
+            marks=pytest.mark.slow,
         ),
         (
             "gitlab_log",
@@ -298,11 +305,12 @@ def test_every_format_gives_the_same_records(tmp_path, folder, pair, source, wri
             as_log(BAD, "\x1b[31;1mERROR: Job failed (system failure): pod lost\x1b[0;m"),
             "Job failed (system failure): pod lost",
         ),
-        (
+        pytest.param(
             "gitlab_log",
             "a.log",
             as_log(BAD, "ERROR: Job failed: execution took longer than 1h0m0s seconds"),
             "Job failed: execution took longer than 1h0m0s seconds",
+            marks=pytest.mark.slow,
         ),
         (
             "gitlab_log",

@@ -23,8 +23,9 @@ from upsolve.importers.recogniser.suites import pytest_tests, unittest_tests
 from upsolve.importers.registry import SOURCES
 from upsolve.languages import languages
 from upsolve.types import Attempt, Status, Task, TestKind
+from upsolve.verify.judge import references
 from upsolve.verify.judge.references import expected_values
-from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 
@@ -569,10 +570,11 @@ def test_real_rows_of_humaneval_plus(real_data, tmp_path):
     assert {verdict.status for verdict in verdicts} == {Status.PASSED}
 
 
-def test_expected_values_of_a_reference():
+def test_expected_values_of_a_reference(monkeypatch):
     code = "def f(x):\n    if x == 1:\n        return object()\n    return {'a': (x, {x})} if x else 1 / x\n"
     assert expected_values(code, ["f(1)", "f(0)", "f(2)"]) == ["...", None, "{'a': (2, {2})}"]
     assert expected_values("def f():\n    return float('inf')", ["f()"]) == ["inf"]
+    monkeypatch.setattr(references, "REFERENCE_LIMITS", Limits(wall_seconds=10, cpu_seconds=0.4))
     assert expected_values("def f():\n    while True: pass\ndef g(): return 1", ["f()", "g()"]) == [None, "1"]
     for broken in ("def f(:", "1 / 0", "def f(): return 1 / 0"):
         with pytest.raises(ValueError, match="the reference fails: "):

@@ -411,7 +411,7 @@ def test_a_text_is_parsed_as_often_with_many_asserts_as_with_few(monkeypatch, sh
         ("", "def test_{n}():\n    assert f({n}) == {n}\n"),
         ("", "def g{n}(x): return x\nassert g{n}(f({n})) == {n}\n"),
         ("", "x{n} = {n}\nassert f(x{n}) == x{n}\n"),
-        ("class TestF:\n", "    def test_{n}(self):\n        assert f({n}) == {n}\n"),
+        pytest.param("class TestF:\n", "    def test_{n}(self):\n        assert f({n}) == {n}\n", marks=pytest.mark.slow),
     ],
 )
 def test_eight_times_as_many_tests_take_about_eight_times_as_long(head, test):
@@ -421,9 +421,8 @@ def test_eight_times_as_many_tests_take_about_eight_times_as_long(head, test):
         return time.process_time() - start
 
     few = min(seconds(250), seconds(250))
-    assert (
-        min(seconds(2000), seconds(2000)) < 32 * few
-    )  # 64 times if each test looks at all others; compile alone takes up to 20
+    # 64 times if each test looks at all others; compile alone takes up to 20
+    assert any(seconds(2000) < 32 * few for _ in range(2))
 
 
 def test_a_test_of_a_class_stands_without_the_others():

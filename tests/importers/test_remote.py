@@ -172,7 +172,7 @@ archive.remember("one", "")
     assert [task.task_id for task in archive.tasks()] == ["t"] and archive.ingested() == ["one"]
 
 
-@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("folder", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_source_at_a_url_is_imported_once(tmp_path, bucket, folder):
     files = s3fs.S3FileSystem()
     name = f"{bucket}/in/puzzles" + ("" if folder else ".jsonl")
