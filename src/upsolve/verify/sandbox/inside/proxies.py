@@ -11,7 +11,7 @@ import operator
 
 import setups
 from observations import MOST
-from operations import ANSWERING, COMBINING, CONVERSIONS, IN_PLACE, PAIRWISE, SHOWN
+from operations import ANSWERING, COMBINING, CONVERSIONS, IN_PLACE, PAIRWISE, SENT, SHOWN
 from values import ABSTRACT, QUESTIONS, SCALARS, as_builtin, plain
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -248,11 +248,11 @@ def between_proxies(name: str) -> Any:
 
 
 def combine(value: Any, name: str, *others: Any) -> Any:
-    """Return what an operator of the attempt answers, if it may get a value of the tests; NotImplemented if not, and for comparisons."""
+    """Return what an operator of the attempt answers, if it may get a value of the tests; NotImplemented if not, and for comparisons and differences."""
     channel, _ = object.__getattribute__(value, "_origin")
-    if channel.tells and name in COMBINING:
+    if channel.tells and name in SENT:
         return operate(value, name, *others)
-    channel.isolated, channel.withheld = type(value).__name__, channel.withheld or name in COMBINING
+    channel.isolated, channel.withheld = type(value).__name__, channel.withheld or name in SENT
     return NotImplemented
 
 
