@@ -57,12 +57,14 @@ ANSWERS = {
 }
 FORMS = [
     *(
-        (name, {"form": form, "completion": content})
+        pytest.param(name, {"form": form, "completion": content}, marks=[pytest.mark.slow] * is_slow)
         for name in ("groups", "sft", "kto", "pairs")
-        for form in ("conversational", "plain")
-        for content in ("code", "answer")
+        for form, content, is_slow in (
+            *(("conversational", "code", False), ("plain", "answer", False)),  # each form and each completion once
+            *(("conversational", "answer", True), ("plain", "code", True)),
+        )
     ),
-    ("sft", {"form": "messages", "completion": "code"}),
+    pytest.param("sft", {"form": "messages", "completion": "code"}),
 ]
 
 
@@ -99,7 +101,7 @@ def rows_of(archive, folder, name, options):
     return found
 
 
-@pytest.mark.parametrize(("name", "options"), FORMS, ids=[f"{name} {' '.join(options.values())}" for name, options in FORMS])
+@pytest.mark.parametrize(("name", "options"), FORMS, ids=[" ".join((one.values[0], *one.values[1].values())) for one in FORMS])
 def test_an_export_has_the_verdicts_of_the_archive(archive, tmp_path, name, options):
     tasks = {task.task_id: task for task in PROGRAMS}
     names, prompts, completions, statuses = zip(*rows_of(archive, tmp_path, name, options), strict=True)
