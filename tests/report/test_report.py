@@ -72,7 +72,9 @@ def test_errors_and_lint_are_compared_where_one_has_none():
     assert reasons.header == ("", "many, T 1", "one, T 1", "for example")
     assert reasons.rows[:2] == (("runtime error", "100.0", "1.1", "stopped"), ("error E0", "11.1", "0.0", "no x"))
     assert len(reasons.rows) == 1 + 9 and failure_table(runs, {}).rows[1] == ("error E0", "11.1", "0.0")
-    assert failures((many,)) == ["most frequent failure: runtime error, 100.0 %; error: E0, 11.1 %"]
+    assert failures((many,)) == [
+        "most frequent failure: runtime error, 100.0 % of all samples; most frequent error: E0, 11.1 %"
+    ]
     assert failures((TaskScore("t", "easy", 1, 1, {"passed": 1}),)) == []
     assert profile["lint: error, findings a sample that parses"] == ("–", "0.10")
     assert "passed, %" in profile and len([name for name in profile if re.match(r"E\d", name)]) == 9

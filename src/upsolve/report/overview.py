@@ -114,9 +114,12 @@ def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
     """Return the conclusion about a model, and below it how much control runs leave of the gain, and what limits this conclusion."""
     about = change.capability
     evidence = f"95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
-    beyond = [f"Of this, {interval_text(one.beyond)} points are beyond the same training with {one.name}." for one in controls]
-    soft = [line for line in (*beyond, evidence) if line]
-    lines = [el("p", line, class_="soft") for line in soft] + [el("p", line) for line in (*about.warnings, *change.drops)]
+    beyond = [
+        f"Of this, {interval_text(one.beyond)} points are beyond the same training with {one.name}, which gains {interval_text(one.gain)}."
+        for one in controls
+    ]
+    lines = [el("p", line) for line in beyond] + ([el("p", evidence, class_="soft")] if evidence else [])
+    lines += [el("p", line) for line in (*about.warnings, *change.drops)]
     title, _, numbers = about.sentence.partition(": ")
     head = (el("b", change.label + title), el("p", numbers or None))
     return el("div", *head, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
@@ -197,7 +200,7 @@ def failures(scores: Sequence[TaskScore]) -> list[str]:
     outcomes = ((name, share) for name, share in outcome_mix(scores).items() if name not in (Status.PASSED, Status.UNSCORED))
     first = [next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))]
     named = [f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in filter(None, first)]
-    return [f"most frequent failure: {'; error: '.join(named)}"] if named else []
+    return [f"most frequent failure: {' of all samples; most frequent error: '.join(named)}"] if named else []
 
 
 def card(label: str, number: str, between: str, *notes: str) -> Node:
