@@ -107,6 +107,11 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert page.locator(".overview details[open]").count() == 1, "one task fills a screen"
             if how != "report":
                 assert page.get_by_text("Look at each task before and after, what each model answered").count() == 1
+                page.get_by_role("link", name="5 better").click()
+                page.wait_for_function("location.hash === '#/changes?show=better'")
+                page.wait_for_selector("main tbody tr")
+                assert page.locator("main tbody tr").count() == 5
+                page.go_back()
                 page.get_by_role("link", name="all answers to this task").first.click()
                 page.get_by_role("heading", name="d/1 +100 points").wait_for()
             assert not faults, faults
