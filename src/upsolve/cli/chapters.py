@@ -9,7 +9,7 @@ __all__ = ["CHAPTERS", "FIRST_STEPS", "arrange", "in_order"]
 
 FIRST_STEPS = (
     "upsolve demo                            # measure, train, measure again",
-    "upsolve ingest data.jsonl my-archive    # then verify, archive doctor, init, plan, run",
+    "upsolve ingest data.jsonl my-archive    # then verify, init, plan, run",
     "upsolve view runs/demo                  # attempts, rewards, curves",
 )
 """Examples at the end of `upsolve --help`."""
