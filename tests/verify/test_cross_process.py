@@ -303,10 +303,19 @@ def test_objects_of_pandas_and_sympy_are_compared_beside_the_attempt(test, besid
 
 @pytest.mark.parametrize("base", ["", "(float)", "(int)"])
 @pytest.mark.parametrize(
-    "test", ["assert abs(f(2) - 4.5) < 1e-9", "assert 4.5 - f(2) == 0", "assert f(2) / 4.5 == 1", "assert not f(2) % 4"]
+    "test",
+    [
+        "assert f(2) & {4} == {4}",
+        "assert {4} | f(2) == {4}",
+        "assert abs(f(2) - 4.5) < 1e-9",
+        "assert 4.5 - f(2) == 0",
+        "assert f(2) / 4.5 == 1",
+        "assert not f(2) % 4",
+    ],
 )
 def test_no_object_says_how_far_it_is_from_the_expected_value(base, test):
     answers = "".join(f"    def __{name}__(self, other): return 0\n" for name in ("sub", "rsub", "mod", "add", "radd"))
+    answers += "".join(f"    def __{name}__(self, other): return other\n" for name in ("and", "ror"))
     code = f"class Near{base}:\n{answers}    def __truediv__(self, other): return 1\ndef f(x): return Near({'1' if base else ''})\n"
     tests = (TestCase(TestKind.CODE, "assert f(2) + 1 == 0"), TestCase(TestKind.CODE, test))
     verdict = judge(Task("t", "", tests, "f"), Attempt("t", code))

@@ -134,8 +134,8 @@ ANSWERING = (
 """Special methods that a subclass of a builtin type may override and that answer with data."""
 COMBINING = [f"__{way}{name}__" for way in ("", "r", "i") for name in PAIRWISE[6:]]
 IN_PLACE = COMBINING[-len(PAIRWISE[6:]) :]
-DIFFERENCES = [f"__{way}{name}__" for way in ("", "r", "i") for name in ("sub", "truediv", "floordiv", "mod", "xor")]
-"""Operators by which tests compare a result with the expected value (``abs(f(2) - 4) < 1e-9``), which the attempt must not answer."""
+DIFFERENCES = [f"__{way}{name}__" for way in ("", "r", "i") for name in "sub truediv floordiv mod and or xor".split()]  # noqa: SIM905
+"""Operators by which tests compare a result with the expected value (``abs(f(2) - 4) < 1e-9``, ``f(2) & {4} == {4}``), which the attempt must not answer."""
 SENT = [name for name in COMBINING if name not in DIFFERENCES]
 """Operators of the attempt that may get values of the tests."""
 CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await", *IN_PLACE)
