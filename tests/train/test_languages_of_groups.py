@@ -49,7 +49,9 @@ def languages(split, data):
 
 
 def test_without_a_language_tasks_of_any_ask_for_python(archive):
-    with pytest.warns(UserWarning, match=r"240 attempts are in another language .*: 120 in cpp, 120 in python2; data.language"):
+    with pytest.warns(
+        UserWarning, match=r"240 attempts are in another language .*: 120 in cpp, 120 in python2; set data.language"
+    ):
         split = split_archive(archive, DATA)
     assert languages(split, DATA) == {("```python\n", "python"), ("```cpp\n", "cpp"), ("```java\n", "java")}
     assert sum(map(len, split.tasks.values())) == 50

@@ -178,7 +178,8 @@ def test_exceptions_of_exposed_functions_end_no_test_without_an_error(test, code
     ],
 )  # fmt: skip
 def test_work_on_exposed_objects_is_bounded(test, code, statuses):
-    verdict = judged(test, code, JudgeSettings(Limits(wall_seconds=1.5, cpu_seconds=0.4)))
+    cpu = 0.4 if "timeout" in statuses else 2  # what has to end by itself may take a slow machine a second
+    verdict = judged(test, code, JudgeSettings(Limits(wall_seconds=1.5, cpu_seconds=cpu)))
     assert verdict.status.value in statuses and "across" in verdict.isolation.split(","), verdict
 
 
