@@ -23,7 +23,17 @@ from upsolve.importers.rows import BadRow, Numbered
 from upsolve.solve.databases import quoted
 from upsolve.types import content_id
 
-__all__ = ["arrow_rows", "copy_of_query", "duckdb_rows", "excel_rows", "is_database", "parquet_rows", "sqlite_rows"]
+__all__ = [
+    "DUCKDB_TABLES",
+    "SQLITE_TABLES",
+    "arrow_rows",
+    "copy_of_query",
+    "duckdb_rows",
+    "excel_rows",
+    "is_database",
+    "parquet_rows",
+    "sqlite_rows",
+]
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
 """Most bytes (as stored, without compression) and rows of a file in memory at a time, as far as rows are of equal size."""
@@ -155,13 +165,17 @@ def only(member: Member, what: str, found: dict[str, int], name: str) -> str:
     raise SourceError(f"{member.where}: {wrong} --query NAME; its {what}s are {listed}")
 
 
+SQLITE_TABLES = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
+DUCKDB_TABLES = "select table_name as name from information_schema.tables"
+"""Queries of the names of the tables of a database."""
+
+
 def sqlite_rows(member: Member, query: str = "") -> Iterator[Numbered]:
     """Yield the rows of a query or table of a SQLite file, by default its only table; it is opened for reading alone."""
     try:
         with on_disk(member) as path, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = partial(str, encoding="utf-8", errors=WRONG)
-            listed = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
-            for number, row in rows_of_query(member, connection.execute, listed, query):
+            for number, row in rows_of_query(member, connection.execute, SQLITE_TABLES, query):
                 sound = isinstance(row, BadRow) or is_text("".join(map(str, row.values())))
                 yield number, row if sound else BadRow(member.where, number, "a text is not UTF-8", ascii(row)[:500])
     except sqlite3.Error as error:
@@ -174,7 +188,7 @@ def duckdb_rows(member: Member, query: str = "") -> Iterator[Numbered]:
 
     try:
         with on_disk(member) as path, duckdb.connect(str(path), read_only=True) as connection:
-            yield from rows_of_query(member, connection.execute, "select table_name from information_schema.tables", query)
+            yield from rows_of_query(member, connection.execute, DUCKDB_TABLES, query)
     except duckdb.Error as error:
         raise SourceError(f"{member.where}: {one_line(error)}") from error
 

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upsolve.importers.formats import Kind, Member, kind_of, rows_of
+from upsolve.importers.formats.tabular import DUCKDB_TABLES, SQLITE_TABLES
 from upsolve.importers.rows import Rows, columns_in, first_rows, known_words
 from upsolve.importers.tables import FIELDS, NAMED_ONLY, PROGRAMS
 from upsolve.importers.tables.columns import bare, likely_fields, values_of
+from upsolve.solve.databases import quoted
 
 __all__ = ["Relations", "columns_of_database", "relations_of"]
 
-LISTED = {
-    Kind.SQLITE: "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'",
-    Kind.DUCKDB: "select table_name as name from information_schema.tables",
-}
+LISTED = {Kind.SQLITE: SQLITE_TABLES, Kind.DUCKDB: DUCKDB_TABLES}
 """Kind of a database -> query of the names of its tables."""
 
 
@@ -60,18 +59,18 @@ class Relations:
             for name in columns_in(tables[tasks])
             if name != key
         }
-        first = [f"t.{sql(name)} as {sql(as_)}" for name, as_ in mine.items()]
-        source, tests = f"{sql(tasks)} t", "null"
+        first = [f"t.{quoted(name)} as {quoted(as_)}" for name, as_ in mine.items()]
+        source, tests = f"{quoted(tasks)} t", "null"
         for name, (to, *columns) in self.tests.items():
             keys = ("input", "output", *(name.lower() for name in columns[2:]))
-            pairs = ", ".join(f"'{key}', {sql(column)}" for key, column in zip(keys, columns, strict=True))
+            pairs = ", ".join(f"'{key}', {quoted(column)}" for key, column in zip(keys, columns, strict=True))
             pairs = f"json_group_array(json_object({pairs}))"
-            source += f" left join (select {sql(to)} as of_task, {pairs} as pairs from {sql(name)} group by 1) x on x.of_task = t.{sql(key)}"  # noqa: S608  quoted names
+            source += f" left join (select {quoted(to)} as of_task, {pairs} as pairs from {quoted(name)} group by 1) x on x.of_task = t.{quoted(key)}"  # noqa: S608  quoted names
             tests = "x.pairs"
-        nulls = [f"null as {sql(name)}" for name in theirs]
-        one = [f"t.{sql(key)} as {sql(reference)}", *first, *nulls, f"{tests} as {sql('tests of the task')}"]
-        two = [sql(reference), *("null" for _ in mine), *map(sql, theirs), "null"]
-        query = f"select {', '.join(one)} from {source} union all select {', '.join(two)} from {sql(attempts)}"  # noqa: S608
+        nulls = [f"null as {quoted(name)}" for name in theirs]
+        one = [f"t.{quoted(key)} as {quoted(reference)}", *first, *nulls, f"{tests} as {quoted('tests of the task')}"]
+        two = [quoted(reference), *("null" for _ in mine), *map(quoted, theirs), "null"]
+        query = f"select {', '.join(one)} from {source} union all select {', '.join(two)} from {quoted(attempts)}"  # noqa: S608
         columns = {name: mine[column] for name, column in of_task.items() if column in mine} | of_attempt
         return {"query": query, **columns, **({"tests": "tests of the task"} if self.tests else {})}
 
@@ -79,7 +78,7 @@ class Relations:
 def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
     """Return what tables hold, given their first rows; None unless some have tasks, and others attempts at these by their ids.
 
-    A table with outcomes that is none of attempts may say what these are, so there is no answer either.
+    The answer is None, too, if a table without programs has outcomes: these may belong to the attempts.
     """
     likely = {name: fields_in(rows) for name, rows in tables.items()}
     tasks = [name for name, fields in likely.items() if "prompt" in fields and fields.keys().isdisjoint(PROGRAMS)]
@@ -89,13 +88,14 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
         return None
     references = {likely[name]["task_id"] for name in attempts}
     wanted = {str(value) for name in attempts for value in values_of(tables[name], likely[name]["task_id"])}
+    keys = set[str]()
     for name in tasks:
         known = {one: {*map(str, values_of(tables[name], one))} for one in columns_in(tables[name])}
         column = max(known, key=lambda one: (len(known[one] & wanted), one in references, bare(one) == "id"))
         if 2 * len(known[column] & wanted) < min(len(wanted), len(known[column])) or not wanted:
             return None
         likely[name]["task_id"] = column
-    keys = {str(value) for name in tasks for value in values_of(tables[name], likely[name]["task_id"])}
+        keys |= known[column]
     found = {name: columns for name in others if (columns := tests_in(tables[name], references, keys))}
     unread = tuple(name for name in others if name not in found)
     if (
@@ -137,14 +137,9 @@ def tables_in(member: Member) -> dict[str, Rows]:
     if (kind := kind_of(member)) not in LISTED:
         return {}
     found = [str(row["name"]) for _, row in rows_of(member, query=LISTED[kind]) if isinstance(row, dict)]
-    heads = {name: first_rows(iter(rows_of(member, query=f"select * from {sql(name)}"))) for name in found}  # noqa: S608
+    heads = {name: first_rows(iter(rows_of(member, query=f"select * from {quoted(name)}"))) for name in found}  # noqa: S608
     tables = {name: [row for _, row in head if isinstance(row, dict)] for name, head in heads.items()}
     return {name: rows for name, rows in tables.items() if rows}
-
-
-def sql(name: str) -> str:
-    """Return a name as SQL quotes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def fields_in(rows: Rows) -> dict[str, str]:

@@ -51,14 +51,19 @@ class Index:
         self.connection = sqlite3.connect("")  # a file that SQLite removes; small ones stay in memory
         self.connection.execute("create table rows (key text, row blob)")
         rows = (row for _, row in rows_of(member_of(file)) if isinstance(row, dict))
-        keys = ((tuple(templates.text_of(templates.value_at(row, name)).lower() for name in columns), row) for row in rows)
-        self.connection.executemany("insert into rows values (?, ?)", ((repr(key), pickle.dumps(row)) for key, row in keys))
+        stored = ((key_in(row, columns), pickle.dumps(row)) for row in rows)
+        self.connection.executemany("insert into rows values (?, ?)", stored)
         self.connection.execute("create index by_key on rows (key)")
 
-    def of(self, key: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Return the rows with these values, as text in small letters, in the order of the file."""
-        found = self.connection.execute("select row from rows where key = ? order by rowid", (repr(key),))
+    def of(self, key: str) -> list[dict[str, Any]]:
+        """Return the rows with a key (``key_in``), in the order of the file."""
+        found = self.connection.execute("select row from rows where key = ? order by rowid", (key,))
         return [pickle.loads(row) for (row,) in found]  # noqa: S301  written above
+
+
+def key_in(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+    """Return the values of some columns, as text in small letters, as one text."""
+    return repr([templates.text_of(templates.value_at(row, name)).lower() for name in columns])
 
 
 @lru_cache(maxsize=4)
@@ -282,8 +287,7 @@ class Shape:
             return []
         near = (self.files.root, self.files.root.parent)
         file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
-        key = tuple(templates.text_of(templates.value_at(row, name)).lower() for name in join.where.values())
-        rows = rows_by(file, tuple(join.where), os.getpid()).of(key) if file else []
+        rows = rows_by(file, tuple(join.where), os.getpid()).of(key_in(row, join.where.values())) if file else []
         numbers = (([one[name] for name in join.order if is_given(one.get(name))] or [0])[0] for one in rows)
         by_number = sorted(zip(map(float, numbers), rows, strict=True), key=lambda pair: pair[0])
         return [one for _, one in by_number][: join.most or None]
