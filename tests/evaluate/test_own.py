@@ -48,19 +48,20 @@ def recipe_for(model, archive, **own):
 
 
 def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
-    recipe, folder = recipe_for(tiny_model, archive, rounds=3, failures=True), tmp_path / "run"
+    recipe, folder = recipe_for(tiny_model, archive, rounds=3, repeats=2, failures=True), tmp_path / "run"
     _, after, trained = run_recipe(recipe, folder)
     stages = load_stages(folder)
     assert [(stage.name, stage.kept) for stage in stages] == [
         ("archive", True),
+        ("archive, repeat 1", False),
         ("round 1", True),
         ("round 2", False),
         (CONTROL, False),
     ]
-    assert stages[0].dev == 0 and stages[1].dev == 1
-    assert [stage.samples for stage in stages] == [0, 6, 6, 0] and stages[2].passed == 6, "the model of round 1 samples round 2"
+    assert [stage.dev for stage in stages[:3]] == [0, 0, 1]
+    assert [stage.samples for stage in stages] == [0, 0, 6, 6, 0] and stages[3].passed == 6, "drawn by the model of round 1"
     assert (folder / "training").resolve() == (folder / "own" / "round-1-training").resolve()
-    assert trained.steps == 32 and after.name == "trained" and after.best.scores == stages[1].sweep.best.scores
+    assert trained.steps == 32 and after.name == "trained" and after.best.scores == stages[2].sweep.best.scores
     first = Archive(folder / "own" / "archive-1")
     assert {"own/0", "own/1"} < {task.task_id for task in first.tasks()}, "tasks that nobody passed are sampled first"
     page = (folder / "report.html").read_text()

@@ -325,7 +325,7 @@ READ: Mapping[str, Condition] = {
     ),
     **{
         f"own.{key}": Condition("own.rounds above 0", lambda r: r.own.rounds > 0, "own.rounds")
-        for key in ("tasks", "samples", "temperature", "steps", "control")
+        for key in ("tasks", "samples", "temperature", "steps", "repeats", "failures", "control")
     },
     "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
     **{f"source.{key}": share("policy") for key in ("ahead", "oversample", "order", "solved", "hints")},

@@ -14,7 +14,7 @@ from upsolve.config import ModelConfig, Recipe, load_recipe
 from upsolve.config.online import UNSOLVED
 from upsolve.errors import TrainingError
 from upsolve.evaluate.benchmarks import labelled
-from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, OWN_FOLDER, STAGES, Stage, place_of
+from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, OWN_FOLDER, REPEAT, STAGES, Stage, place_of
 from upsolve.evaluate.scores import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
@@ -84,6 +84,13 @@ class Rounds:
         first = train(imitation, unsolved, self.split.groups["dev"], **self.shown("failures"))
         self.add(FAILURES_FIRST, continued(self.recipe, first, self.recipe.data.archive, 0), groups)
 
+    def repeated(self) -> None:
+        """Train the best model anew on the archive, up to ``own.repeats`` times and for as long as dev tasks gain."""
+        for number in range(1, self.recipe.own.repeats + 1):
+            recipe = continued(self.recipe, self.best.trained, self.recipe.data.archive, 0)
+            if not self.add(f"{REPEAT} {number}", recipe, self.split.groups["train"]).kept:
+                break
+
     def solved(self) -> set[str]:
         """Return the ids of the training tasks with a passed attempt."""
         return {name for name, group in self.groups.items() if any(v and v.status is Status.PASSED for v in group.verdicts)}
@@ -132,9 +139,9 @@ class Rounds:
 
 
 def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:
-    """Train on the archive, then in rounds: sample the best model, judge, train it on what passed.
+    """Train on the archive for as long as dev tasks gain, then in rounds: sample the best model, judge, train it on what passed.
 
-    The last round is the first one without a gain, or whose training fails.
+    The last repetition (at most ``own.repeats``) and the last round are the first ones without a gain, or a round whose training fails.
 
     A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
     trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585).
@@ -156,6 +163,7 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
     rounds.add("archive", recipe, split.groups["train"])
     if recipe.own.failures:
         rounds.failures_first()
+    rounds.repeated()
     first = rounds.best
     for number in range(1, recipe.own.rounds + 1):
         try:

@@ -19,6 +19,7 @@ __all__ = [
     "CONTROL",
     "FAILURES_FIRST",
     "OWN_FOLDER",
+    "REPEAT",
     "STAGES",
     "Stage",
     "load_evaluation",
@@ -145,6 +146,8 @@ STAGES = "stages.json"
 """List of the finished stages, in this folder."""
 CONTROL = "archive, as long"
 """Name of the control."""
+REPEAT = "archive, repeat"
+"""Name of the stages that repeat the training on the archive, before their number."""
 FAILURES_FIRST = "failures, then archive"
 """Name of the stage that imitates failed attempts of tasks that nobody solved before it trains on the archive."""
 
@@ -154,7 +157,7 @@ class Stage:
     """A stage of a run with rounds of own samples."""
 
     name: str
-    """``archive``, ``FAILURES_FIRST``, ``round 1``, ..., or the control (``CONTROL``)."""
+    """``archive``, ``FAILURES_FIRST``, ``REPEAT`` 1, ..., ``round 1``, ..., or the control (``CONTROL``)."""
     trained: Trained
     """Training run of the stage."""
     sweep: Sweep
