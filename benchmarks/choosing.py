@@ -271,6 +271,7 @@ def main():
     arguments.add_argument("--tasks", type=int)
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--temperature", type=float, default=0.8)
+    arguments.add_argument("--name", default="", help="name of the result of a RUN; default: `sql at TEMPERATURE`")
     given = arguments.parse_args()
     if given.run == Path("embedded"):
         rows = stored_python(given.seeds)
@@ -310,7 +311,7 @@ def main():
     report = {"tasks": len(tasks), "seeds": given.seeds, "temperature": given.temperature, "samples": SAMPLES} | summary(rows)
     report["samples_a_task"] = {name: round(count / len(every), 2) for name, count in samples.items()}
     report["seconds"] = {name: round(value, 1) for name, value in spent.items()}
-    store(f"sql at {given.temperature}", report)
+    store(given.name or f"sql at {given.temperature}", report)
 
 
 if __name__ == "__main__":
