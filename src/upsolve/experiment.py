@@ -4,7 +4,7 @@ Started in several processes (``torchrun``), rank 0 evaluates and writes while t
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from upsolve.archive.store import open_filled
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OwnConfig, Recipe, recipe_yaml
 from upsolve.config.rules import few_dev_tasks, few_tasks
 from upsolve.errors import ConfigError, TrainingError
-from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
+from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, step_reports, sweep_model
 from upsolve.evaluate.own import run_rounds
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.scores import Sweep, pooled
@@ -127,18 +127,15 @@ def trained_model(
     recipe: Recipe, path: Path, split: Split, *, measured: Callable[[ModelConfig, str], Sweep], report: OnProgress
 ) -> tuple[Sweep, Trained]:
     """Train, with rounds of own samples if the recipe has some, and measure the model that results."""
-
-    def on_step(done: int, total: int, row: Mapping[str, float]) -> None:
-        report(f"train: entropy {row['entropy']:.2f}", done, total)
-
     if recipe.own.rounds:
-        stages = run_rounds(recipe, path, split, measured=measured, progress=report, on_step=on_step)
+        stages = run_rounds(recipe, path, split, measured=measured, progress=report)
         best = next(stage for stage in reversed(stages) if stage.kept)
         after = replace(best.sweep, name="trained")
         save_sweep(after, path / "trained.json")
         return after, replace(best.trained, folder=path / "training" / "model")
     finished = load_trained(path / "training")
-    trained = train(recipe, split.groups["train"], split.groups["dev"], path / "training", on_step=on_step, show=report)
+    groups, on_step = split.groups, step_reports(report)
+    trained = train(recipe, groups["train"], groups["dev"], path / "training", on_step=on_step, show=report)
     for name in ("trained.json", "trained.samples.jsonl") if trained != finished and Processes().is_main else ():
         (path / name).unlink(missing_ok=True)  # the run was made longer: they are of an earlier model
     return measured(recipe.model.at(str(trained.folder)), "trained"), trained

@@ -21,6 +21,7 @@ from upsolve.files import json_lines, write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
 from upsolve.train.data.groups import passed, select
+from upsolve.train.run.steps import OnStep
 from upsolve.train.update.reference_scorer import logps_of
 from upsolve.types import Attempt, Group, OnProgress, Task, Verdict, no_progress
 from upsolve.verify.limits import judge_settings
@@ -268,6 +269,11 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
 def labelled(progress: OnProgress, label: str) -> OnProgress:
     """Return a progress callback that prefixes the stage with a label."""
     return lambda what, done, total: progress(f"{label}: {what}", done, total)
+
+
+def step_reports(progress: OnProgress) -> OnStep:
+    """Return a callback that reports each optimizer step to a progress callback, with the policy's entropy."""
+    return lambda done, total, row: progress(f"train: entropy {row['entropy']:.2f}", done, total)
 
 
 LONGEST = 2048

@@ -13,14 +13,13 @@ from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, Recipe, load_recipe
 from upsolve.config.online import UNSOLVED
 from upsolve.errors import TrainingError
-from upsolve.evaluate.benchmarks import labelled
+from upsolve.evaluate.benchmarks import labelled, step_reports
 from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, OWN_FOLDER, REPEAT, STAGES, Stage, place_of
 from upsolve.evaluate.scores import Sweep
 from upsolve.files import write_text
 from upsolve.policy.collect import sample_missing
 from upsolve.train.loop import train
 from upsolve.train.run.folder import Trained
-from upsolve.train.run.steps import OnStep
 from upsolve.types import Attempt, Group, OnProgress, Status, Task, Verdict, is_scored
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -41,11 +40,10 @@ class Rounds:
         *,
         measured: Callable[[ModelConfig, str], Sweep],
         progress: OnProgress,
-        on_step: OnStep,
     ) -> None:
         """Store the arguments of ``run_rounds``."""
         self.recipe, self.folder, self.split = recipe, folder / OWN_FOLDER, split
-        self.measured, self.progress, self.on_step = measured, progress, on_step
+        self.measured, self.progress = measured, progress
         self.groups = {group.task.task_id: group for group in split.groups["train"]}
         self.stages: list[Stage] = []
         self.folder.mkdir(exist_ok=True)
@@ -69,7 +67,7 @@ class Rounds:
     def shown(self, name: str) -> Any:
         """Return folder and progress of a stage's training, as ``train`` takes them."""
         folder, report = self.folder / f"{place_of(name)}-training", labelled(self.progress, name)
-        return {"folder": folder, "on_step": self.on_step, "show": report}
+        return {"folder": folder, "on_step": step_reports(report), "show": report}
 
     def failures_first(self) -> None:
         """Imitate the failed attempts of tasks that nobody solved, then the archive, if such tasks are ``UNSOLVED`` times as many as solved ones."""
@@ -154,7 +152,7 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
         folder: of the run; the stages are in its folder ``own``.
         split: the archive, split by task.
         given: ``measured``, which measures a model on dev and test tasks (settings, name of the file without its ending); ``progress``,
-            called with the stage, units done and in all; ``on_step``, called after each optimizer step.
+            called with the stage, units done and in all.
 
     Returns:
         The stages in order, the control last; the last kept one is the result of the run.
