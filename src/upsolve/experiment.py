@@ -17,7 +17,7 @@ from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, step_reports, sweep_model
 from upsolve.evaluate.own import run_rounds
 from upsolve.evaluate.runs import load_sweep, save_sweep
-from upsolve.evaluate.scores import Sweep, pooled
+from upsolve.evaluate.scores import Sweep, pooled, renamed
 from upsolve.extras import require
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
@@ -130,7 +130,7 @@ def trained_model(
     if recipe.own.rounds:
         stages = run_rounds(recipe, path, split, measured=measured, progress=report)
         best = next(stage for stage in reversed(stages) if stage.kept)
-        after = replace(best.sweep, name="trained")
+        after = renamed(best.sweep, "trained")
         save_sweep(after, path / "trained.json")
         return after, replace(best.trained, folder=path / "training" / "model")
     finished = load_trained(path / "training")

@@ -61,7 +61,9 @@ def test_rounds_go_on_while_dev_tasks_gain(tiny_model, archive, tmp_path):
     assert [stage.dev for stage in stages[:3]] == [0, 0, 1]
     assert [stage.samples for stage in stages] == [0, 0, 6, 6, 0] and stages[3].passed == 6, "drawn by the model of round 1"
     assert (folder / "training").resolve() == (folder / "own" / "round-1-training").resolve()
-    assert trained.steps == 32 and after.name == "trained" and after.best.scores == stages[2].sweep.best.scores
+    assert (
+        trained.steps == 32 and after.name == after.best.name == "trained" and after.best.scores == stages[2].sweep.best.scores
+    )
     first = Archive(folder / "own" / "archive-1")
     assert {"own/0", "own/1"} < {task.task_id for task in first.tasks()}, "tasks that nobody passed are sampled first"
     page = (folder / "report.html").read_text()

@@ -30,6 +30,7 @@ __all__ = [
     "outcome_mix",
     "pass_at_k",
     "pooled",
+    "renamed",
     "score_tasks",
     "single",
     "task_all_pass_at_k",
@@ -328,6 +329,22 @@ def single(evaluation: Evaluation) -> Sweep:
     """Return an evaluation at one temperature as a sweep with that temperature only."""
     greedy = evaluation if evaluation.temperature == 0 else None
     return Sweep(evaluation.name, (), evaluation, evaluation, evaluation, greedy)
+
+
+def renamed(sweep: Sweep, name: str) -> Sweep:
+    """Return a sweep with another label, which its evaluations get too; parts that are one evaluation stay so."""
+    parts = [one for one in (sweep.best, sweep.many, sweep.hot, sweep.greedy, *sweep.dev) if one]
+    new = {id(one): replace(one, name=name) for one in parts}
+    return replace(
+        sweep,
+        name=name,
+        dev=tuple(new[id(one)] for one in sweep.dev),
+        best=new[id(sweep.best)],
+        many=new[id(sweep.many)],
+        hot=new[id(sweep.hot)],
+        greedy=sweep.greedy and new[id(sweep.greedy)],
+        others=tuple(renamed(one, name) for one in sweep.others),
+    )
 
 
 def pooled(sweeps: Sequence[Sweep]) -> Sweep:
