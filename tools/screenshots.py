@@ -72,10 +72,12 @@ def pages(folder):
     run = finished_runs(folder / "runs")
     files = {name: folder / f"{name}.html" for name in ("readme", "report", "viewer")}
     text = markdown.markdown((ROOT / "README.md").read_text(encoding="utf-8"), extensions=["tables", "fenced_code"])
-    base = f"<base href='{ROOT.as_uri()}/'><meta name=viewport content='width=device-width'>"
+    base = f"<html lang=en style='color-scheme: light dark'><base href='{ROOT.as_uri()}/'><meta name=viewport content='width=device-width'>"
     files["readme"].write_text(f"<!doctype html>{base}<style>{STYLE}</style>{text}", encoding="utf-8")
     content = read_overview(run, lambda _names: {})
     known = {name: text for name, text in content.summary.items() if name not in ("date", "duration")}  # not stored
+    spent = json.loads((RESULTS / "sft-0.cost.json").read_text())
+    known["cost"] = f"training {spent['steps']} steps, {spent['trained_tokens']:,} tokens trained; {known['cost']}"
     write_content(replace(content, summary=known), files["report"])
     write_page(open_run(run / "training", str(eight_tasks(folder / "archive").path), logps=False), files["viewer"])
     return files

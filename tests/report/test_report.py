@@ -1,5 +1,6 @@
 import json
 import re
+from math import nan
 from pathlib import Path
 
 from pytest import approx
@@ -12,7 +13,7 @@ from upsolve.report.content import Example, ReportContent, fenced, markdown_of, 
 from upsolve.report.html import write_report
 from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
-from upsolve.report.programs import Reason, diff_lines, program_pair, reason_of
+from upsolve.report.programs import Reason, Sample, diff_lines, program_pair, reason_of, reason_text
 from upsolve.report.run import chosen_attempts, finder, rewarded_of
 from upsolve.report.tables import (
     capability_table,
@@ -68,14 +69,19 @@ def test_errors_and_lint_are_compared_where_one_has_none():
     profile = {row[0]: row[1:] for row in profile_table(runs).rows}
     assert profile["E0, %"] == ("11.1", "0.0")
     assert profile["E8, %"] == ("2.2", "1.1"), "not among the first of one run, but of the other"
-    reasons = failure_table(runs, {"E0": "no x", "runtime_error": "stopped"})
-    assert reasons.header == ("", "many, T 1", "one, T 1", "for example")
-    assert reasons.rows[:2] == (("runtime error", "100.0", "1.1", "stopped"), ("error E0", "11.1", "0.0", "no x"))
-    assert len(reasons.rows) == 1 + 9 and failure_table(runs, {}).rows[1] == ("error E0", "11.1", "0.0")
-    assert failures((many,)) == [
-        "most frequent failure: runtime error, 100.0 % of all samples; most frequent error: E0, 11.1 %"
-    ]
-    assert failures((TaskScore("t", "easy", 1, 1, {"passed": 1}),)) == []
+    samples = {
+        "E8": Sample("f(\n  x)", "runtime_error", "test 2: no x", "E8"),
+        "runtime_error": Sample("y" * 99, "runtime_error", "z"),
+    }
+    reasons = failure_table(runs, samples)
+    assert reasons.header == ("", "many, T 1", "one, T 1", "meaning", "for example")
+    stopped = ("runtime error", "100.0", "1.1", "stopped by an error while it ran", f"{'y' * 59}… → z")
+    assert reasons.rows[:3] == (stopped, ("\u2003E8", "2.2", "1.1", "", "f( x) → no x"), ("error E0", "11.1", "0.0", "", ""))
+    assert len(reasons.rows) == 1 + 9 and failure_table(runs, {}).rows[1] == ("error E0", "11.1", "0.0", "")
+    assert failures((many,)) == "most frequent failure: runtime error, 100.0 %; error: E0, 11.1 %"
+    refused = TaskScore("t", "easy", 2, 1, {"passed": 1, "runtime_error": 1}, errors={"Refused": 1})
+    assert failures((refused,)).endswith("; error: Refused, 50.0 % (not a read-only query, or one with random())")
+    assert failures((TaskScore("t", "easy", 1, 1, {"passed": 1}),)) == ""
     assert profile["lint: error, findings a sample that parses"] == ("–", "0.10")
     assert "passed, %" in profile and len([name for name in profile if re.match(r"E\d", name)]) == 9
 
@@ -110,7 +116,7 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
     assert "<script" not in page and page.count("&lt;script&gt;") == 3
-    assert page.count("<svg") == 3 + 1 + 2 + 2 and "Rewards of the attempts trained on" in page
+    assert page.count("<svg") == 3 + 2 + 2 + 2 and "Rewards of the attempts trained on" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page
 
@@ -299,8 +305,8 @@ def test_the_cost_of_a_run_by_hand():
     steps = ({"step": 1.0, "loss": 1.0, "attempt_tokens": 1000.0, "seconds": 90.0, "preparing_seconds": 60.0},)
     table = cost_table((chosen("base", FEW, COLD),), ({"step": 0.0, "round": 0.0}, *steps))
     assert table.rows == (
-        ("evaluation of base", "189 samples", "3,780 tokens sampled", "48 s"),
         ("training", "1 step", "1,000 tokens trained", "2 min"),
+        ("evaluation of base", "189 samples", "3,780 tokens sampled", "48 s"),
         ("sum", "", "", "3 min"),
     )
 
@@ -331,10 +337,13 @@ def test_a_curve_by_hand():
 
 def test_bars_by_hand():
     """Shares are percent of the width; an interval ends where the axis ends."""
-    drawn = html_of(bars("pass@1", {"base <0>": (0.25, 0.125, 0.5), "control": (1.0, 0.9, 1.2)}))
-    assert re.findall(r'class="share (b\d)" x="0" y="2" width="([\d.]+)"', drawn) == [("b0", "25.0"), ("b1", "100.0")]
+    rows = [("base <0>", (0.25, 0.125, 0.5), "<why>"), ("control", (1.0, 0.9, 1.2), ""), ("few", (0.5, nan, nan), "")]
+    drawn = html_of(bars("pass@1", rows, marked=1))
+    shares = re.findall(r'class="(share[^"]*)" x="0" y="2" width="([\d.]+)"', drawn)
+    assert shares == [("share", "25.0"), ("share marked", "100.0"), ("share", "50.0")]
     assert re.findall(r'class="interval" x1="([\d.]+)" x2="([\d.]+)"', drawn) == [("12.5", "50.0"), ("90.0", "100.0")]
-    assert 'aria-label="base &lt;0&gt;: 25.0 % [12.5, 50.0]"' in drawn and "<span>base &lt;0&gt;</span>" in drawn
+    assert 'aria-label="base &lt;0&gt;: 25.0 % [12.5, 50.0]"' in drawn and "<b>base &lt;0&gt;</b>" in drawn
+    assert '<span class="note">&lt;why&gt;</span>' in drawn and drawn.count("note") == 1 and ">50.0 % (no interval)<" in drawn
 
 
 def test_the_words_that_differ_are_marked():
@@ -347,6 +356,8 @@ def test_the_words_that_differ_are_marked():
     )
     assert re.sub("<[^>]*>", "", new) == "def f(x):\n    return x - 1\n\n# end\n"
     assert "empty" in html_of(program_pair("", "x")[0])
+    other = "".join(map(html_of, program_pair("CREATE TABLE a (b INT)", "SELECT b FROM c WHERE d < 1")))
+    assert "<del>" not in other and "<ins>" not in other and "removed" not in other, "few words in common: no marks"
 
 
 def test_programs_have_the_colours_of_their_language():
@@ -366,7 +377,14 @@ def test_the_reason_of_a_failure_is_test_got_and_expected():
     assert reason_of("", said, hidden) == Reason(said, 1, "f(1)", "3", "2")
     assert reason_of("", said, None) == Reason(said, 1, "f(1)", "3", "2")
     assert reason_of("", "hidden test 2: wrong value", hidden) == Reason("hidden test 2: wrong value", 2, "f(2)", "", "4")
-    assert reason_of("SyntaxError", "bad", None) == Reason("SyntaxError: bad")
+    assert reason_of("SyntaxError", "bad", None) == Reason("SyntaxError: bad", kind="SyntaxError")
+    refused = reason_of("Refused", "test 1: insert is refused", hidden)
+    assert (refused.text, refused.message, refused.kind) == (
+        "Refused: test 1: insert is refused",
+        "Refused: insert is refused",
+        "Refused",
+    )
+    assert '<dd><span class="soft">Refused: not a read-only query' in html_of(reason_text(refused))
     said = "test 1: line 2: 'a, expected', expected 'b'"
     assert reason_of("", said, None) == Reason(said, 1, "", "line 2: 'a, expected'", "'b'")
 

@@ -34,12 +34,9 @@ def runs(tmp_path, monkeypatch):
 
 
 def seen(page):
-    """The overview as its reader sees it: verdict, numbers by label, facts, tasks that changed."""
-    page.wait_for_selector(".overview .numbers")
-    numbers = {}
-    for card in page.locator(".numbers > div").all():
-        label, *values = card.inner_text().split("\n")
-        numbers[label] = values
+    """The overview as its reader sees it: verdict, large numbers with their meaning, facts, tasks that changed."""
+    page.wait_for_selector(".overview .bars")
+    numbers = [line.inner_text().split(maxsplit=1) for line in page.locator(".gain").all()]
     facts = dict(
         zip(page.locator("dl.facts > dt").all_inner_texts(), page.locator("dl.facts > dd").all_inner_texts(), strict=True)
     )
@@ -62,41 +59,40 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             page.goto(viewer.address if viewer else file.as_uri())
             verdict, numbers, facts, tasks = seen(page)
             assert "pass@1 at each model's own best temperature goes from 12.5 % (T 0.5) to 65.6 % (T 0.5)" in verdict
-            assert re.search(
-                r"Of this, \+40\.6 \[.+\] points are beyond the same training with shuffled verdicts \(placebo\)", verdict
-            )
-            assert [*numbers] == ["base", "trained", "change, points", "gain beyond the control"]
-            assert numbers["base"][0] == "12.5 %" and re.fullmatch(r"\[\d+\.\d, \d+\.\d\]", numbers["base"][1])
-            assert numbers["change, points"][0] == "+53.1" and numbers["gain beyond the control"][0] == "+40.6"
-            assert numbers["gain beyond the control"][2].startswith(
-                "the same training with shuffled verdicts (placebo) gains +12.5 ["
+            assert [number for number, _ in numbers] == ["+53.1", "+40.6"] and "share of test tasks" in numbers[0][1]
+            more = r"points \[[-+].+\] more than the same training with shuffled verdicts \(placebo\), which gains \+12\.5 \["
+            assert re.match(r"points \[[-+]\d+\.\d, \+\d+\.\d\] change of pass@1", numbers[0][1]) and re.match(
+                more, numbers[1][1]
             )
             shares = page.locator("figure.bars > div:has(svg)").all_inner_texts()
             assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
             assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
-            across = [page.locator(f"svg .b{n}").bounding_box()["width"] for n in range(3)]
+            for line, share in zip(shares, ("87.5", "34.4"), strict=False):
+                assert line.endswith(f"most frequent failure: failed, {share} % (ran, but a result is wrong)")
+            across = [bar.bounding_box()["width"] for bar in page.locator("svg .share").all()]
             assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(
                 2, rel=0.02
             )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
-            assert [numbers[name][-1] for name in ("base", "trained")] == [
-                f"most frequent failure: failed, {share} %" for share in ("87.5", "34.4")
-            ]
-            reasons = page.locator(".overview table").nth(1).locator("tr").all_inner_texts()
-            assert reasons == ["\tbase, T 0.5\ttrained, T 0.5\tfor example", "failed\t87.5\t34.4\tf(2) gave 5, expected 4"]
+            assert facts["cost"].startswith("training 0 s, 3 steps, 0 tokens trained; evaluation of base 24 s, 80 samples, ")
+            reasons = page.locator(".overview table").first.locator("tr").all_inner_texts()
+            example = "def f(x): return 3 + x → f(2) gave 5, expected 4"
+            head = "\tbase, T 0.5\ttrained, T 0.5\tmeaning\tfor example"
+            assert reasons == [head, f"failed\t87.5\t34.4\tran, but a result is wrong\t{example}"]
             assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
             assert heads == [
                 "Data, recipe, cost",
-                "Capability and temperature, %",
                 "Why answers fail, % of the samples",
                 "Tasks that changed most",
+                "Training",
+                "Capability and temperature, %",
                 "What to do next",
             ]
             places = [
                 page.locator(part).first.bounding_box()["y"]
-                for part in (".verdict", ".numbers", ".facts", ".overview table", ".pair")
+                for part in (".verdict", ".bars", ".facts", ".overview table", ".pair")
             ]
             assert places == sorted(places)
             assert page.locator(".pair .syntax0").first.inner_text() == "def"
@@ -184,7 +180,7 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             assert tasks[0].split("\t") == ["d/2", "0 of 4 (0)", "4 of 4 (+100)"]
             page.go_back()
             page.get_by_role("link", name="rloo").click()
-            page.wait_for_selector(".overview .numbers")
+            page.wait_for_selector(".overview .bars")
             page.get_by_role("link", name="All runs").click()
             page.get_by_text("2 runs; mark two to four").wait_for()
             assert not faults, faults

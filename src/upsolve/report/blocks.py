@@ -92,28 +92,30 @@ def curve(
     return el("figure", head, el("div", values, picture, class_="plot"), axis)
 
 
-def bars(name: str, rows: Mapping[str, tuple[float, float, float]]) -> Node:
-    """Return a figure with a bar for each label: a share, and its interval as a thin line; the axis goes from 0 to 100 %."""
+def bars(name: str, rows: Sequence[tuple[str, tuple[float, float, float], str]], *, marked: int | None = None) -> Node:
+    """Return a figure with a bar for each label: a share, its interval (nan: none) as a thin line, and a note below; row ``marked`` has a colour.
+
+    The axis goes from 0 to 100 %.
+    """
     parts: list[Node] = []
-    for number, (label, values) in enumerate(rows.items()):
-        share, low, high = (f"{100 * min(1.0, max(0.0, value)):.1f}" for value in values)
+    for number, (label, values, note) in enumerate(rows):
+        share, low, high = (f"{100 * min(1.0, max(0.0, value)):.1f}" if math.isfinite(value) else "" for value in values)
         lines = [el("line", class_="grid", x1=x, x2=x, y1="0", y2="10") for x in ("0", "25", "50", "75", "100")]
-        bar = el("rect", class_=f"share b{number}", x="0", y="2", width=share, height="6")
-        error = el("line", class_="interval", x1=low, x2=high, y1="5", y2="5")
-        text = f"{share} % [{low}, {high}]"
-        drawn = el(
-            "svg",
-            *lines,
-            bar,
-            error,
-            viewBox="0 0 100 10",
-            preserveAspectRatio="none",
-            role="img",
-            aria_label=f"{label}: {text}",
+        bar = el("rect", class_="share marked" if number == marked else "share", x="0", y="2", width=share, height="6")
+        error = [el("line", class_="interval", x1=low, x2=high, y1="5", y2="5")] if low else []
+        text = f"{share} % [{low}, {high}]" if low else f"{share} % (no interval)"
+        size = {"viewBox": "0 0 100 10", "preserveAspectRatio": "none"}
+        drawn = el("svg", *lines, bar, *error, **size, role="img", aria_label=f"{label}: {text}")
+        parts.append(
+            el(
+                "div",
+                el("b", label),
+                drawn,
+                el("span", text, class_="value"),
+                el("span", note, class_="note") if note else None,
+            )
         )
-        parts.append(el("div", el("span", label), drawn, el("span", text, class_="value")))
-    axis = el("div", *(el("span", mark) for mark in ("0", "50", "100 %")), class_="steps")
-    return el("figure", el("figcaption", name), *parts, axis, class_="bars")
+    return el("figure", el("figcaption", name), *parts, class_="bars")
 
 
 def caption(lines: Mapping[str, Points], limit: float | None, marks: Sequence[tuple[str, int]]) -> str:

@@ -12,7 +12,7 @@ from upsolve.evaluate.comparison import drops
 from upsolve.evaluate.intervals import Estimate
 from upsolve.evaluate.runs import Stage
 from upsolve.evaluate.scores import Sweep, by_task_set, defined_ks
-from upsolve.report.programs import Reason, diff_lines, reason_of
+from upsolve.report.programs import Reason, Sample, diff_lines, reason_of
 from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Task
@@ -22,7 +22,6 @@ __all__ = [
     "Example",
     "Gain",
     "ReportContent",
-    "Sample",
     "changes_of",
     "compared",
     "example",
@@ -36,20 +35,6 @@ __all__ = [
 
 EACH = 6
 """Number of examples of tasks that got worse, and of tasks that got better."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A sample of an evaluation."""
-
-    code: str
-    """Program of the sample."""
-    status: str
-    """Outcome of the sample."""
-    error: str = ""
-    """The judge's message; empty if it passed."""
-    kind: str = ""
-    """Type of the error; empty without an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +85,11 @@ SAMPLE = ("code", "status", "error", "error_type")
 """Fields of a stored sample that a ``Sample`` has."""
 
 
-def messages_of(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, str]:
-    """Return the judge's first message for each type of error of the samples at the best temperatures, else for the outcome."""
+def messages_of(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Sample]:
+    """Return the first sample with a message of the judge for each type of error at the best temperatures, else for the outcome."""
     best = [(folder / f"{sweep.name}.samples.jsonl", sweep.best.tasks, sweep.best.temperature) for sweep in sweeps]
     samples = [one for place in best for some in samples_of(*place).values() for one in some]
-    return {one.kind or one.status: reason_of("", one.error, None).message for one in reversed(samples) if one.error}
+    return {one.kind or one.status: one for one in reversed(samples) if one.error}
 
 
 def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, list[Sample]]:
@@ -131,7 +116,7 @@ def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Ex
     second = next((sample for sample in after if (sample.status == "passed") == (change > 0)), after[0])
     passed = [sum(one.status == "passed" for one in samples) for samples in (before, after)]
     counts = (f"{passed[0]} of {len(before)}", f"{passed[1]} of {len(after)}")
-    reasons = reason_of("", first.error, task), reason_of("", second.error, task)
+    reasons = reason_of(first.kind, first.error, task), reason_of(second.kind, second.error, task)
     programs = (first.code, first.status, second.code, second.status)
     return Example(task.task_id, task.prompt, *programs, counts, change, reasons, task.language)
 
@@ -186,8 +171,8 @@ class ReportContent:
     """The gains of control runs beside this one."""
     warnings: tuple[str, ...] = ()
     """Reasons to doubt the numbers, besides those of the comparison."""
-    messages: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Type of error of samples, or outcome without one -> a message of the judge."""
+    messages: Mapping[str, Sample] = field(default_factory=dict[str, Sample])
+    """Type of error of samples, or outcome without one -> a sample with a message of the judge."""
     examples: tuple[Example, ...] = ()
     """Attempts of base and trained model at the same task."""
 

@@ -1,5 +1,6 @@
-"""The overview of a run: verdict, large numbers, what was run, curves, the tasks that changed most. Reports and the viewer show the same."""
+"""The overview of a run: verdict, bars, what was run, failures, tasks that changed, curves. Reports and the viewer show the same."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -7,10 +8,10 @@ from upsolve.errors import counted
 from upsolve.evaluate.capability import Capability
 from upsolve.evaluate.comparison import DECIDABLE, interval_text
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.scores import Sweep, TaskScore, error_mix, outcome_mix, task_pass_at_k, temperature_name
+from upsolve.evaluate.scores import Sweep, TaskScore, error_mix, outcome_mix, task_pass_at_k
 from upsolve.report.blocks import Node, Points, bars, curve, el, listing
 from upsolve.report.content import Change, Example, Gain, ReportContent, changes_of
-from upsolve.report.programs import program_pair, reason_text
+from upsolve.report.programs import MEANINGS, program_pair, reason_text
 from upsolve.report.tables import Table, capability_table, failure_table, percent
 from upsolve.types import Status
 
@@ -67,15 +68,17 @@ CURVES = {
     "seconds": "time of a step, s",
     "preparing_seconds": "time to sample, judge and pack, s",
 }
-"""Metric -> name of its curve in reports and the viewer, in their order; the overview has the first three."""
+"""Metric -> name of its curve in reports and the viewer, in their order; the overview has the first three that a run logs."""
+NO_CONTROL = "No control run yet, so how much of the gain is due to the verdicts is unknown: the commands under What to do next start one."
 
 
 def overview_block(content: ReportContent) -> Node:
     """Return the overview of a run, of evaluations, or of a run that is not finished."""
     changes = changes_of(content) if len(content.sweeps) > 1 else []
     most = most_changed(content.examples)
-    curves = curves_of(content, [*CURVES][:3])
+    curves = curves_of(content, [name for name in logged([content.start, *content.training]) if name in CURVES][:3])
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
+    lacks_control = bool(changes) and not content.controls and bool(content.summary)
     parts = [
         *(verdict_block(change, () if change.label else content.controls) for change in changes),
         *([] if changes else [el("div", el("b", unfinished(content)), class_="verdict")]),
@@ -86,12 +89,12 @@ def overview_block(content: ReportContent) -> Node:
         ),
         *([warnings_block(content.warnings)] if content.warnings else []),
         *bars_block(content),
-        numbers_block(content, changes[0] if changes else None),
+        *([el("p", NO_CONTROL, class_="soft")] if lacks_control else []),
         *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
-        *(part for change in changes if not change.label for part in capability_block(change.capability)),
         *(titled(failure_table([sweep.best for sweep in content.sweeps], content.messages)) if content.sweeps else ()),
         *([el("h2", "Tasks that changed most"), *(example_block(one, is_open=one is most[0]) for one in most)] if most else []),
-        *([el("div", *curves, class_="curves")] if curves else []),
+        *([el("h2", "Training"), el("div", *curves, class_="curves")] if curves else []),
+        *(part for change in changes if not change.label for part in capability_block(change.capability)),
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
     ]
     return el("div", *parts, class_="overview")
@@ -111,18 +114,27 @@ def unfinished(content: ReportContent) -> str:
 
 
 def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
-    """Return the conclusion about a model, and below it how much control runs leave of the gain, and what limits this conclusion."""
+    """Return the conclusion about a model: the gain and how much control runs leave of it as large numbers, then evidence and limits."""
     about = change.capability
-    evidence = f"95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
-    beyond = [
-        f"Of this, {interval_text(one.beyond)} points are beyond the same training with {one.name}, which gains {interval_text(one.gain)}."
+    title, _, numbers = about.sentence.partition(": ")
+    difference = about.best.paired.difference if about.best.paired and not change.label else None
+    gains = [large(difference, "change of pass@1, the share of test tasks that one sample solves")] if difference else []
+    gains += [
+        large(one.beyond, f"more than the same training with {one.name}, which gains {interval_text(one.gain)}")
         for one in controls
     ]
-    lines = [el("p", line) for line in beyond] + ([el("p", evidence, class_="soft")] if evidence else [])
+    evidence = f" 95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
+    lines = [el("p", numbers + evidence, class_="soft" if gains else None)] if numbers + evidence else []
     lines += [el("p", line) for line in (*about.warnings, *change.drops)]
-    title, _, numbers = about.sentence.partition(": ")
-    head = (el("b", change.label + title), el("p", numbers or None))
-    return el("div", *head, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+    return el("div", el("b", change.label + title), *gains, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
+
+
+def large(difference: Estimate, meaning: str) -> Node:
+    """Return a difference in points as a large number beside its interval and its meaning."""
+    number = el("b", f"{100 * difference.mean:+.1f}", class_="large")
+    return el(
+        "div", number, el("p", f"points {interval(difference, sign='+')} ", el("span", meaning, class_="soft")), class_="gain"
+    )
 
 
 def capability_block(about: Capability) -> tuple[Node, ...]:
@@ -151,34 +163,23 @@ def warnings_block(warnings: Sequence[str]) -> Node:
     return el("div", *(el("p", el("b", "Warning: "), warning) for warning in warnings), class_="verdict warning")
 
 
-def numbers_block(content: ReportContent, change: Change | None) -> Node:
-    """Return pass@1 of each model, its change, and the gains of control runs, as large numbers."""
-    cards = [model_card(sweep) for sweep in content.sweeps]
-    if change and change.capability.best.paired:
-        difference = change.capability.best.paired.difference
-        cards.append(card("change, points", f"{100 * difference.mean:+.1f}", interval(difference, sign="+"), "paired by task"))
-    for control in content.controls:
-        gain = f"the same training with {control.name} gains {interval_text(control.gain)}"
-        number, between = f"{100 * control.beyond.mean:+.1f}", interval(control.beyond, sign="+")
-        cards.append(card("gain beyond the control", number, between, gain))
-    if change and not content.controls and content.summary:
-        cards.append(
-            card("gain beyond the control", "–", "", "no control run yet: the commands under What to do next start one")
-        )
-    return el("div", *cards, class_="numbers")
-
-
 def bars_block(content: ReportContent) -> list[Node]:
-    """Return pass@1 of two models as bars, and of what the same training with other verdicts made of the first; [] of too few tasks."""
-    known = {sweep.name: pass_at_1(sweep) for sweep in content.sweeps}
-    if len(known) != 2 or any(one is None or one.tasks < DECIDABLE for one in known.values()):
+    """Return pass@1 of each model as bars with its most frequent failure, and of what the same training with other verdicts made of the first."""
+    known = [(sweep, one) for sweep in content.sweeps if (one := pass_at_1(sweep))]
+    if not known:
         return []
-    rows = {name: (one.mean, one.low, one.high) for name, one in known.items() if one}
-    start = next(iter(rows.values()))[0]
+    rows = [(sweep.name, bounds(one), failures(sweep.best.scores)) for sweep, one in known]
+    start, tasks = known[0][1].mean, max(one.tasks for _, one in known)
     for control in content.controls:
         gain = control.gain
-        rows[f"trained with {control.name}"] = (start + gain.mean, start + gain.low, start + gain.high)
-    return [bars("Share of test tasks solved with one sample (pass@1), with 95 % interval", rows)]
+        rows.append((f"trained with {control.name}", (start + gain.mean, start + gain.low, start + gain.high), ""))
+    name = f"pass@1 on {counted(tasks, 'test task')}: share solved with one sample, from 0 to 100 %, each model at its best temperature; line: 95 % interval"
+    return [bars(name, rows, marked=1)]
+
+
+def bounds(known: Estimate) -> tuple[float, float, float]:
+    """Return a mean and the bounds of its interval; nan for the bounds of too few tasks."""
+    return (known.mean, *((known.low, known.high) if known.tasks >= DECIDABLE else (math.nan, math.nan)))
 
 
 def pass_at_1(sweep: Sweep) -> Estimate | None:
@@ -187,27 +188,13 @@ def pass_at_1(sweep: Sweep) -> Estimate | None:
     return mean_interval(values) if values else None
 
 
-def model_card(sweep: Sweep) -> Node:
-    """Return the pass@1 of a model at its best temperature."""
-    known = pass_at_1(sweep)
-    how = temperature_name(sweep.best.temperature).replace("T ", "temperature ").replace("greedy", "greedy decoding")
-    notes = (f"pass@1, {how}, {counted(known.tasks if known else 0, 'task')}", *failures(sweep.best.scores))
-    return card(sweep.name, f"{percent(known.mean if known else None)} %", interval(known) if known else "", *notes)
-
-
-def failures(scores: Sequence[TaskScore]) -> list[str]:
-    """Return the most frequent outcome of samples that did not pass, and their most frequent error, as a line; [] if all passed."""
+def failures(scores: Sequence[TaskScore]) -> str:
+    """Return the most frequent outcome of samples that did not pass and their most frequent error, with its meaning; "" if all passed."""
     outcomes = ((name, share) for name, share in outcome_mix(scores).items() if name not in (Status.PASSED, Status.UNSCORED))
-    first = [next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))]
-    named = [f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in filter(None, first)]
-    return [f"most frequent failure: {' of all samples; most frequent error: '.join(named)}"] if named else []
-
-
-def card(label: str, number: str, between: str, *notes: str) -> Node:
-    """Return a large number with its interval."""
-    lines = [el("span", between, class_="interval")] if between else []
-    head = (el("span", label, class_="label"), el("span", number, class_="large"), *lines)
-    return el("div", *head, *(el("span", note, class_="soft") for note in notes))
+    first = [*filter(None, (next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))))]
+    named = "; error: ".join(f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in first)
+    means = f" ({MEANINGS[first[-1][0]]})" if first and first[-1][0] in MEANINGS else ""
+    return f"most frequent failure: {named}{means}" if named else ""
 
 
 def interval(estimate: Estimate, *, sign: str = "") -> str:

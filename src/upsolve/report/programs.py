@@ -12,7 +12,7 @@ from typing import Any
 from upsolve.report.blocks import Node, el
 from upsolve.types import Task
 
-__all__ = ["KINDS", "Reason", "diff_lines", "program_pair", "reason_of", "reason_text", "syntax_spans"]
+__all__ = ["KINDS", "MEANINGS", "Reason", "Sample", "diff_lines", "program_pair", "reason_of", "reason_text", "syntax_spans"]
 
 WORD = re.compile(r"\w+|\n|[^\S\n]+|.")
 MESSAGE = re.compile(r"(?:hidden )?test (\d+): (.*)", re.DOTALL)
@@ -23,6 +23,37 @@ GAVE = (
 """Messages of the judge about a test (``verify.judge.outcomes``): of a call, and of an output."""
 MOST_SHOWN = 300
 """Characters of an input or an expected output that a reason shows."""
+MEANINGS = {
+    "failed": "ran, but a result is wrong",
+    "timeout": "ran longer than the time limit",
+    "memory_limit": "needed more than the memory limit",
+    "output_limit": "printed more than the limit",
+    "runtime_error": "stopped by an error while it ran",
+    "compile_error": "cannot be parsed or compiled",
+    "unscored": "could not be judged; in no pass rate",
+    "Refused": "not a read-only query, or one with random()",
+    "NoSuchColumn": "names a column that its tables lack",
+    "NoSuchTable": "names a table that the database lacks",
+    "NoSuchFunction": "calls a function that the database lacks",
+    "AmbiguousColumn": "names a column that several tables have",
+    "Misuse": "uses an aggregate where none may stand",
+    "WrongArguments": "calls a function with too many or too few arguments",
+}
+"""Outcome, or type of error of a query -> what it says about an attempt. Types of errors of programs are the language's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of an evaluation."""
+
+    code: str
+    """Program of the sample."""
+    status: str
+    """Outcome of the sample."""
+    error: str = ""
+    """The judge's message; empty if it passed."""
+    kind: str = ""
+    """Type of the error; empty without an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +70,8 @@ class Reason:
     """Value or output of the attempt; empty if it was not recorded, as for hidden tests."""
     expected: str = ""
     """Expected value or output; empty if unknown."""
+    kind: str = ""
+    """Type of the error; empty without an error."""
 
     @property
     def message(self) -> str:
@@ -51,28 +84,29 @@ def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
     text = ": ".join(filter(None, (error_type, message)))
     named = MESSAGE.fullmatch(message)
     if not named:
-        return Reason(text)
+        return Reason(text, kind=error_type)
     number, rest = int(named[1]), named[2]
     test = task.tests[number - 1] if task and number <= len(task.tests) else None
     found = next((match.groupdict() for pattern in GAVE if (match := pattern.fullmatch(rest))), {})
     given, expected = (test.input, test.expected) if test else (found.get("input", ""), "")
-    return Reason(text, number, given[:MOST_SHOWN], found.get("got", ""), (expected or found.get("expected", ""))[:MOST_SHOWN])
+    shown = given[:MOST_SHOWN], found.get("got", ""), (expected or found.get("expected", ""))[:MOST_SHOWN]
+    return Reason(text, number, *shown, kind=error_type)
 
 
 def reason_text(reason: Reason) -> Node | None:
     """Return a reason: the test, what the attempt gave and what was expected; None for an empty one."""
     if not reason.text:
         return None
+    means = el("span", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
     if reason.test is None or not (reason.got or reason.expected):
-        return el("p", reason.text, class_="reason")
-    parts = {f"test {reason.test}": reason.input, "got": reason.got or "not recorded", "expected": reason.expected}
-    if not reason.got and reason.message:
-        parts["got"] = reason.message
-    return el(
-        "dl",
-        *(part for name, text in parts.items() if text for part in (el("dt", name), el("dd", el("code", text)))),
-        class_="reason facts",
-    )
+        return el("p", reason.text, el("br") if means else None, means, class_="reason")
+    parts = {
+        f"test {reason.test}": reason.input,
+        "got": reason.got or reason.message or "not recorded",
+        "expected": reason.expected,
+    }
+    shown = [part for name, text in parts.items() if text for part in (el("dt", name), el("dd", el("code", text)))]
+    return el("dl", *shown, *([el("dt", ""), el("dd", means)] if means else []), class_="reason facts")
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
@@ -85,6 +119,8 @@ def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
     return lines
 
 
+ALIKE = 0.4
+"""Share of the words of two programs that both have (``difflib``'s upper bound), below which no words are marked."""
 Piece = tuple[str, str]
 """A part of a line, and ``del`` or ``ins`` if the other program lacks it, else an empty text."""
 
@@ -92,10 +128,14 @@ Piece = tuple[str, str]
 def program_pair(before: str, after: str, language: str = "") -> tuple[Node, Node]:
     """Return two programs, in which the words that differ are marked ``del`` and ``ins``; lines that differ have a class.
 
-    Tokens are coloured as in the viewer (``syntax_spans``) if the ``language`` is known.
+    Of two programs with few words in common no words are marked. Tokens are coloured as in the viewer (``syntax_spans``) if the ``language`` is known.
     """
     old, new = before.splitlines(), after.splitlines()
     left, right = list[tuple[str, list[Piece]]](), list[tuple[str, list[Piece]]]()
+    ours, theirs = ([word for word in WORD.findall(code) if not word.isspace()] for code in (before, after))
+    if difflib.SequenceMatcher(None, ours, theirs).quick_ratio() < ALIKE:  # marks on nearly every word say nothing
+        left, right = ([("", [(line, "")]) for line in lines] for lines in (old, new))
+        old = new = []
     for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             left += [("", [(text, "")]) for text in old[low:high]]

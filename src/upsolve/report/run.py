@@ -1,6 +1,7 @@
 """A run in a folder: the content of its report, and the run itself for Python and notebooks."""
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -46,7 +47,7 @@ from upsolve.report.tables import cost_table
 from upsolve.reward.formula import Rewarded
 from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_groups, recorded_keys, recorded_rows
 from upsolve.train.data.groups import keeps_zero, rewards_of, select
-from upsolve.train.run.folder import Trained, load_trained
+from upsolve.train.run.folder import MODEL, Trained, load_trained
 from upsolve.train.run.monitor import limits_of
 from upsolve.types import Group, Task
 
@@ -155,7 +156,7 @@ def run_content(
             "model": recipe.model.name,
             "data": f"{recipe.data.archive}: {trained_on(drawn, trained, zero=zero)}measured on {measured_on(sweeps)}",
             "recipe": recipe_text(recipe.name, recipe.advantage, recipe.objective, lr=recipe.optim.lr),
-            **when_and_cost(folder, sweeps, metrics),
+            **cost_and_date(folder, sweeps, metrics, machine=facts.get("machine", "")),
             "command": facts.get("command") or f"upsolve run {folder / 'recipe.yaml'}",
         },
         next_steps=next_steps(folder, recipe.reward.verdicts, controls) if len(sweeps) > 1 else {},
@@ -242,14 +243,32 @@ def measured_on(sweeps: Sequence[Sweep]) -> str:
     )
 
 
-def when_and_cost(folder: Path, sweeps: Sequence[Sweep], metrics: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Return date, duration and cost of what a run has done so far."""
+def cost_and_date(
+    folder: Path, sweeps: Sequence[Sweep], metrics: Sequence[Mapping[str, float]], *, machine: str
+) -> dict[str, str]:
+    """Return cost, time and date of what a run has done so far, training first, and where its model is."""
     file = folder / MEASURED[1]
     date = datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
     *rows, total = cost_table(sweeps, metrics).rows
-    cost = "; ".join(f"{what}: {', '.join(filter(None, cells))}" for what, *cells in rows)
-    known = {"date": f"{date:%Y-%m-%d %H:%M %Z}" if date else "", "duration": total[3] if rows else "", "cost": cost}
-    return {name: text for name, text in known.items() if text}
+    cost = "; ".join(f"{what} {time}, {count}, {tokens}" for what, count, tokens, time in rows)
+    where = f" on {machine}" if machine else ""
+    known = {
+        "cost": cost,
+        "duration": f"{total[3]}{where}" if rows else "",
+        "date": f"{date:%Y-%m-%d %H:%M %Z}" if date else "",
+    }
+    return {name: text for name, text in known.items() if text} | trained_model(folder / "training" / MODEL)
+
+
+def trained_model(folder: Path) -> dict[str, str]:
+    """Return folder and size of the trained weights (of LoRA the adapters), from the heads of their files; {} without weights."""
+    parameters = size = 0
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as weights:
+            head = json.loads(weights.read(int.from_bytes(weights.read(8), "little")))
+        parameters += sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")
+        size += file.stat().st_size
+    return {"trained model": f"{folder}: {parameters / 1e6:,.1f} million parameters, {size / 1e6:,.0f} MB"} if size else {}
 
 
 def controls_of(folder: Path) -> tuple[Gain, ...]:

@@ -25,6 +25,7 @@ from upsolve.evaluate.scores import (
     temperature_name,
     weighted_mean,
 )
+from upsolve.report.programs import MEANINGS, Sample, reason_of
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
@@ -44,7 +45,7 @@ __all__ = [
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
 MESSAGE = 120
-"""Characters of a message of the judge that a table shows."""
+"""Characters of a message of the judge, and of the program, that a table shows."""
 FINE = 0.05
 """Difference, as a share, for which a report says how many tasks show it."""
 TIMES = ("seconds", "preparing_seconds")
@@ -267,15 +268,39 @@ def mix_rows(evaluations: Sequence[Evaluation], mix_of: Callable[..., dict[str, 
     return [(name, *(percent(mix.get(name, 0.0)) for mix in mixes)) for name in names]
 
 
-def failure_table(evaluations: Sequence[Evaluation], messages: Mapping[str, str]) -> Table:
-    """Return the share of samples by outcome but passed, and by type of error, with a message of the judge (``messages``, by both)."""
-    failed = [row for row in mix_rows(evaluations, outcome_mix) if row[0] != Status.PASSED]
-    labelled = [(row[0].replace("_", " "), row) for row in failed]
-    labelled += [(f"error {row[0]}", row) for row in mix_rows(evaluations, error_mix)]
-    rows = [(label, *row[1:], messages.get(row[0], "")[:MESSAGE]) for label, row in labelled]
+def failure_table(evaluations: Sequence[Evaluation], samples: Mapping[str, Sample]) -> Table:
+    """Return the share of samples by outcome but passed, each with its types of errors as far as ``samples`` (by both) tell, with an example."""
+    errors = mix_rows(evaluations, error_mix)
+    within = {row[0]: samples[row[0]].status for row in errors if row[0] in samples}
+    rows: list[tuple[str, ...]] = []
+    for outcome in [row for row in mix_rows(evaluations, outcome_mix) if row[0] != Status.PASSED]:
+        rows += [outcome, *(row for row in errors if within.get(row[0]) == outcome[0])]
+    rows += [row for row in errors if row not in rows]
+    known = {name for name, *_ in errors}
+    labels = [
+        f"\u2003{row[0]}" if row[0] in within else f"error {row[0]}" if row[0] in known else row[0].replace("_", " ")
+        for row in rows
+    ]
+    shown = [
+        (label, *row[1:], MEANINGS.get(row[0], ""), sample_text(samples.get(row[0])))
+        for label, row in zip(labels, rows, strict=True)
+    ]
     names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
-    width = 2 + len(names) if messages else 1 + len(names)
-    return Table("Why answers fail, % of the samples", ("", *names, "for example")[:width], tuple(row[:width] for row in rows))
+    header = ("", *names, "meaning", "for example")[: len(names) + (3 if samples else 2)]
+    return Table("Why answers fail, % of the samples", header, tuple(row[: len(header)] for row in shown))
+
+
+def sample_text(sample: Sample | None) -> str:
+    """Return the start of a program and the judge's message about it; "" for None."""
+    if sample is None:
+        return ""
+    code, message = (" ".join(text.split()) for text in (sample.code, reason_of("", sample.error, None).message))
+    return f"{shortened(code, MESSAGE // 2)} → {shortened(message, MESSAGE)}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:
@@ -356,8 +381,12 @@ def stage_table(base: Sweep, stages: Sequence[Stage]) -> Table:
 
 
 def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]]) -> Table:
-    """Return samples or steps, tokens and minutes of every evaluation and of training, and the sum of the times."""
+    """Return steps or samples, tokens and minutes of training and of every evaluation, and the sum of the times."""
     rows: list[tuple[str, str, str, float]] = []
+    if training:
+        trained = sum(row.get("attempt_tokens", 0.0) for row in training)
+        steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
+        rows.append(("training", counted(steps, "step"), f"{trained:,.0f} tokens trained", seconds))
     for sweep in sweeps:
         test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one]
         parts = {id(one): one for one in (*sweep.dev, *test)}.values()  # each once
@@ -366,10 +395,6 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
         tokens = f"{sum(known):,.0f} tokens sampled" if known else "–"
         samples, seconds = sum(count for _, count in counts), sum(part.wall_seconds for part in parts)
         rows.append((f"evaluation of {sweep.name}", counted(samples, "sample"), tokens, seconds))
-    if training:
-        trained = sum(row.get("attempt_tokens", 0.0) for row in training)
-        steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
-        rows.append(("training", counted(steps, "step"), f"{trained:,.0f} tokens trained", seconds))
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
     total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))

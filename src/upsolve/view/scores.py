@@ -18,8 +18,9 @@ from upsolve.evaluate.comparison import Pairing, pairings_of, task_changes
 from upsolve.evaluate.runs import load_sweep
 from upsolve.evaluate.scores import Evaluation, temperature_name
 from upsolve.report.blocks import Node
-from upsolve.report.content import Sample, example, samples_of
+from upsolve.report.content import example, samples_of
 from upsolve.report.overview import example_block, overview_block
+from upsolve.report.programs import Sample
 from upsolve.report.run import read_overview
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import attempt_key

@@ -9,7 +9,7 @@ export async function overviewView(main, whole) {
   const page = build((await get("overview", { of: "" })).block);
   const known = [[whole.changes, "changes", "each task before and after"], [whole.samples, "samples/attempts", "what each model answered"], [whole.run, "training", "curves of training"]].filter(([shown]) => shown);
   const links = known.map(([, path, text], index) => [index ? ", " : "", el("a", { href: `#/${path}` }, text)]);
-  page.querySelector(".numbers").after(el("p", {}, "Look at ", links));
+  (page.querySelector(".bars") ?? page.querySelector(".verdict")).after(el("p", {}, "Look at ", links));
   const counts = whole.changes && [...page.querySelectorAll(".verdict p")].map((line) => [line, line.textContent.match(/^(.*?)([\d,]+ better), ([\d,]+ worse)(.*)$/)]).find(([, match]) => match);
   if (counts) show(counts[0], counts[1][1], el("a", { href: "#/changes?show=better" }, counts[1][2]), ", ", el("a", { href: "#/changes?show=worse" }, counts[1][3]), counts[1][4]);
   if (whole.changes) for (const task of page.querySelectorAll("details")) task.append(el("p", {}, el("a", { href: `#/change/${encodeURIComponent(task.querySelector("b").textContent)}` }, "all answers to this task")));
