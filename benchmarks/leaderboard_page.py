@@ -36,8 +36,8 @@ STAGED = {
 """The control of methods whose tasks or stages are others."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
-GAINS = (("text to SQL", "sql", "imitation of stored attempts that passed", "sft", "base"),)
-"""Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
+GAINS = (("text to SQL", "sql", "sft", "base"),)
+"""Columns of README.md: domain as read there, domain, method, and the method that stands before it."""
 BANDS = {"hard": 1 / 3, "middle": 2 / 3, "easy": 1.0}
 """Largest pass rate of the start in each band of tasks."""
 BESIDE = {
@@ -334,15 +334,15 @@ def draw(tables, file):
 
 def gains():
     """Return the table of README.md, narrow enough for a phone: a column for each method, the model before it and its control."""
-    columns = [("", "pass@1 before", "after", "gain", "gain beyond the control", "training", "seeds")]
-    for shown_domain, domain, training, name, start in GAINS:
+    columns = [("pass@1, %", "before", "after", "gain", "gain beyond the control")]
+    for shown_domain, domain, name, start in GAINS:
         cells = cells_of(domain)
         runs, before, control = cells[name], cells[start], placebo_of(name)
         common = sorted(runs.keys() & before.keys())
         levels = [shown(percent(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
         verdicts = contrast(cells[control], runs)
         difference, beside = shown(contrast(before, runs)), shown(verdicts) + few(runs, cells[control]) if verdicts else ""
-        columns.append((shown_domain, *levels, difference, beside, training, str(len(common))))
+        columns.append((f"{shown_domain}, {len(common)} seeds", *levels, difference, beside))
     head, *rows = (f"| {' | '.join(cells)} |\n" for cells in zip(*columns, strict=True))
     return "".join([head, "|---" * len(columns) + "|\n", *rows])
 
