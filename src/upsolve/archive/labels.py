@@ -173,7 +173,9 @@ def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], acc
 
 def learned(weights_R: Floats, hits: NDArray[np.bool_], misses: NDArray[np.bool_], assumed_J: Floats) -> Floats:
     """Return the weighted accuracy of each judge, shrunk to the prior as if ``STRENGTH`` further programs had shown the prior."""
-    return (weights_R @ hits + STRENGTH * assumed_J) / (weights_R @ (hits | misses) + STRENGTH)
+    # ``@`` would start threads for these sums
+    hits_J, votes_J = (np.einsum("r,rj->j", weights_R, one) for one in (hits, hits | misses))
+    return (hits_J + STRENGTH * assumed_J) / (votes_J + STRENGTH)
 
 
 def missed_by(tests: Any, once: Any, twice: Any) -> Any:
@@ -252,4 +254,4 @@ def labels_of(connection: Any) -> list[JudgeLabels]:
 
 def mean(values: Floats, weights: Floats) -> float:
     """Return a weighted mean; nan if all weights are 0."""
-    return float(values @ weights / weights.sum()) if weights.any() else float("nan")
+    return float(np.average(values, weights=weights)) if weights.any() else float("nan")
