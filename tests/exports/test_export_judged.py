@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pytest
 
 from upsolve.adapters import openrlhf, verl
@@ -84,10 +83,12 @@ def archive(tmp_path_factory):
 
 def rows_of(archive, folder, name, options):
     """Return task, prompt, completion and status of every completion of an export."""
+    from datasets import Dataset
+
     done = export_archive(archive, folder / "out", name, options=options)
     files = [str(file) for file in sorted(done.path.rglob("*.parquet"))]
     found = []
-    for row in datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache")):
+    for row in Dataset.from_parquet(files, cache_dir=str(folder / "cache")):
         prompt = row.get("prompt") or row["messages"][:-1]
         if name == "groups":
             found += [

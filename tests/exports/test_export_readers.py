@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import datasets
 import pyarrow.parquet as pq
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -33,9 +32,11 @@ def few(tmp_path):
 
 @pytest.fixture
 def load(few, tmp_path):
+    from datasets import load_dataset
+
     def exported(name, form):
         export_archive(few, tmp_path / f"{name}-{form}", name, options={"form": form})
-        return datasets.load_dataset(str(tmp_path / f"{name}-{form}"), split="train", cache_dir=tmp_path / "cache")
+        return load_dataset(str(tmp_path / f"{name}-{form}"), split="train", cache_dir=tmp_path / "cache")
 
     return exported
 
@@ -144,12 +145,14 @@ def test_openrlhf_loads_its_file(few, tiny_model, tmp_path):
     prompts = pytest.importorskip("openrlhf.datasets.prompts_dataset")
     from types import SimpleNamespace
 
+    from datasets import load_dataset
+
     export_archive(few, tmp_path / "out", "openrlhf")
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = TEMPLATE
     keys = SimpleNamespace(input_key="input", label_key="label", apply_chat_template=True)
     strategy = SimpleNamespace(args=SimpleNamespace(data=keys), is_rank_0=lambda: False)
-    data = datasets.load_dataset("json", data_files=str(tmp_path / "out" / "train.jsonl"), cache_dir=tmp_path)["train"]
+    data = load_dataset("json", data_files=str(tmp_path / "out" / "train.jsonl"), cache_dir=tmp_path)["train"]
     source, prompt, label, _ = prompts.PromptDataset(data, tokenizer, strategy)[0]
     assert (
         prompt.startswith("<user>")

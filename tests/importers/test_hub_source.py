@@ -1,6 +1,7 @@
 """Data sets of the Hub by name, from folders in its layout: the library takes such a folder for a name, and asks nobody."""
 
 import sys
+from importlib.util import find_spec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from upsolve.cli.main import main
 from upsolve.errors import SourceError
 from upsolve.importers.ingest import ingest
 
-pytest.importorskip("datasets")
+pytestmark = pytest.mark.skipif(not find_spec("datasets"), reason="needs the library datasets")
 
 CARD = "---\nconfigs:\n- config_name: default\n  data_files: data/*.parquet\n- config_name: hard\n  data_files: hard/*.parquet\n---\n"
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from killing import stored
@@ -18,8 +19,7 @@ from upsolve.errors import ArchiveError, SourceError
 from upsolve.importers.ingest import ingest
 from upsolve.types import Attempt, Status, Task, Verdict
 
-s3fs = pytest.importorskip("s3fs")
-pytest.importorskip("upath")
+pytestmark = pytest.mark.skipif(not (find_spec("s3fs") and find_spec("upath")), reason="needs the extra remote")
 ROWS = [
     {"question": f"do {task}", "code": f"print({task}, {number})", "status": "passed" if number else "failed"}
     for task in range(3)
@@ -38,8 +38,8 @@ def server():
 
 
 @pytest.fixture
-def bucket(server, monkeypatch, tmp_path):
-    """The URL of an empty bucket, with the settings by which s3fs finds the server."""
+def files(server, monkeypatch, tmp_path):
+    """The file system of the server, with the settings by which s3fs finds it."""
     for name, value in {
         "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "id",
@@ -48,9 +48,17 @@ def bucket(server, monkeypatch, tmp_path):
         "UPSOLVE_CACHE": str(tmp_path / "cache"),
     }.items():
         monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()
+    return S3FileSystem()
+
+
+@pytest.fixture
+def bucket(files, tmp_path):
+    """The URL of an empty bucket."""
     name = f"bucket-{tmp_path.name.replace('_', '-')}"[:60].rstrip("-").lower()
-    s3fs.S3FileSystem().mkdir(name)
+    files.mkdir(name)
     return f"s3://{name}"
 
 
@@ -106,9 +114,9 @@ def test_training_reads_an_archive_at_a_url(tmp_path, bucket, tiny_model):
     assert local_losses == remote_losses and len(local_losses) == 2
 
 
-def test_an_archive_at_a_url_is_written(tmp_path, bucket):
+def test_an_archive_at_a_url_is_written(tmp_path, bucket, files):
     here, there = local(tmp_path), Archive.create(f"{bucket}/new")
-    assert there.groups() == [] and not s3fs.S3FileSystem().exists(f"{bucket}/new/tasks")
+    assert there.groups() == [] and not files.exists(f"{bucket}/new/tasks")
     (tmp_path / "rows").mkdir()
     for number in range(2):
         rows = "".join(json.dumps(row) + "\n" for row in [*ROWS[number::2], {"code": "no prompt"}])
@@ -117,7 +125,7 @@ def test_an_archive_at_a_url_is_written(tmp_path, bucket):
         report = ingest(archive, "table", tmp_path / "rows", prompt="question", max_rejected=1)
         assert (report.added["attempts"], report.bad, len(report.rejected.read_text().splitlines())) == (12, 2, 2)
         assert ingest(archive, "table", tmp_path / "rows", prompt="question").known
-    names = s3fs.S3FileSystem().find(f"{bucket}/new", refresh=True)
+    names = files.find(f"{bucket}/new", refresh=True)
     assert not [name for name in names if "imports" in name or name.endswith(("lock", ".tmp"))]
     assert there.attempts() == here.attempts()[12:]
     there.append(verdicts=[Verdict(there.attempts()[0].attempt_id, Status.FAILED, judge="upsolve-1")])
@@ -149,13 +157,13 @@ def test_an_archive_at_a_url_is_cleaned_filled_and_viewed(tmp_path, bucket):
 
 
 @pytest.mark.slow
-def test_an_archive_at_a_url_is_compacted(tmp_path, bucket):
+def test_an_archive_at_a_url_is_compacted(tmp_path, bucket, files):
     here = local(tmp_path)
     copy_archive(here, f"{bucket}/parts")
     there = open_archive(f"{bucket}/parts")
     assert compact(there).after == 3 and compact(there, keep_hours=0).removed == 2
     assert stored(there) == stored(here) and [*there.groups()] == [*here.groups()]
-    assert len(s3fs.S3FileSystem().find(f"{bucket}/parts", refresh=True)) == 4
+    assert len(files.find(f"{bucket}/parts", refresh=True)) == 4
 
 
 def test_what_another_process_adds_is_seen(bucket):
@@ -173,8 +181,7 @@ archive.remember("one", "")
 
 
 @pytest.mark.parametrize("folder", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_source_at_a_url_is_imported_once(tmp_path, bucket, folder):
-    files = s3fs.S3FileSystem()
+def test_a_source_at_a_url_is_imported_once(tmp_path, bucket, files, folder):
     name = f"{bucket}/in/puzzles" + ("" if folder else ".jsonl")
     files.pipe_file(f"{name}/a.jsonl" if folder else name, "".join(json.dumps(row) + "\n" for row in ROWS).encode())
     archive = Archive.create(tmp_path / "archive")
@@ -187,8 +194,7 @@ def test_a_source_at_a_url_is_imported_once(tmp_path, bucket, folder):
     assert ingest(archive, "table", name, prompt="question").added["attempts"] == 1
 
 
-def test_a_stopped_download_goes_on(bucket):
-    files = s3fs.S3FileSystem()
+def test_a_stopped_download_goes_on(bucket, files):
     for number in range(3):
         files.pipe_file(f"{bucket}/tree/sub/{number}.txt", f"file {number}".encode())
     copy = places.download(f"{bucket}/tree")

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.requests import CodeRequest, parsed, read_object
 
-pytest.importorskip("fastapi")
+pytestmark = pytest.mark.skipif(not find_spec("fastapi"), reason="needs the extra serve")
 
 
 def many(text, size):

@@ -15,6 +15,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,8 +28,7 @@ from upsolve.verify.pool.pool import Batch, verify
 from upsolve.verify.pool.services import services
 from upsolve.verify.service.client import remote
 
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
+pytestmark = pytest.mark.skipif(not (find_spec("fastapi") and find_spec("uvicorn")), reason="needs the extra serve")
 
 TOKEN = "a-long-random-word"
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
