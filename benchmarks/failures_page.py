@@ -150,26 +150,26 @@ def shown(values):
 def tables(rows, others, sizes):
     """Return the text of the tables by the names of their marks."""
     text = {
-        "unsolved": "| arm | arm - `solved`, points | arm - `foreign first` | arm - `own samples` | pass@1, % | failures of | seeds |\n|---|---|---|---|---|---|---|\n"
+        "unsolved": "|arm|arm - `solved`, points|arm - `foreign first`|arm - `own samples`|pass@1, %|failures of|seeds|\n|---|---|---|---|---|---|---|\n"
     }
     for row in (row for row in others if row["solved"] == 50):
         cells = [shown(row[f"over {name}"]["difference"]) if f"over {name}" in row else "" for name in BESIDE[:3]]
         arm = next(arm for arm in unsolved.ARMS if slug(arm) == row["arm"])
-        last = f"{shown(row['pass@1'])} | {row['author']} | {row['seeds']} |"
-        text["unsolved"] += f"| {arm} | {' | '.join(cells)} | {last}\n"
+        last = f"{shown(row['pass@1'])}|{row['author']}|{row['seeds']}|"
+        text["unsolved"] += f"|{arm}|{'|'.join(cells)}|{last}\n"
     text["sizes"] = (
-        "| tasks with a passed query | `solved`: pass@1, % | `failures first`: pass@1, % | difference, points | worth of a near miss, in passed queries | seeds |\n|---|---|---|---|---|---|\n"
+        "|tasks with a passed query|`solved`: pass@1, %|`failures first`: pass@1, %|difference, points|worth of a near miss, in passed queries|seeds|\n|---|---|---|---|---|---|\n"
     )
     for row in sizes:
-        last = " | ".join(shown(row[key]) for key in ("with", "difference")) if "with" in row else " | "
+        last = "|".join(shown(row[key]) for key in ("with", "difference")) if "with" in row else "|"
         worth_of = "{:.3f} [{:.3f}, {:.3f}]".format(*row["worth"]) if "worth" in row else ""
-        text["sizes"] += f"| {row['solved']:,} | {shown(row['without'])} | {last} | {worth_of} | {row.get('seeds', '')} |\n"
+        text["sizes"] += f"|{row['solved']:,}|{shown(row['without'])}|{last}|{worth_of}|{row.get('seeds', '')}|\n"
     text["attempts"] = (
-        "| method with failures | difference, points | method without | domain | detectable with a power of 80 %, points | seeds, tasks |\n|---|---|---|---|---|---|\n"
+        "|method with failures|difference, points|method without|domain|detectable with a power of 80 %, points|seeds, tasks|\n|---|---|---|---|---|---|\n"
     )
     for row in rows:
-        cells = f"{row['domain']} | {row['detectable']:.1f} | {row['seeds']}, {row['tasks']} |"
-        text["attempts"] += f"| `{row['method']}` | {shown(row['difference'])} | `{row['beside']}` | {cells}\n"
+        cells = f"{row['domain']}|{row['detectable']:.1f}|{row['seeds']}, {row['tasks']}|"
+        text["attempts"] += f"|`{row['method']}`|{shown(row['difference'])}|`{row['beside']}`|{cells}\n"
     return text
 
 

@@ -81,12 +81,12 @@ def held(row, rows):
 def page(text, domains):
     """Return docs/plan.md with the table of the arms."""
     before, _, rest = text.partition(MARK)
-    table = "\n| domain | arm | starts from | advice | best - start | held |\n|---|---|---|---|---|---|\n"
+    table = "\n|domain|arm|starts from|advice|best - start|held|\n|---|---|---|---|---|---|\n"
     for domain, found in domains.items():
         for row in found["arms"]:
             low, high = row["change"][1:]
-            table += f"| {domain} | {row['arm']} | {row['from']} | {row['advice']} | {row['change'][0]:+.1f} [{low:+.1f}, {high:+.1f}] | "
-            table += {True: "yes", False: "no", None: ""}[held(row, found["arms"])] + " |\n"
+            table += f"|{domain}|{row['arm']}|{row['from']}|{row['advice']}|{row['change'][0]:+.1f} [{low:+.1f}, {high:+.1f}]|"
+            table += {True: "yes", False: "no", None: ""}[held(row, found["arms"])] + "|\n"
     return before + MARK + "\n" + table + "\n" + MARK + rest.partition(MARK)[2]
 
 

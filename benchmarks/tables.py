@@ -22,7 +22,7 @@ def table(header, rows, *, second=""):
     if second:
         at = header.index(second)
         lines = [[line[0], line[at], *line[1:at], *line[at + 1 :]] for line in lines]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    return "\n".join("|" + "|".join(map(str, line)) + "|" for line in lines)
 
 
 def cell(triple, sign=""):
