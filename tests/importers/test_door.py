@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import sqlite3
 from contextlib import suppress
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -12,7 +14,7 @@ from upsolve.archive.info import archive_info
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import main
 from upsolve.errors import SourceError
-from upsolve.importers.door import preview, reading_of
+from upsolve.importers.door import map_file, preview, reading_of
 from upsolve.importers.ingest import ingest
 from upsolve.plugins import find, names
 
@@ -421,22 +423,63 @@ def test_tables_of_a_judge_are_read_together(tmp_path, run, form):
     assert sorted(verdict.status for verdict in archive.verdicts()) == ["failed", "passed", "passed"]
 
 
-RESULT = ("submission_id, status", [(1, "AC"), (2, "WA"), (3, "AC")])
+BARE = (SUBMISSION.replace(", verdict", ""), [row[:-1] for row in DATABASE["submissions"][1]])
+VERDICTS = ("id, submission_id, verdict, time_ms", [(1, 1, "AC", 12), (2, 2, "WA", 9), (3, 3, "AC", 11)])
+BY_TEST = "id, submission_id, test_case_id, passed, status"
+RESULTS = (BY_TEST, [(1, 2, 3, 0, "done"), (2, 1, 3, 1, "done"), (3, 1, 1, 1, "done"), (4, 3, 2, 1, "done")])
+"""Outcomes beside the submissions: of the whole, and of single tests in another order than the tests, the first of which submission 2 lacks."""
+
+
+@pytest.mark.parametrize("form", ["sqlite", "duckdb", "csv", "zip"])
+def test_outcomes_in_tables_of_their_own_are_joined(tmp_path, run, form):
+    path = tables_at(tmp_path, form, DATABASE | {"submissions": BARE, "results": RESULTS, "verdicts": VERDICTS})
+    if form == "zip":
+        path = Path(shutil.make_archive(str(path), "zip", path))
+    run(path, tmp_path / "a", "--no-check")
+    archive = Archive(tmp_path / "a")
+    assert sorted(len(task.tests) for task in archive.tasks()) == [0, 1, 2]
+    found = {one.attempt_id: (one.status, one.outcomes) for one in archive.verdicts()}
+    assert {(one.task_id, one.code.strip()): found[one.attempt_id] for one in archive.attempts()} == {
+        ("judge/7", ADD.strip()): ("passed", ("passed", "passed")),
+        ("judge/7", WRONG.strip()): ("failed", ("unscored", "failed")),
+        ("judge/8", ADD.strip()): ("passed", ("passed",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"verdicts": (VERDICTS[0], [*VERDICTS[1], (4, 2, "AC", 1)])}, "verdicts has several outcomes for one submission_id"),
+        ({"verdicts": ("verdict", [("AC",), ("WA",)])}, "verdicts has outcomes, and no column that names rows of submissions"),
+        ({"verdicts": VERDICTS, "judgements": VERDICTS}, "verdicts and judgements have outcomes of the same attempts"),
+        ({"verdicts": VERDICTS, "submissions": (SUBMISSION, [(*row, "AC") for row in BARE[1]])}, "contradict each other"),
+        (
+            {"verdicts": (VERDICTS[0], [(1, 1, 4, 0), (2, 2, 6, 0)])},
+            "verdicts.0.verdict has numbers, 4, 6, either codes or scores",
+        ),
+        ({"verdicts": ("submission_id, failed", [(1, 0), (2, 1)])}, "verdicts.0.failed has 1 where an attempt failed"),
+        (
+            {"results": (BY_TEST.replace("passed, status", "failed"), [row[:-1] for row in RESULTS[1]])},
+            "results.failed has 1 where",
+        ),
+        ({"results": (BY_TEST, [*RESULTS[1], RESULTS[1][0]])}, "results has several outcomes for one submission_id"),
+    ],
+)
+def test_outcomes_whose_meaning_is_not_sure_are_refused(tmp_path, change, reason):
+    path = tables_at(tmp_path, "sqlite", DATABASE | {"submissions": BARE} | change)
+    with pytest.raises(SourceError, match=reason):
+        preview(find("source", "table"), path, {"map": str(map_file(reading_of(path, {})))})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {
-            "submissions": (SUBMISSION.replace(", verdict", ""), [row[:-1] for row in DATABASE["submissions"][1]]),
-            "results": RESULT,
-        },
         {"problems": (PROBLEM, [(at, "x", f"{STATEMENT} {at}", "eve") for at in (17, 18, 19)])},
         {"submissions": (SUBMISSION.replace("problem_id", "p"), DATABASE["submissions"][1])},
         {"test_cases": (CASE.replace("problem_id", "p"), DATABASE["test_cases"][1])},
         {"test_cases": (CASE, [(1, 70, "1\n", "2\n", 1), (2, 80, "3\n", "4\n", 0)])},
     ],
-    ids=["outcomes apart", "ids of other tasks", "attempts without a task", "tests without a task", "tests of other tasks"],
+    ids=["ids of other tasks", "attempts without a task", "tests without a task", "tests of other tasks"],
 )
 def test_tables_that_may_belong_together_otherwise_need_a_query(tmp_path, change):
     with pytest.raises(SourceError, match=r"which table\? --query NAME; its tables are users"):

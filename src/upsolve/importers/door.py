@@ -23,7 +23,6 @@ from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.outcome import status_of
 from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
@@ -40,7 +39,7 @@ from upsolve.importers.tables.columns import (
 )
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
-from upsolve.importers.tables.relations import columns_of_database, relations_of
+from upsolve.importers.tables.relations import differ, relations_of, tables_of
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
@@ -100,7 +99,7 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
             found = [*found, *data] if has_test_files(path) else data
     if len(found) > 1:
         raise SourceError(several(path, found))
-    return replace(found[0], options={**found[0].options, **given})
+    return replace(found[0], options={**given, **found[0].options})
 
 
 def several(path: Path, found: Sequence[Reading]) -> str:
@@ -129,19 +128,31 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
             return found
         given = {**given, "code_file": column}
     units = split(path, rows=given.get("rows", ""))
-    if not given and 1 < len(units) <= TABLES:
-        if found := relations_of({one.name: rows for one, rows, _ in map(rows_in, units)}):
-            return [Reading("map", str(found), tree=found.as_plan())]
-    elif len(units) == 1 and "query" not in given:
-        why, columns = columns_of_database(table_at(units[0].path, units[0].options.get("names", ())))
-        if columns:
-            return [Reading("table", why, {**columns, **given})]
+    if related := related_tables(path, units, given):
+        return [related]
     _, rows, where = rows_in(units[0], given)
     named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
     if known and not lacks_attempts(path, known[0].source, rows, {**where, **given}):
         return known
     return [*known, *table_readings(path, rows, {**where, **given})]
+
+
+def related_tables(path: Path, units: Sequence[Unit], given: Mapping[str, str]) -> Reading | None:
+    """Return how the tables of a folder or database are read together, given options; None if they are not."""
+    tables = dict[str, Rows]()
+    if 1 < len(units) <= TABLES and not given:
+        tables = {one.name: rows for one, rows, _ in map(rows_in, units)}
+    elif len(units) == 1 and "query" not in given:
+        tables = tables_of(table_at(units[0].path, units[0].options.get("names", ())))
+    try:
+        found = relations_of(tables) if len(tables) > 1 else None
+    except ValueError as error:
+        raise SourceError(f"{path}: {error}; read one table or a join: --query NAME or --query 'select ...'") from error
+    if found is None:
+        return None
+    columns = {name: "" for name in given if name in FIELDS}  # those that options name are in the map
+    return Reading("map", str(found), columns, found.as_plan(tables, given, database=len(units) == 1))
 
 
 def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]) -> bool:
@@ -362,15 +373,6 @@ def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str]]:
         return []
     sole = not fit or len({*map(repr, values)}) == 1 < len({*map(repr, others)})
     return [("status", other)] if sole else [(field, column), ("status", other)]
-
-
-def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
-    """Return whether two columns of a row have outcomes of which one says passed and the other does not."""
-    found: list[bool] = []
-    for name in (one, other):
-        with suppress(ValueError):
-            found += [status_of(value) == "passed" for value in values_of([row], name)]
-    return len({*found}) > 1
 
 
 def tree_readings(path: Path) -> list[Reading]:

@@ -16,6 +16,8 @@ from upsolve.languages.names import language_looked_like
 __all__ = [
     "VAGUE",
     "are_programs",
+    "bare",
+    "by_name",
     "exploded_in",
     "explosions_in",
     "fits",
@@ -36,10 +38,8 @@ KNOWN = known_words()
 NAMES, STANDS_FOR = KNOWN["columns"], KNOWN["stands_for"]
 """Field -> names of columns that often hold it, and other fields with which it is not needed. ``exit_code`` is ``status`` by a map."""
 RESPONSES = NAMES["answer"]
-COUNTS = ("passed", "total", "exit_code")
-"""Fields whose values are numbers; none is needed beside a status."""
-PAIR = ("passed", "total")
-"""Fields that need each other, as numbers of tests."""
+COUNTS, PAIR = ("passed", "total", "exit_code"), ("passed", "total")
+"""Fields whose values are numbers, of which none is needed beside a status; fields that need each other, as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
 """Ends of names of columns in which 1 is good."""
 FAILURE, SUCCESS, NEGATION, SCORE, PART = (

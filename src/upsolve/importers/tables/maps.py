@@ -165,12 +165,22 @@ class Parser:
         """Check the tables whose rows belong to a row."""
         found: dict[str, Join] = {}
         for name, one in self.table(key, value).items():
-            if not isinstance(one, dict) or {*one} - {"order"} != {"file", "where"}:
-                raise self.error(
-                    f"{key}.{name}", "needs `file`, a path, and `where`, {column there: column here}; `order` may name columns"
+            if not isinstance(one, dict) or "where" not in one or one.keys().isdisjoint(("file", "query")):
+                needs = (
+                    "needs `file`, a path, and `where`, {column there: column here}; or `query`, a table of the same database"
                 )
-            order = self.texts(f"{key}.order", one.get("order", []))
-            found[name] = Join(str(one["file"]), self.words(key, one["where"]), order)
+                raise self.error(f"{key}.{name}", needs)
+            self.refuse_others(f"{key}.{name}", one, "file", "query", "where", "order", "value", "along", "one")
+            file, query, item = (
+                self.text(f"{key}.{name}", one[part]) if part in one else "" for part in ("file", "query", "value")
+            )
+            along = [
+                (column, there, here)
+                for column, pair in self.table(key, one.get("along") or {}).items()
+                for there, here in self.words(f"{key}.{name}.along", pair).items()
+            ]
+            order, where = self.texts(f"{key}.order", one.get("order", [])), self.words(key, one["where"])
+            found[name] = Join(where, file, query, order, item, along[0] if along else None, is_one=one.get("one") is True)
         return found
 
     def matches(self, key: str, value: Any) -> tuple[Match, ...]:

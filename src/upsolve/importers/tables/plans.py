@@ -51,12 +51,20 @@ class TestFiles:
 class Join:
     """Rows of another table that belong to a row."""
 
-    file: str
-    """Template of its path, with asterisks, from the folder of the rows or the one above."""
     where: Mapping[str, str]
     """Column there -> column of the row that has the same value."""
+    file: str = ""
+    """Template of its path, with asterisks, from the folder of the rows or the one above; empty: the file of the rows, a database."""
+    query: str = ""
+    """Name of the table in a database."""
     order: tuple[str, ...] = ()
     """Columns of the number by which they are sorted; the first with a value counts."""
+    value: str = ""
+    """Column whose values are the items; empty: the items are rows."""
+    along: tuple[str, str, str] | None = None
+    """Column of an earlier join, column there, and column here: an item for each row there, ``unscored`` where no row here has its value."""
+    is_one: bool = False
+    """Whether a second row is an error."""
     most: int = 0
     """Most rows that are read; 0: all."""
 

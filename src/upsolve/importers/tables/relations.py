@@ -1,19 +1,44 @@
-"""Tables that belong together, of tasks, of their tests and of attempts: those of a judge's database, or the files of a folder."""
+"""Tables that belong together, of tasks, of their tests, of attempts and of their outcomes: those of a judge's database, or the files of a folder."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from upsolve.importers.formats import Kind, Member, kind_of, rows_of
 from upsolve.importers.formats.tabular import DUCKDB_TABLES, SQLITE_TABLES
+from upsolve.importers.outcome import OUTCOME_FIELDS, status_of
 from upsolve.importers.rows import Rows, columns_in, first_rows, known_words
 from upsolve.importers.tables import FIELDS, NAMED_ONLY, PROGRAMS
-from upsolve.importers.tables.columns import bare, likely_fields, values_of
+from upsolve.importers.tables.columns import bare, by_name, fits, likely_fields, says_opposite, values_of
+from upsolve.importers.tables.table import CASE
 from upsolve.solve.databases import quoted
 
-__all__ = ["Relations", "columns_of_database", "relations_of"]
+__all__ = ["Relations", "differ", "relations_of", "tables_of"]
 
 LISTED = {Kind.SQLITE: SQLITE_TABLES, Kind.DUCKDB: DUCKDB_TABLES}
 """Kind of a database -> query of the names of its tables."""
+RECORDED = tuple(name for name in OUTCOME_FIELDS if name not in ("outcomes", "judge"))
+"""Fields that a table of outcomes may have."""
+SCORE = re.compile("|".join(known_words()["meanings"]["score"]))
+"""Names of columns, without signs, that often hold scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a table of outcomes holds."""
+
+    attempt: str
+    """Column that names the attempts."""
+    key: str
+    """Column of the attempts that has these names."""
+    columns: Mapping[str, str]
+    """Field -> column."""
+    test: str = ""
+    """Column that names single tests; empty: a row is of the whole attempt."""
+    of_test: str = ""
+    """Column of the tests that has these names; empty without a table of tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,65 +51,59 @@ class Relations:
     """Tables of tasks."""
     attempts: tuple[str, ...]
     """Tables of attempts."""
-    tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Tables of tests -> their columns of the task, the input, the expected output and of what says which are hidden; at most one."""
+    tests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Tables of tests -> their columns of the task; at most one."""
+    results: Mapping[str, Results] = field(default_factory=dict[str, Results])
+    """Tables of outcomes of attempts, and of attempts at single tests; at most one of each."""
     unread: tuple[str, ...] = ()
     """Tables of other things, such as users."""
 
     def __str__(self) -> str:
-        parts = {"tasks": self.tasks, "tests": tuple(self.tests), "attempts": self.attempts}
+        parts = {"tasks": self.tasks, "tests": tuple(self.tests), "attempts": self.attempts, "outcomes": tuple(self.results)}
         has = ", ".join(f"{' and '.join(names)} of {what}" for what, names in parts.items() if names)
         return f"tables: {has}" + (f" (not read: {', '.join(self.unread)})" if self.unread else "")
 
-    def as_plan(self) -> dict[str, object]:
-        """Return the map that reads the tables as files of a folder."""
-        parts: list[dict[str, object]] = [
-            {"files": f"**/{name}", "columns": dict(self.fields[name])} for name in (*self.tasks, *self.attempts)
-        ]
-        for name, (reference, *_) in self.tests.items():
-            join = {"file": name, "where": {reference: self.fields[self.tasks[0]]["task_id"]}}
-            parts[0] = {**parts[0], "columns": {**self.fields[self.tasks[0]], "tests": "tests"}, "joins": {"tests": join}}
+    def as_plan(self, tables: Mapping[str, Rows], given: Mapping[str, str], *, database: bool) -> dict[str, object]:
+        """Return the map that reads the tables of a database, or the files of a folder, with the columns that options name."""
+        place, form = ("query", "{}") if database else ("files", "**/{}")
+        parts: list[dict[str, Any]] = []
+        for name in (*self.tasks, *self.attempts):
+            own = {key: one for key, one in given.items() if key in FIELDS and one in columns_in(tables[name])}
+            parts.append({place: form.format(name), "columns": {**self.fields[name], **own}, "joins": {}})
+        first, last, place = parts[0], parts[-1], place.removesuffix("s")
+        for name, to in self.tests.items():
+            first["columns"]["tests"] = "tests"
+            first["joins"]["tests"] = {place: name, "where": {to: self.fields[self.tasks[0]]["task_id"]}}
+        for name, one in self.results.items():
+            stem, join = name.partition(".")[0], {place: name, "where": {one.attempt: one.key}}
+            if not one.test:
+                found = {key: f"{stem}.0.{column}" for key, column in one.columns.items()}
+                last["joins"][stem] = {**join, "one": True}
+            else:
+                column = next(one.columns[key] for key in ("status", "passed") if key in one.columns)
+                found, join = {"outcomes": f"{stem}.{column}"}, {**join, "order": [one.test], "value": column}
+                for tests, to in self.tests.items() if one.of_test else ():
+                    last["joins"]["its tests"] = {place: tests, "where": {to: self.fields[self.attempts[0]]["task_id"]}}
+                    last["extra"] = {"without": ["its tests"]}
+                    join = {**join, "along": {"its tests": {one.of_test: one.test}}}
+                last["joins"][f"{stem}.{column}"] = join
+            last["columns"] |= {key: column for key, column in found.items() if key not in given}
         return {"parts": parts}
-
-    def as_query(self, tables: Mapping[str, Rows]) -> dict[str, str]:
-        """Return the query that reads the tables of a database as one, tasks first, and the columns of fields; {} of several tables of a kind."""
-        if len(self.tasks) != 1 or len(self.attempts) != 1:
-            return {}
-        tasks, attempts = self.tasks[0], self.attempts[0]
-        of_task, of_attempt = dict(self.fields[tasks]), dict(self.fields[attempts])
-        key, reference = of_task.pop("task_id"), of_attempt["task_id"]
-        theirs = [name for name in columns_in(tables[attempts]) if name != reference]
-        mine = {
-            name: name if name not in (*theirs, reference) else f"{tasks}_{name}"
-            for name in columns_in(tables[tasks])
-            if name != key
-        }
-        first = [f"t.{quoted(name)} as {quoted(as_)}" for name, as_ in mine.items()]
-        source, tests = f"{quoted(tasks)} t", "null"
-        for name, (to, *columns) in self.tests.items():
-            keys = ("input", "output", *(name.lower() for name in columns[2:]))
-            pairs = ", ".join(f"'{key}', {quoted(column)}" for key, column in zip(keys, columns, strict=True))
-            pairs = f"json_group_array(json_object({pairs}))"
-            source += f" left join (select {quoted(to)} as of_task, {pairs} as pairs from {quoted(name)} group by 1) x on x.of_task = t.{quoted(key)}"  # noqa: S608  quoted names
-            tests = "x.pairs"
-        nulls = [f"null as {quoted(name)}" for name in theirs]
-        one = [f"t.{quoted(key)} as {quoted(reference)}", *first, *nulls, f"{tests} as {quoted('tests of the task')}"]
-        two = [quoted(reference), *("null" for _ in mine), *map(quoted, theirs), "null"]
-        query = f"select {', '.join(one)} from {source} union all select {', '.join(two)} from {quoted(attempts)}"  # noqa: S608
-        columns = {name: mine[column] for name, column in of_task.items() if column in mine} | of_attempt
-        return {"query": query, **columns, **({"tests": "tests of the task"} if self.tests else {})}
 
 
 def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
-    """Return what tables hold, given their first rows; None unless some have tasks, and others attempts at these by their ids.
+    """Return what tables hold, given their first rows; None unless some have attempts, and others their tasks or their outcomes.
 
-    The answer is None, too, if a table without programs has outcomes: these may belong to the attempts.
+    The answer is None, too, if a table without programs has outcomes of which the attempts are not known.
+
+    Raises:
+        ValueError: an attempt has several outcomes, and no column says of which test each is.
     """
     likely = {name: fields_in(rows) for name, rows in tables.items()}
     tasks = [name for name, fields in likely.items() if "prompt" in fields and fields.keys().isdisjoint(PROGRAMS)]
     attempts = [name for name, fields in likely.items() if "task_id" in fields and not fields.keys().isdisjoint(PROGRAMS)]
     others = [name for name in tables if name not in (*tasks, *attempts)]
-    if not tasks or not attempts:
+    if not attempts or not (tasks or others):
         return None
     references = {likely[name]["task_id"] for name in attempts}
     wanted = {str(value) for name in attempts for value in values_of(tables[name], likely[name]["task_id"])}
@@ -96,43 +115,93 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
             return None
         likely[name]["task_id"] = column
         keys |= known[column]
-    found = {name: columns for name in others if (columns := tests_in(tables[name], references, keys))}
-    unread = tuple(name for name in others if name not in found)
-    if (
-        len(found) > 1
-        or not all(one[0] for one in found.values())
-        or (found and len(tasks) > 1)
-        or any({"status", "outcomes"} & likely[name].keys() for name in unread)
-    ):
+    tests = {name: to for name in others if (to := tests_in(tables[name], references, keys)) is not None}
+    results = dict[str, Results]()
+    for name in others:
+        if name not in tests and len(attempts) == 1 and (found := results_in(name, tables, attempts[0], likely, [*tests])):
+            results[name] = found
+    unread = tuple(name for name in others if name not in tests and name not in results)
+    if len(tests) > 1 or not all(tests.values()) or (tests and len(tasks) > 1) or not (tasks or results):
         return None
-    return Relations(likely, tuple(tasks), tuple(attempts), found, unread)
+    if strange := next((name for name in unread if {"status", "outcomes"} & likely[name].keys()), ""):
+        raise ValueError(f"{strange} has outcomes, and no column that names rows of {' or '.join(attempts)}")
+    if len({bool(one.test) for one in results.values()}) < len(results):
+        raise ValueError(f"{' and '.join(results)} have outcomes of the same attempts")
+    for found in results.values():
+        if not found.test:
+            likely[attempts[0]] = {key: one for key, one in likely[attempts[0]].items() if key not in found.columns}
+    return Relations(likely, tuple(tasks), tuple(attempts), tests, results, unread)
 
 
-def columns_of_database(member: Member) -> tuple[str, dict[str, str]]:
-    """Return what the tables of a database hold, and the options that read them as one (``Relations.as_query``); empty if that is not known."""
-    tables = tables_in(member)
-    found = relations_of(tables) if len(tables) > 1 else None
-    columns = found.as_query(tables) if found else {}
-    return f"{found}; {', '.join(f'{name} = {one}' for name, one in columns.items() if name != 'query')}", columns
+def results_in(
+    name: str, tables: Mapping[str, Rows], attempts: str, likely: Mapping[str, Mapping[str, str]], tests: Sequence[str]
+) -> Results | None:
+    """Return what a table says about the outcomes of attempts; None for another table.
+
+    A column whose name alone is that of an outcome counts, too: readers refuse it with the reason if its values need a map.
+
+    Raises:
+        ValueError: rows of an attempt cannot be told apart, or contradict an outcome beside the program.
+    """
+    rows, columns = tables[name], {key: one for key, one in likely[name].items() if key in RECORDED}
+    link = link_to(rows, attempts, tables[attempts])
+    if "passed" in columns and "status" in columns and not fits("status", "", values_of(rows, columns["status"])):
+        del columns["status"]
+    if link and {"status", "passed"}.isdisjoint(columns):
+        names = [one for one in columns_in(rows) if one not in link]
+        scores = [one for one in names if SCORE.search(bare(one)) or says_opposite(one)]
+        columns |= dict.fromkeys(["status"], [*by_name("status", names), *scores, ""][0])
+        columns = {key: one for key, one in columns.items() if one}
+    if not link or {"status", "passed"}.isdisjoint(columns):
+        return None
+    if are_apart(rows, link[0]):
+        field, own = ("status" if "status" in columns else "passed"), likely[attempts].get("status", "")
+        recorded = {str(row[link[0]]): row.get(columns[field]) for row in rows}
+        pairs = [{"own": row.get(own), "other": recorded.get(str(row.get(link[1])))} for row in tables[attempts]]
+        if own and fits("status", own, [pair["own"] for pair in pairs]) and any(differ(pair, "own", "other") for pair in pairs):
+            raise ValueError(f"{attempts}.{own} and {name}.{columns[field]} contradict each other")
+        return Results(*link, columns)
+    for one in tests:
+        if (to := link_to(rows, one, tables[one])) and are_apart(rows, link[0], to[0]):
+            return Results(*link, columns, *to)
+    if tests or not (test := next((one for one in columns_in(rows) if CASE.search(one) and are_apart(rows, link[0], one)), "")):
+        beside = f" as {tests[0]} does" if tests else ""
+        raise ValueError(f"{name} has several outcomes for one {link[0]}, and no column that names the test of each{beside}")
+    return Results(*link, columns, test)
 
 
-def tests_in(rows: Rows, references: set[str], keys: set[str]) -> tuple[str, ...]:
-    """Return the columns of the task (empty: unknown), the input, the expected output and of what says which are hidden; () of other tables."""
-    words = known_words()["tests"]
-    names = {bare(name): name for name in columns_in(rows)}
-    pair = [next((names[one] for one in map(bare, words[kind]) if one in names), "") for kind in ("inputs", "outputs")]
-    if not all(pair) or pair[0] == pair[1]:
-        return ()
-    named = [
-        *(name for name in columns_in(rows) if name in references),
-        likely_fields(rows, {}, ["task_id"]).get("task_id", ""),
-    ]
-    held = {name: {*map(str, values_of(rows, name))} for name in named if name and name not in pair}
-    to = next((name for name, values in held.items() if values and 2 * len(values & keys) >= len(values)), "")
-    return (to, *pair, *(name for name in columns_in(rows) if name.lower() in ("hidden", *words["flags"])))
+def are_apart(rows: Rows, *columns: str) -> bool:
+    """Return whether each row has other values of some columns than all others."""
+    return len({repr([row.get(one) for one in columns]) for row in rows}) == len(rows)
 
 
-def tables_in(member: Member) -> dict[str, Rows]:
+def link_to(rows: Rows, table: str, others: Rows) -> tuple[str, str] | None:
+    """Return the column of rows that names the rows of another table, and the column there that has these names; None if no names fit."""
+    nouns = {
+        bare(table.partition(".")[0]).removesuffix("s"),
+        re.split(r"[\W_]", table.partition(".")[0])[-1].lower().removesuffix("s"),
+    }
+    nouns |= {"test"} if any("test" in one or "case" in one for one in nouns) else {"submission", "attempt"}
+    for column in columns_in(rows):
+        word = bare(column).removesuffix("id").removesuffix("number").removesuffix("no")
+        values = {*map(str, values_of(rows, column))}
+        for key in columns_in(others) if word in nouns or bare(column) == bare(table) else ():
+            same = bare(key) in (bare(column), "id", *nouns)
+            if same and are_apart(others, key) and values & {*map(str, values_of(others, key))}:
+                return column, key
+    return None
+
+
+def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
+    """Return whether two columns of a row have outcomes of which one says passed and the other does not."""
+    found: list[bool] = []
+    for name in (one, other):
+        with suppress(ValueError):
+            found += [status_of(value) == "passed" for value in values_of([row], name)]
+    return len({*found}) > 1
+
+
+def tables_of(member: Member) -> dict[str, Rows]:
     """Return the first rows of the tables of a database that have any; {} of another file."""
     if (kind := kind_of(member)) not in LISTED:
         return {}
@@ -140,6 +209,21 @@ def tables_in(member: Member) -> dict[str, Rows]:
     heads = {name: first_rows(iter(rows_of(member, query=f"select * from {quoted(name)}"))) for name in found}  # noqa: S608
     tables = {name: [row for _, row in head if isinstance(row, dict)] for name, head in heads.items()}
     return {name: rows for name, rows in tables.items() if rows}
+
+
+def tests_in(rows: Rows, references: set[str], keys: set[str]) -> str | None:
+    """Return the column of the task in a table of tests, empty if unknown; None of other tables."""
+    words = known_words()["tests"]
+    names = {bare(name): name for name in columns_in(rows)}
+    pair = [next((names[one] for one in map(bare, words[kind]) if one in names), "") for kind in ("inputs", "outputs")]
+    if not all(pair) or pair[0] == pair[1]:
+        return None
+    named = [
+        *(name for name in columns_in(rows) if name in references),
+        likely_fields(rows, {}, ["task_id"]).get("task_id", ""),
+    ]
+    held = {name: {*map(str, values_of(rows, name))} for name in named if name and name not in pair}
+    return next((name for name, values in held.items() if values and 2 * len(values & keys) >= len(values)), "")
 
 
 def fields_in(rows: Rows) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
 
-import os
 import pickle
 import sqlite3
 from collections import Counter
@@ -10,13 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from upsolve.importers.formats import member_of, rows_of
+from upsolve.importers.formats import Member, member_of, rows_of
 from upsolve.importers.outcome import is_given, number_in, whole
 from upsolve.importers.problems import split_of
 from upsolve.importers.rows import BadRow, Numbered, head_of, json_in, reason_of, without
 from upsolve.importers.tables import ATTEMPTS, FIELDS, OF_TASK, PROGRAMS, REFERENCE, templates
-from upsolve.importers.tables.plans import TESTS, Join, Map, Match
-from upsolve.importers.tables.trees import ROWS, Files
+from upsolve.importers.tables.plans import TESTS, Map, Match
+from upsolve.importers.tables.trees import ROWS, Files, in_order
+from upsolve.types import Status
 
 __all__ = ["Shape", "parents_first", "path_columns"]
 
@@ -47,10 +47,10 @@ LEAVING = frozenset(
 class Index:
     """The rows of a table by the values of some columns, in a temporary file."""
 
-    def __init__(self, file: Path, columns: Sequence[str]) -> None:
+    def __init__(self, file: Member, query: str, columns: Sequence[str]) -> None:
         self.connection = sqlite3.connect("")  # a file that SQLite removes; small ones stay in memory
         self.connection.execute("create table rows (key text, row blob)")
-        rows = (row for _, row in rows_of(member_of(file)) if isinstance(row, dict))
+        rows = (row for _, row in rows_of(file, query=query) if isinstance(row, dict))
         stored = ((key_in(row, columns), pickle.dumps(row)) for row in rows)
         self.connection.executemany("insert into rows values (?, ?)", stored)
         self.connection.execute("create index by_key on rows (key)")
@@ -64,13 +64,6 @@ class Index:
 def key_in(row: Mapping[str, Any], columns: Iterable[str]) -> str:
     """Return the values of some columns, as text in small letters, as one text."""
     return repr([templates.text_of(templates.value_at(row, name)).lower() for name in columns])
-
-
-@lru_cache(maxsize=4)
-def rows_by(file: Path, columns: tuple[str, ...], process: int) -> Index:
-    """Return the index of a table, made once in each process: a map with joins asks for the rows of every task."""
-    del process  # SQLite's connections do not survive a fork
-    return Index(file, columns)
 
 
 @dataclass
@@ -90,6 +83,8 @@ class Shape:
 
     files: Files | None = None
     """Files beside that of the rows."""
+    member: Member | None = None
+    """File of the rows, if all are of one."""
     parts: dict[str, str] = field(default_factory=dict[str, str])
     """Columns of the parts of the path that patterns name."""
     first: tuple[str, ...] = ()
@@ -130,6 +125,7 @@ class Shape:
         """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
         self.joined_at = {name: path_of(join.file) for name, join in plan.joins.items()}
+        self.index = lru_cache(maxsize=4)(self.index_of)
         self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
@@ -251,7 +247,8 @@ class Shape:
         row |= {name: replaced(name, row[name], values) for name, values in plan.values.items() if is_given(row.get(name))}
         row |= plan.constants
         self.add_texts(row)
-        row |= {name: found for name, join in plan.joins.items() if (found := self.joined(row, join, self.joined_at[name]))}
+        for name in plan.joins:
+            row |= {name: found} if (found := self.joined(row, name)) else {}
         self.missing -= {name for name in self.missing if templates.value_at(row, name) is not None} if self.missing else set()
         rows = [row]
         for match in plan.match:
@@ -281,16 +278,37 @@ class Shape:
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
                 row |= dict(templates.loaded(text)) if name == "*" else {name: text}
 
-    def joined(self, row: Mapping[str, Any], join: Join, make: templates.Maker) -> list[dict[str, Any]]:
-        """Return the rows of another table, whose path ``make`` returns, that belong to a row."""
-        if not self.files or not (path := make(row)):
-            return []
-        near = (self.files.root, self.files.root.parent)
-        file = next((one for folder in near for one in sorted(folder.glob(str(path)))), None)
-        rows = rows_by(file, tuple(join.where), os.getpid()).of(key_in(row, join.where.values())) if file else []
-        numbers = (([one[name] for name in join.order if is_given(one.get(name))] or [0])[0] for one in rows)
-        by_number = sorted(zip(map(float, numbers), rows, strict=True), key=lambda pair: pair[0])
-        return [one for _, one in by_number][: join.most or None]
+    def index_of(self, path: str, join: str) -> Index | None:
+        """Return the index of the table with a path that a join names, made once for all rows; None if there is no such table."""
+        plan, found = self.plan.joins[join], self.member if not path else None
+        if path and self.files and "*" not in path:
+            found = self.files.member(self.files.at(path))
+        if path and self.files and not found:
+            near = (self.files.root, self.files.root.parent)
+            found = next((member_of(one) for folder in near for one in sorted(folder.glob(path))), None)
+        return Index(found, plan.query, tuple(plan.where)) if found else None
+
+    def joined(self, row: Mapping[str, Any], name: str) -> list[Any]:
+        """Return the rows of another table that belong to a row, or their values; ValueError for rows of which the meaning is not known."""
+        join, path = self.plan.joins[name], self.joined_at[name](row)
+        index = self.index(str(path or ""), name) if path or not join.file else None
+        rows = index.of(key_in(row, join.where.values())) if index else []
+        if join.order:
+            rows.sort(key=lambda one: in_order(next((str(one[name]) for name in join.order if is_given(one.get(name))), "0")))
+        if join.is_one and len(rows) > 1:
+            raise ValueError(
+                f"{name} has {len(rows)} rows for {', '.join(str(row.get(one)) for one in join.where.values())}: one is needed"
+            )
+        if join.along and rows:
+            column, there, here = join.along
+            by_key = {key_in(one, [here]): one for one in rows}
+            keys = [key_in(one, [there]) for one in row.get(column, ())]
+            if len(by_key) < len(rows) or not {*keys}.issuperset(by_key):
+                raise ValueError(
+                    f"{name}: {len(rows)} rows for {len(keys)} of {column}: rows are of the same one, or of others"
+                )
+            rows = [by_key.get(key, {join.value: Status.UNSCORED.value}) for key in keys]
+        return [one.get(join.value) if join.value else one for one in rows[: join.most or None]]
 
     def add_tests(self, row: dict[str, Any]) -> None:
         """Add the tests in files."""

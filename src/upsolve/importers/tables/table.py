@@ -44,7 +44,7 @@ from upsolve.languages.names import is_language, language_in, language_looked_li
 from upsolve.types import Status, content_id
 from upsolve.verify.limits import prepared
 
-__all__ = ["SOURCE", "records_of", "source_of", "table_at"]
+__all__ = ["CASE", "SOURCE", "records_of", "source_of", "table_at"]
 
 SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
 """Options that are keys of a map, too."""
@@ -90,7 +90,7 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
         if options.get(name):
             columns[name], made = Parser(f"--{name}", [*FIELDS]).column(name, options[name])
             makers |= made
-    parts = tuple(planned(part, options) for part in plan.parts)
+    parts = tuple(planned(part, options if "status" in part.columns else {**options, "passed_at": ""}) for part in plan.parts)
     constants = {name: value for name, value in plan.constants.items() if name not in columns}
     changes |= {"columns": {**plan.columns, **columns}, "makers": makers, "constants": constants, "parts": parts}
     return replace(plan, unset=plan.unset - columns.keys(), **changes)
@@ -101,14 +101,14 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
 
     ``names``: the files of the tree, empty: all; or the table, in an archive; ``counts``: the rows of earlier files.
     """
-    named = {**plan.columns}
-    mapped = columns_of(plan)
+    named, mapped = {**plan.columns}, columns_of(plan)
     member = None if plan.files else table_at(path, names, plan.encoding)
     inside = PurePosixPath(member.name).parent if member and names else ""
     files, wheres = Files(path if plan.files or names else path.parent, plan.encoding, str(inside)), list[str]()
-    if member and names:
-        path = Path(member.where)
-    shape = Shape(plan, mapped, file=str(path), place=path_columns(path.name, path.parent), files=files, counts=counts)
+    path = Path(member.where) if member and names else path
+    shape = Shape(
+        plan, mapped, file=str(path), place=path_columns(path.name, path.parent), files=files, member=member, counts=counts
+    )
     numbered = shape.rows(rows_in(member, plan)) if member else files.rows(plan, shape, wheres, names)
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
@@ -338,7 +338,7 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
     named = {"name": plan.name or path.name.partition(".")[0], **({"rows": "."} if plan.rows == "." else {})}
     if path.is_file() and len(found) == 1:
         return [Unit(path, named)]
-    apart = {one.file.partition("/")[0] for one in plan.joins.values()}
+    apart = {one.file.partition("/")[0] for one in plan.joins.values() if one.file}
     if path.name in apart:
         raise SourceError(f"{path}: holds rows that belong to other rows; name the folder above")
     kinds = [(file, kind_of(file)) for file in found if file.name.rpartition("/")[0].rpartition("/")[2] not in apart]

@@ -15,7 +15,7 @@ from upsolve.importers.formats.files import is_file, is_hidden, members_at, name
 from upsolve.importers.rows import BadRow, Numbered, decoded
 from upsolve.importers.tables.plans import Map
 
-__all__ = ["FILE", "ROWS", "Files", "in_words", "pattern_of", "reads", "rows_in", "unread"]
+__all__ = ["FILE", "ROWS", "Files", "in_order", "in_words", "pattern_of", "reads", "rows_in", "unread"]
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed files, which the names of ``members`` lack."""
