@@ -1,6 +1,6 @@
-"""Do failed attempts teach at tasks that nobody solved? python benchmarks/unsolved.py WORK [--solved 50] [--arms ...] [--seeds 0 1 2]
+"""Do failed attempts teach at tasks that nobody solved? python benchmarks/unsolved.py WORK [--domain sql] [--solved 50] [--arms ...] [--seeds 0 1 2]
 
-An archive of text-to-SQL tasks in which ``--solved`` tasks have passed attempts and all others have failed ones alone: near misses of near_misses.py (one wrong column, comparison,
+An archive of text-to-SQL tasks (or, with ``--domain python``, the embedded Python tasks, by 12 and 8 steps of 2,048 tokens) in which ``--solved`` tasks have passed attempts and all others have failed ones alone: near misses of near_misses.py (one wrong column, comparison,
 condition, ...), or with ``--failures model`` the failed samples of another model, which was trained on other tasks. All arms train the base model by the demo's recipe for as many steps of as many tokens:
 
     solved              imitates the passed attempts of the solved tasks: all that a method without failures can use
@@ -20,7 +20,7 @@ A cell is one arm and seed: results/unsolved/*.json.gz, which are not repeated; 
 import argparse
 import gzip
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import near_misses
@@ -39,11 +39,43 @@ from upsolve.train.loop import train
 from upsolve.types import Status
 
 RESULTS = Path(__file__).parent / "results" / "unsolved"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where tasks come from, and how they are trained and measured."""
+
+    archive: str
+    recipe: str
+    right: str
+    """Author of the passed attempts that are imitated."""
+    settings: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ("evaluate.tasks=300", "evaluate.dev_tasks=60")
+    steps: tuple[int, int] = (60, 40)
+    """Optimizer steps of the two stages."""
+    tasks: int = 1650
+    """Tasks of the archive, before it is split; 0: all."""
+    solved: int = 50
+
+
+DOMAINS = {
+    "sql": Domain("embedded-sql", "demo", "right:plain"),
+    "python": Domain(
+        "embedded",
+        "sft",
+        "upsolve",
+        (
+            *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "sample.max_tokens=160", "optim.lr=5e-5"),
+            *("optim.tokens_per_step=2048", "optim.tokens_per_batch=2048", "optim.moments=bfloat16", "model.name=smollm2-135m"),
+        ),
+        ("evaluate.tasks=0", "evaluate.dev_tasks=0"),
+        (12, 8),
+        0,
+        20,
+    ),
+}
 BUDGET = ("optim.epochs=40", "monitor.heldout=0", "monitor.save_every=25", "data.groups_per_task=1", "reward.verdicts=ignored")
-MEASURE = (
-    *("evaluate.tasks=300", "evaluate.dev_tasks=60", "evaluate.dev_samples=1", "evaluate.temperatures=[0, 0.6]"),
-    *("evaluate.likelihood_tasks=0", "sample.samples=1"),
-)
+MEASURE = (*("evaluate.dev_samples=1", "evaluate.temperatures=[0, 0.6]", "evaluate.likelihood_tasks=0", "sample.samples=1"),)
 ARMS = {
     "solved": (("solved", (0, 1)),),
     "solved, one stage": (("solved", (1,)),),
@@ -58,11 +90,17 @@ ARMS = {
 """Arm -> its trainings: the part of the archive that is imitated, and whose steps (--steps) it takes."""
 
 
+def recipe_of(options, *settings):
+    """Return the recipe of the domain with some settings."""
+    domain = DOMAINS[options.domain]
+    return load_recipe(domain.recipe, [*domain.settings, *settings, *options.given])
+
+
 def part(base, path, kind, options, seed, start):
     """Write the part of an archive that a stage imitates, which are all of its attempts; ``start``: the model that draws those of `own`."""
     if (path / "made").exists():
         return
-    split = split_archive(base, load_recipe("demo", []).data)
+    split = split_archive(base, recipe_of(options).data)
     chance = random.Random(f"unsolved/{seed}")
     groups = sorted(split.groups["train"], key=lambda group: group.task.task_id)
     chance.shuffle(groups)
@@ -74,7 +112,7 @@ def part(base, path, kind, options, seed, start):
     for index, group in enumerate(chosen):
         pairs = [(a, v) for a, v in zip(group.attempts, group.verdicts, strict=True) if v]
         if kind in ("solved", "all", "own"):
-            author = "right:plain" if kind != "own" or index < len(solved) else "own"
+            author = DOMAINS[options.domain].right if kind != "own" or index < len(solved) else "own"
             kept.append([(a, v) for a, v in pairs if v.status is Status.PASSED and a.author == author][:1])
         else:
             failed = [(a, v) for a, v in pairs if v.status is not Status.PASSED and wanted(a.author, options)]
@@ -115,9 +153,9 @@ def wanted(author, options):
 
 def archive_of(options):
     """Return the archive with all failures, made once."""
-    path = options.work / "near-misses-sql"
+    domain, path = DOMAINS[options.domain], options.work / f"near-misses-{options.domain}"
     if not (path / "near_misses.json").exists():
-        near_misses.main(["embedded-sql", str(path), "--tasks", str(options.tasks)])
+        near_misses.main([domain.archive, str(path), "--tasks", str(options.tasks or domain.tasks)])
     if options.failures == "model" and not (path / "sampled").exists():
         model = str(author_model(open_archive(path), options))
         near_misses.main(
@@ -138,15 +176,19 @@ def author_model(base, options):
 def trained(arm, seed, options):
     """Train the stages of an arm one after the other, or load the finished runs; stages that arms share are trained once."""
     base = archive_of(options)
-    start, path, done = "", options.work / "unsolved" / options.failures / f"{options.solved}" / str(seed), None
+    start, path, done = (
+        "",
+        options.work / "unsolved" / options.domain / options.failures / f"{options.solved}" / str(seed),
+        None,
+    )
     for kind, of in ARMS[arm]:
         archive, steps = path / f"archive-{kind}", sum(options.steps[index] for index in of)
         part(base, archive, kind, options, seed, start)
         path = path / f"{kind}-{steps}"
-        settings = [f"data.archive={archive}", f"optim.max_steps={steps}", f"seed={seed}", *BUDGET, *options.given]
+        settings = [f"data.archive={archive}", f"optim.max_steps={steps}", f"seed={seed}", *BUDGET]
         settings += ["select.attempts=''", f"data.group_size={options.each if kind in ('unsolved', 'foreign') else 1}"]
         settings += [f"model.name={start}"] if start else []
-        recipe = load_recipe("demo", settings)
+        recipe = recipe_of(options, *settings)
         split = split_archive(open_archive(archive), recipe.data)
         done = train(recipe, [*split.groups["train"], *split.groups["dev"]], (), path / "training")
         start = str(done.folder)
@@ -156,7 +198,8 @@ def trained(arm, seed, options):
 
 def file_of(arm, seed, options):
     """Return the file of a cell's sweep."""
-    return options.results / f"{options.failures}-{options.solved}-{slug(arm)}-{seed}.json.gz"
+    folder = options.results if options.domain == "sql" else options.results / options.domain
+    return folder / f"{options.failures}-{options.solved}-{slug(arm)}-{seed}.json.gz"
 
 
 def run(arm, seed, options):
@@ -165,12 +208,13 @@ def run(arm, seed, options):
     if file.exists():
         return
     done = trained(arm, seed, options)
-    recipe = load_recipe("demo", [*MEASURE, f"seed={seed}", *options.given])
-    split = split_archive(open_archive("embedded-sql"), recipe.data)
+    recipe = recipe_of(options, *MEASURE, *DOMAINS[options.domain].measure, f"seed={seed}")
+    tasks = open_archive("embedded-sql") if options.domain == "sql" else archive_of(options)
+    split = split_archive(tasks, recipe.data)
     stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
     keep = options.work / f"{file.name.removesuffix('.json.gz')}.samples.jsonl"
     sweep = sweep_model(
-        held_out(split, "sql", recipe.evaluate), model=recipe.model.at(str(done.folder)), name=arm, keep=keep, **stages
+        held_out(split, options.domain, recipe.evaluate), model=recipe.model.at(str(done.folder)), name=arm, keep=keep, **stages
     )
     whole = keep.with_suffix(".sweep.json")
     save_sweep(sweep, whole)
@@ -194,16 +238,20 @@ def main(arguments=None):
     parser.add_argument("work", type=Path)
     parser.add_argument("--arms", nargs="*", choices=[*ARMS], default=[*ARMS], metavar="ARM")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--solved", type=int, default=50, help="training tasks with passed attempts")
-    parser.add_argument("--tasks", type=int, default=1650, help="tasks of the archive, before it is split")
+    parser.add_argument("--domain", choices=[*DOMAINS], default="sql")
+    parser.add_argument("--solved", type=int, default=0, help="training tasks with passed attempts; 0: 50, Python 20")
+    parser.add_argument("--tasks", type=int, default=0, help="tasks of the archive, before it is split; 0: 1,650, Python all")
     parser.add_argument("--each", type=int, default=2, help="failed attempts a task")
-    parser.add_argument("--steps", type=int, nargs=2, default=[60, 40], help="optimizer steps of the two stages")
+    parser.add_argument(
+        "--steps", type=int, nargs=2, default=[], help="optimizer steps of the two stages; default: 60 40, Python 12 8"
+    )
     parser.add_argument("--sampled", type=int, default=600, help="tasks that the other model samples")
     parser.add_argument("--failures", choices=("mutations", "model"), default="mutations")
     parser.add_argument("--set", dest="given", nargs="*", default=[])
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    options.work = options.work.resolve()
+    options.work, domain = options.work.resolve(), DOMAINS[options.domain]
+    options.solved, options.steps = options.solved or domain.solved, options.steps or domain.steps
     for seed in options.seeds:
         for arm in options.arms:
             run(arm, seed, options)

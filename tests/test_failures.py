@@ -141,7 +141,7 @@ def test_unsolved_tasks_have_failed_attempts_alone(benchmarks, tmp_path, tiny_mo
     unsolved.main([*command, "--arms", *unsolved.ARMS])
     found = unsolved.cells(tmp_path / "cells")
     assert {kind.split("-", 2)[2] for kind in found} == {unsolved.slug(arm) for arm in unsolved.ARMS}
-    folder = tmp_path / "unsolved" / failures / "5" / "0"
+    folder = tmp_path / "unsolved" / "sql" / failures / "5" / "0"
     solved, failed, foreign = (
         {g.task.task_id: {a.code for a in g.attempts} for g in open_archive(folder / f"archive-{kind}").groups()}
         for kind in ("solved", "unsolved", "foreign")
