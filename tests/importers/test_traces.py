@@ -8,12 +8,13 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from imports import imported
+from imports import imported, rejected_rows
 from test_rollouts import ANSWER, CODE, outcomes
 from test_rollouts import lines_of as lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
+from upsolve.importers.door import reading_of
 from upsolve.importers.ingest import ingest
 from upsolve.records import from_row
 from upsolve.types import Status, Task, Verdict
@@ -427,3 +428,112 @@ def test_trials_of_several_steps_and_trajectories_alone(tmp_path):
     assert outcomes(alone) == ["passed"] and "schema_version is not ATIF-v1.x" in report.reasons[0].reason
     with pytest.raises(SourceError, match=r"contains no trajectory.json"):
         imported(tmp_path, "atif", tmp_path / "archive")
+
+
+ASKED = [{"role": "system", "content": "You write Python."}, {"role": "user", "content": "Double x."}]
+BOTH = "You write Python.\n\nDouble x."
+CHOICES = [{"index": at, "finish_reason": end, "message": {"role": "assistant", "content": text}}
+           for at, (text, end) in enumerate([(ANSWER, "stop"), ("x", "length")])]  # fmt: skip
+PARTS = [{"type": "text", "content": "Double x."}]
+OTEL = {"gen_ai.request.model": "m", "gen_ai.input.messages": json.dumps([{"role": "user", "parts": PARTS}]),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}])}  # fmt: skip
+SPAN = {"name": "chat", "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in OTEL.items()]}
+LANGCHAIN = {"kwargs": {"content": "Double x.", "type": "human"}, "lc": 1, "type": "constructor"}
+GEMINI = {"contents": [{"role": "user", "parts": [{"text": "Double x."}]}]}
+CANDIDATES = [
+    {"content": {"parts": [{"text": "hm", "thought": True}, {"text": ANSWER}], "role": "model"}, "finishReason": "STOP"}
+]
+OUTPUT = [{"type": "reasoning", "summary": []}, {"type": "message", "content": [{"type": "output_text", "text": ANSWER}]}]
+CLAUDE = {
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": ANSWER}],
+}
+CALLS = {
+    "openai": ([{"custom_id": "a", "url": "/v1/chat/completions", "body": {"model": "n", "messages": ASKED}}],
+               [{"custom_id": "a", "response": {"body": {"model": "m", "choices": CHOICES}}, "error": None}], BOTH),
+    "responses": ([{"custom_id": 1, "body": {"instructions": "You write Python.", "input": "Double x."}}],
+                  [{"custom_id": 1, "response": {"body": {"model": "m", "status": "completed", "output": OUTPUT}}}], BOTH),
+    "anthropic": ([{"custom_id": "a", "params": {"system": "You write Python.", "messages": ASKED[1:]}}],
+                  [{"custom_id": "a", "result": {"type": "succeeded", "message": CLAUDE}}], BOTH),
+    "gemini": ([{"key": "a", "request": GEMINI}], [{"key": "a", "response": {"candidates": CANDIDATES, "modelVersion": "m"}}], "Double x."),
+    "bedrock": ([], [{"recordId": "a", "modelInput": {"messages": ASKED}, "modelOutput": CLAUDE}], BOTH),
+    "litellm": ([], [{"status": "success", "messages": ASKED, "response": {"model": "m", "choices": CHOICES}}], BOTH),
+    "langsmith": ([], [{"run_type": "llm", "status": "success", "inputs": {"messages": [[LANGCHAIN]]}, "outputs": {"generations": [[
+        {"text": ANSWER}]], "llm_output": {"model_name": "m"}}, "feedback_stats": {"right": {"n": 1, "avg": 1.0}}},
+        {"run_type": "chain", "inputs": {"input": "Double x."}, "outputs": {"output": ANSWER}}], "Double x."),
+    "langfuse": ([], [{"id": "t", "type": "GENERATION", "model": "m", "input": ASKED, "output": {"role": "assistant", "content": ANSWER},
+                       "scores": [{"name": "right", "value": 1}]}], BOTH),
+    "otlp": ([], [{"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}], "Double x."),
+    "openllmetry": ([], [{"attributes": {"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "Double x.", "gen_ai.request.model": "m",
+                                         "gen_ai.completion.0.content": ANSWER}}], "Double x."),
+    "chats": ([], [{"model": "m", "messages": [*ASKED, {"role": "assistant", "content": ANSWER}], "score": 0}], BOTH),
+}  # fmt: skip
+"""Name of an API or tool -> its requests, if these have a file of their own, its responses, and the statement."""
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_calls_of_model_apis_are_attempts(tmp_path, case):
+    requests, responses, statement = CALLS[case]
+    folder = tmp_path / "log"
+    _ = requests and lines(folder / "requests.jsonl", *requests)
+    lines(folder / "responses.jsonl", *responses)
+    reading = reading_of(folder, {})
+    assert reading.source == "calls"
+    with pytest.warns(
+        UserWarning, match="attempts are unscored: (rows have scores, (right|score): --reward NAME|no row has a score)"
+    ):
+        archive, _ = imported(tmp_path, "calls", folder)
+    assert [task.prompt for task in archive.tasks()] == [statement]
+    found = [(one.code, one.author, one.truncated) for one in archive.attempts()]
+    assert found == [(CODE, "m", False), ("x", "m", True)][: 2 if case in ("openai", "litellm") else 1]
+    assert {*outcomes(archive)} == {"unscored"}
+
+
+def test_scores_of_calls_count_if_they_are_named(tmp_path):
+    rows = [{**CALLS["langfuse"][1][0], "id": at, "output": text, "scores": {"right": [good], "n_errors": 1 - good}}
+            for at, (text, good) in enumerate([(ANSWER, 1), ("x", 0)])]  # fmt: skip
+    file = lines(tmp_path / "log.jsonl", *rows)
+    assert outcomes(imported(tmp_path, "calls", file, reward="right")[0]) == ["passed", "failed"]
+    with pytest.raises(SourceError, match="--reward n_errors: more is worse by its name"):
+        ingest(Archive.create(tmp_path / "b"), "calls", file, reward="n_errors")
+
+
+@pytest.mark.filterwarnings("ignore:.*1 requests have no answer, such as a")
+@pytest.mark.parametrize(
+    ("requests", "responses", "reason"),
+    [
+        (0, [{}], "no file has the request a: import a folder of both files"),
+        (2, [{}], "files have different requests of a"),
+        (1, [{"custom_id": None}], "has an answer and no request"),
+        (1, [{"response": None, "error": {"code": "batch_expired", "message": "too late"}}], "has no answer: too late"),
+        (1, [{"response": {"status_code": 500, "body": {"error": {"message": "down"}}}}], "has no answer: down"),
+        (
+            1,
+            [{"response": {"body": {"choices": [{"message": {"content": None, "tool_calls": [{}]}}]}}}],
+            "has no answer: no text",
+        ),
+    ],
+)
+def test_calls_without_answer_or_request_are_rejected(tmp_path, requests, responses, reason):
+    asked, (answered,), _ = CALLS["openai"]
+    asked = [{**asked[0], "body": {"messages": [{"role": "user", "content": str(at)}]}} for at in range(requests)]
+    folder = tmp_path / "log"
+    _ = asked and lines(folder / "in.jsonl", *asked)
+    lines(folder / "out.jsonl", *({**answered, **change} for change in responses))
+    archive, report = imported(tmp_path, "calls", folder)
+    assert reason in rejected_rows(report)[0]["reason"] and not archive.attempts()
+
+
+@pytest.mark.parametrize(
+    "row", [{"messages": ASKED}, {"messages": [*ASKED, {"role": "assistant", "content": ANSWER}], "passed": True}]
+)
+def test_chats_without_answers_or_with_outcomes_are_no_calls(tmp_path, row):
+    with pytest.raises(SourceError, match="no column looks like"):
+        reading_of(lines(tmp_path / "log.jsonl", row, row), {})
+
+
+def test_a_service_that_answered_is_no_outcome(tmp_path):
+    rows = [{"question": f"Double x, {at} times.", "output": ANSWER, "status": "success"} for at in (1, 2)]
+    with pytest.raises(SourceError, match="no column has the outcome:[^}]*status: null"):
+        reading_of(lines(tmp_path / "log.jsonl", *rows), {})

@@ -23,12 +23,14 @@ from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
+from upsolve.importers.logs.calls import are_calls
 from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
 from upsolve.importers.tables.columns import (
     OUTCOMES,
     are_programs,
+    bare,
     exploded_in,
     explosions_in,
     fits,
@@ -39,23 +41,23 @@ from upsolve.importers.tables.columns import (
 )
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
-from upsolve.importers.tables.relations import differ, relations_of, tables_of
+from upsolve.importers.tables.relations import differ, plan_of, tables_of
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
 
 __all__ = ["Preview", "Reading", "map_file", "preview", "reading_of"]
 
-RECORDS = 3000
-"""Records that are read before an import."""
 LINES, WIDTH = 12, 160
 """Lines of a text, and characters of a line, that are shown."""
 SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "reference", "ground_truth")
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
 """Kind of a record -> the word under which it is counted."""
-FILES, TABLES = 20_000, 9
-"""Most files of a tree that are looked at, and tables of a folder that may be of different columns."""
+SERVED = frozenset(("success", "succeeded", "successful", "ok"))
+"""Words in a column ``status`` of services that answered."""
+FILES, TABLES, RECORDS = 20_000, 9, 3000
+"""Most files of a tree that are looked at, tables of a folder that may be of different columns, and records that are read before an import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,12 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
         raise SourceError(f"{path}: no such file or folder")
     found = by_files(path) if path.is_dir() else []
     if not found:
-        found = data_readings(path, given)
+        try:
+            found = data_readings(path, given)
+        except SourceError:
+            if not {one.name for one in find("source", "calls").options}.issuperset(given) or not are_calls(path):
+                raise
+            found = [Reading("calls", "prompts and answers of models")]
     elif [one.source for one in found] == ["git"]:
         with suppress(SourceError):  # a dataset may be a clone, too
             data = data_readings(path, given)
@@ -128,31 +135,19 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
             return found
         given = {**given, "code_file": column}
     units = split(path, rows=given.get("rows", ""))
-    if related := related_tables(path, units, given):
-        return [related]
+    tables = dict[str, Rows]()
+    if 1 < len(units) <= TABLES and not given:
+        tables = {one.name: rows for one, rows, _ in map(rows_in, units)}
+    elif len(units) == 1 and "query" not in given:
+        tables = tables_of(table_at(units[0].path, units[0].options.get("names", ())))
+    if related := plan_of(path, tables, given, database=len(units) == 1):
+        return [Reading("map", *related)]
     _, rows, where = rows_in(units[0], given)
     named = not given.keys().isdisjoint((*PROGRAMS, "status", "passed", "outcomes"))  # as in no known table
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
     if known and not lacks_attempts(path, known[0].source, rows, {**where, **given}):
         return known
     return [*known, *table_readings(path, rows, {**where, **given})]
-
-
-def related_tables(path: Path, units: Sequence[Unit], given: Mapping[str, str]) -> Reading | None:
-    """Return how the tables of a folder or database are read together, given options; None if they are not."""
-    tables = dict[str, Rows]()
-    if 1 < len(units) <= TABLES and not given:
-        tables = {one.name: rows for one, rows, _ in map(rows_in, units)}
-    elif len(units) == 1 and "query" not in given:
-        tables = tables_of(table_at(units[0].path, units[0].options.get("names", ())))
-    try:
-        found = relations_of(tables) if len(tables) > 1 else None
-    except ValueError as error:
-        raise SourceError(f"{path}: {error}; read one table or a join: --query NAME or --query 'select ...'") from error
-    if found is None:
-        return None
-    columns = {name: "" for name in given if name in FIELDS}  # those that options name are in the map
-    return Reading("map", str(found), columns, found.as_plan(tables, given, database=len(units) == 1))
 
 
 def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]) -> bool:
@@ -348,19 +343,22 @@ def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str]
 
 
 def with_each(
-    ways: Iterable[tuple[dict[str, str], str]], outcomes: Sequence[tuple[str, str]]
-) -> Iterator[tuple[dict[str, str], str]]:
+    ways: Iterable[tuple[dict[str, Any], str]], outcomes: Sequence[tuple[str, str | None]]
+) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield readings, each with every field and column that may be the outcome in place of the first."""
     for way, why in ways:
         bare = {name: column for name, column in way.items() if name != outcomes[0][0]}
         for key, name in outcomes:
-            yield {**bare, key: name}, ", ".join(filter(None, (why, f"{name} has the outcome" * (len(outcomes) > 1))))
+            yield (
+                {**bare, key: name},
+                ", ".join(filter(None, (why, f"{name or 'no column'} has the outcome" * (len(outcomes) > 1)))),
+            )
 
 
-def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str]]:
+def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str | None]]:
     """Return the fields and columns of which each may be the outcome; none if the chosen one is, and no other contradicts it.
 
-    A column without words for outcomes, or with the same word in all rows, holds no outcome if another column has several.
+    A column ``status`` with ``success`` in all rows may say that a service answered. A column without words for outcomes, or with the same word in all rows, holds no outcome if another column has several.
     """
     field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
     if not field or "total" in chosen:
@@ -368,6 +366,8 @@ def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str]]:
     column, left = chosen[field], {name: one for name, one in chosen.items() if name != field} | {"": chosen[field]}
     other = likely_fields(rows, left, ["status"]).get("status", chosen.get("passed", "") if field == "status" else "")
     values, others = values_of(rows, column), values_of(rows, other)
+    if not other and bare(column) == "status" and {*map(str.lower, map(str, values))} <= SERVED:
+        return [(field, column), (field, None)]
     fit = fits(field.replace("passed", "status"), column, values)
     if not other or (fit and not any(differ(row, column, other) for row in rows)):
         return []

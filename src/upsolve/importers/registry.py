@@ -7,7 +7,7 @@ from pathlib import Path
 
 from upsolve.importers.benchmarks import evalplus, functions, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
-from upsolve.importers.logs import ci_reports, samples, trajectories
+from upsolve.importers.logs import calls, ci_reports, samples, trajectories
 from upsolve.importers.problems import codenet, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
@@ -33,6 +33,7 @@ COMPOSED = Source(
 """Such tasks, composed by a grammar."""
 CODE: Mapping[str, Source] = {
     "atif": trajectories.ATIF,
+    "calls": calls.SOURCE,
     "codenet": codenet.SOURCE,
     "codet": functions.CODET,
     "composed": COMPOSED,

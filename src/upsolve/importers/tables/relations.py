@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Member, kind_of, rows_of
 from upsolve.importers.formats.tabular import DUCKDB_TABLES, SQLITE_TABLES
 from upsolve.importers.outcome import OUTCOME_FIELDS, status_of
@@ -15,7 +17,7 @@ from upsolve.importers.tables.columns import bare, by_name, fits, likely_fields,
 from upsolve.importers.tables.table import CASE
 from upsolve.solve.databases import quoted
 
-__all__ = ["Relations", "differ", "relations_of", "tables_of"]
+__all__ = ["differ", "plan_of", "tables_of"]
 
 LISTED = {Kind.SQLITE: SQLITE_TABLES, Kind.DUCKDB: DUCKDB_TABLES}
 """Kind of a database -> query of the names of its tables."""
@@ -89,6 +91,22 @@ class Relations:
                 last["joins"][f"{stem}.{column}"] = join
             last["columns"] |= {key: column for key, column in found.items() if key not in given}
         return {"parts": parts}
+
+
+def plan_of(
+    path: Path, tables: Mapping[str, Rows], given: Mapping[str, str], *, database: bool
+) -> tuple[str, dict[str, str], dict[str, object]] | None:
+    """Return what tables hold, the options that are in the map, and the map; None of tables that do not belong together.
+
+    Raises:
+        SourceError: the outcomes of attempts are not clear.
+    """
+    try:
+        found = relations_of(tables) if len(tables) > 1 else None
+    except ValueError as error:
+        raise SourceError(f"{path}: {error}; read one table or a join: --query NAME or --query 'select ...'") from error
+    columns = {name: "" for name in given if name in FIELDS}
+    return (str(found), columns, found.as_plan(tables, given, database=database)) if found else None
 
 
 def relations_of(tables: Mapping[str, Rows]) -> Relations | None:

@@ -1,0 +1,251 @@
+"""Calls of model APIs: requests and responses of batches, proxies and traces, and files of chats that end with an answer.
+
+Names of objects and lists decide, so that a form needs no code of its own: batches of OpenAI (also vLLM, Azure, Groq, Mistral), Anthropic,
+Gemini and Bedrock, logs of LiteLLM, traces of LangSmith, Langfuse and OpenTelemetry.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import SourceError
+from upsolve.importers.formats import Kind, kind_of, rows_of
+from upsolve.importers.formats.texts import lists_in
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, json_in
+from upsolve.importers.source import Option, Source
+from upsolve.importers.tables.columns import bare, likely_fields, says_opposite, values_of
+from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
+from upsolve.importers.tables.table import split, table_at
+
+__all__ = ["SOURCE", "are_calls"]
+
+MESSAGES = (
+    "messages",
+    "prompt_messages",
+    "conversations",
+    "contents",
+    "gen_ai.input.messages",
+    "gen_ai.prompt",
+    "prompt",
+    "input",
+)
+"""Names of what a model was asked."""
+SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction", "gen_ai.system_instructions")
+REQUESTS = ("body", "params", "request", "inputs", "input", "modelInput", "attributes", "kwargs")
+"""Names of objects that hold a request."""
+CHOICES = ("choices", "candidates", "generations", "gen_ai.output.messages", "gen_ai.completion")
+"""Names of lists of answers."""
+RESPONSES = ("response", "body", "result", "message", "outputs", "output", "modelOutput", "attributes", "completion", "content")
+"""Names of objects that hold a response."""
+TEXTS = ("content", "text", "parts", "value", "message", "kwargs", "data")
+"""Names of what holds the text of a message or of one of its parts."""
+SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
+"""Names of lists of calls."""
+IDS = ("custom_id", "key", "recordId")
+"""Names by which a response names its request in another file."""
+USERS, MODELS = ("user", "human"), ("assistant", "gpt", "ai", "model")
+HEADS, HEAD = 9, 100
+"""Most files, and rows of each, that show what a path has."""
+INDEXED = re.compile(r"(gen_ai\.(?:prompt|completion))\.(\d+)\.(role|content)")
+Json = dict[str, Any]
+
+
+def opened(value: Any) -> Any:
+    """Return an object or list that a text holds as JSON, and attributes of OpenTelemetry as an object; other values as they are."""
+    value = json_in(value) or value if isinstance(value, str) else value
+    if isinstance(value, list) and value and all(isinstance(one, dict) and {"key", "value"} == one.keys() for one in value):
+        value = {one["key"]: next(iter(one["value"].values()), None) for one in value}
+    if isinstance(value, dict) and (found := [match for name in value if (match := INDEXED.fullmatch(name))]):
+        value = {**value}
+        for match in sorted(found, key=lambda one: int(one[2])):
+            messages = value.setdefault(match[1], {})
+            messages.setdefault(int(match[2]), {})[match[3]] = value[match[0]]
+        value |= {match[1]: [*value[match[1]].values()] for match in found if isinstance(value[match[1]], dict)}
+    return value
+
+
+def text_in(value: Any) -> str:
+    """Return the text of messages, or of one and its parts, without thoughts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n\n".join(filter(None, map(text_in, value)))
+    if not isinstance(value, dict) or value.get("thought") or value.get("type") in ("thinking", "reasoning"):
+        return ""
+    return next(filter(None, (text_in(value[name]) for name in TEXTS if name in value)), "")
+
+
+def request_in(value: Any) -> Any:
+    """Return the messages or text of a request in an object; None if there is none."""
+    value = opened(value)
+    if not isinstance(value, dict):
+        return value or None
+    asked = next((found for name in MESSAGES if (found := value.get(name))), None)
+    if asked is None or (isinstance(asked, dict) and not text_in(asked)):
+        return next(filter(None, (request_in(value[name]) for name in REQUESTS if name in value)), None)
+    system = [value[name] for name in SYSTEM if value.get(name)]
+    asked = opened(asked)
+    return [*system, *(asked if isinstance(asked, list) else [asked])] if system else asked
+
+
+def answers_in(value: Any) -> list[Json]:
+    """Return the answers in a response, as objects; [] if it has none."""
+    value = opened(value)
+    if not isinstance(value, dict):
+        return [{"text": value}] if value else []
+    for name in CHOICES:
+        found = opened(value.get(name)) or []
+        while isinstance(found, list) and found and isinstance(found[0], list):
+            found = [one for inner in found for one in inner]
+        if found:
+            return [one if isinstance(one, dict) else {"text": one} for one in found]
+    for name in RESPONSES:
+        if found := answers_in(value.get(name)):
+            return [{**{key: value[key] for key in ("stop_reason", "status") if key in value}, **one} for one in found]
+    return []
+
+
+def call_in(row: Mapping[str, Any]) -> tuple[str, list[Json]]:
+    """Return what a row asks, empty if another row does, and its answers; chats end with theirs."""
+    asked, answers = request_in({**row}), answers_in({**row})
+    if not answers and isinstance(asked, list):
+        roles = [str(one.get("role", one.get("from", ""))) if isinstance(one, dict) else "" for one in asked]
+        last = max((at for at, role in enumerate(roles) if role in USERS), default=-1)
+        if last >= 0 and {*roles[last + 1 :]} & {*MODELS}:
+            asked, answers = asked[: last + 1], [{"text": asked[last + 1 :]}]
+    return text_in(asked), [one for one in answers if text_in(one).strip()]
+
+
+def calls_in(row: Mapping[str, Any]) -> Iterator[Json]:
+    """Yield the calls of models in a row: itself, or those in its lists of spans; none for spans of other kinds."""
+    name = next((name for name in SPANS if isinstance(row.get(name), list)), "")
+    if name:
+        for one in row[name]:
+            yield from calls_in(one) if isinstance(one, dict) else ()
+    elif row.get("run_type", "llm") == "llm" and row.get("type") not in ("SPAN", "EVENT"):
+        yield {**row}
+
+
+def id_of(row: Mapping[str, Any]) -> str:
+    """Return the name by which a response names its request; empty if there is none."""
+    return next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), "")
+
+
+def are_calls(path: Path) -> bool:
+    """Return whether the rows of a path are calls of models, of which no column is the outcome: ``status`` may say that a service answered."""
+    with suppress(SourceError):
+        heads = [row for _, rows in islice(rows_at(path), HEADS) for _, row in first_rows(rows, HEAD)]
+        found = [(call, *call_in(call)) for row in heads if not isinstance(row, BadRow) for call in calls_in(row)]
+        answered = [call for call, _, answers in found if answers]
+        outcomes = {*likely_fields(answered, {}, ["status", "passed", "outcomes"]).values()} if answered else set[str]()
+        outcomes = {name for name in outcomes if name.partition(".")[0] not in RESPONSES}
+        judged = [name for name in outcomes if bare(name) != "status" or len({*map(str, values_of(answered, name))}) > 1]
+        complete = sum(bool(asked and answers) or bool(id_of(call) and (asked or answers)) for call, asked, answers in found)
+        return bool(answered) and 2 * complete > len(found) and not judged
+    return False
+
+
+def first_of(value: Any, names: Sequence[str]) -> Any:
+    """Return the first value of one of some names in objects within objects; None if there is none."""
+    if not isinstance(value := opened(value), dict):
+        return None
+    own = (value[name] for name in names if value.get(name) not in (None, "") and not isinstance(value[name], dict | list))
+    return next(own, None) or next(filter(None, (first_of(one, names) for one in value.values())), None)
+
+
+def scores_of(row: Mapping[str, Any]) -> Json:
+    """Return the scores and the feedback of a call by their names."""
+    found: Json = {name: row[name] for name in ("score", "reward", "rating") if row.get(name) is not None}
+    for given in (opened(row.get(name)) for name in ("scores", "feedback", "feedback_stats")):
+        if isinstance(given, list):
+            found |= {
+                str(one.get("name", one.get("key"))): one.get("value", one.get("score"))
+                for one in given
+                if isinstance(one, dict)
+            }
+        elif isinstance(given, dict):
+            found |= {name: one.get("avg") if isinstance(one, dict) else one for name, one in given.items()}
+    return {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in found.items()}
+
+
+def rows_at(path: Path) -> Iterator[tuple[Path, Iterator[Numbered]]]:
+    """Yield the files of a path, each with its rows; a JSON object is one row."""
+    for unit in split(path):
+        member = table_at(unit.path, unit.options.get("names", ()))
+        whole = kind_of(member) is Kind.JSON and bool(lists_in(member))
+        yield Path(member.where), rows_of(member, rows="." if whole else "")
+
+
+def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
+    """Yield tasks, attempts and verdicts of a file of calls, or of a folder with requests and responses in files of their own."""
+    if reward and says_opposite(reward):
+        raise SourceError(f"--reward {reward}: more is worse by its name, and scores from --passed-at on count as passed")
+    records, asked = rollouts_of("calls", **options).records, dict[str, str]()
+    for _, rows in rows_at(path):
+        for call in (call for _, row in rows if not isinstance(row, BadRow) for call in calls_in(row)):
+            text, answers = call_in(call)
+            if (name := id_of(call)) and text and not answers:
+                asked[name] = "" if asked.get(name, text) != text else text
+    names, answered = set[str](), set[str]()
+
+    def build(row: Json) -> Iterator[Row]:
+        for call in calls_in(row):
+            text, answers = call_in(call)
+            if text and not answers and id_of(call):
+                continue
+            for one in attempts_in(call, text, answers, asked, reward):
+                yield from records(one)
+            names.update(scores_of(call))
+            answered.add(id_of(call))
+
+    for file, rows in rows_at(path):
+        yield from build_each(file, rows, build)
+    if left := [name for name in asked if name not in answered]:
+        warnings.warn(f"{path}: {len(left)} requests have no answer, such as {left[0]}", stacklevel=1)
+    if answered and not reward:
+        has = f"rows have scores, {', '.join(sorted(names)[:9])}: --reward NAME" if names else "no row has a score"
+        warnings.warn(f"{path}: attempts are unscored: {has}", stacklevel=1)
+
+
+def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[str, str], reward: str) -> Iterator[Json]:
+    """Yield the rollout of each answer of a call; ValueError if it has none, or if its request is missing."""
+    name, scores = id_of(call), scores_of(call)
+    if not answers:
+        found = (first_of(call.get(name), ("message",)) for name in ("error", "result", "response"))
+        error = next(filter(None, found), call.get("error"))
+        raise ValueError(f"has no answer: {str(error or call.get('error_str') or 'no text in the response')[:200]}")
+    if not (text := text or asked.get(name, "")):
+        why = (
+            f"files have different requests of {name}"
+            if name in asked
+            else f"no file has the request {name}: import a folder of both files"
+        )
+        raise ValueError(why if name else "has an answer and no request")
+    if reward and scores and reward not in scores:
+        raise ValueError(f"has no score {reward}, but {', '.join(scores)}")
+    model, alone = ("model", "modelVersion", "model_name", "gen_ai.response.model", "gen_ai.request.model"), len(answers) == 1
+    response = next((call[one] for one in RESPONSES if isinstance(opened(call.get(one)), dict)), call)
+    for answer in answers:
+        yield rollout(
+            {key: one for key, one in call.items() if key in (*IDS, "id", "trace_id", "traceId", "name")} | scores,
+            {},
+            prompt=text,
+            answer=text_in(answer),
+            status=scores.get(reward),
+            known_as=name,
+            author=str(first_of(response, model) or first_of(call, model) or ""),
+            created=first_of(call, ("created", "created_at", "startTime", "start_time", "timestamp")),
+            truncated=first_of(answer, ("finish_reason", "finishReason", "stop_reason")),
+            tokens=first_of(response, ("completion_tokens", "output_tokens", "candidatesTokenCount")) if alone else None,
+        )
+
+
+SOURCE = Source(
+    read,
+    "calls of model APIs: a file, or a folder of requests and responses",
+    (Option("reward", str, "name of the score (default: none, attempts are unscored)"), *ROLLOUT_OPTIONS),
+)
