@@ -384,7 +384,7 @@ def test_the_reason_of_a_failure_is_test_got_and_expected():
         "Refused: insert is refused",
         "Refused",
     )
-    assert '<dd><span class="soft">Refused: not a read-only query' in html_of(reason_text(refused))
+    assert '<div class="soft">Refused: not a read-only query' in html_of(reason_text(refused))
     said = "test 1: line 2: 'a, expected', expected 'b'"
     assert reason_of("", said, None) == Reason(said, 1, "", "line 2: 'a, expected'", "'b'")
 

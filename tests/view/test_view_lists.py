@@ -76,8 +76,10 @@ def test_the_attempts_at_a_task_sort_too(chromium, tmp_path, show):
     with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
         page.goto(f"{show(by_length(tmp_path / 'a'))}#/task/a%2Ftask")
         page.wait_for_selector("main tbody tr:nth-child(100)")
+        page.get_by_text("test 1: f(2) gave 0, expected 4").wait_for()
         heads = [head.inner_text() for head in page.locator("main thead th").all() if head.is_visible()]
-        assert heads == ["Attempt", "Outcome", "Tests"] and column(page, 1)[0] == "failed", "no attempt has an author"
+        assert heads == ["Attempt", "Outcome", "Tests", "Code and error"], "no attempt has an author"
+        assert column(page, 1)[0] == "failed" and column(page, 4)[1] == "def f(x): ⏎ return 1"
         for order in ("ascending", "descending"):
             page.get_by_role("button", name="Outcome").click()
             page.wait_for_selector(f'th[aria-sort="{order}"]')
@@ -106,12 +108,12 @@ def test_a_click_on_a_head_of_the_tasks_sorts_them(chromium, tmp_path, show):
         assert not faults, faults
 
 
-def test_the_page_of_an_attempt_begins_with_the_reason_and_has_buttons(chromium, tmp_path, show):
+def test_the_page_of_an_attempt_has_task_and_reason_before_code_and_has_buttons(chromium, tmp_path, show):
     with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
         page.goto(f"{show(by_length(tmp_path / 'a'))}#/attempt/0")
         page.wait_for_selector(".code")
         said = page.locator("main").inner_text()
-        order = ["failed", "test 1", "got", "expected", "Double the number.", "def f(x):", "Tests"]
+        order = ["failed", "Double the number.", "test 1", "got", "expected", "def f(x):", "Tests"]
         places = [said.index(text) for text in order]
         assert places == sorted(places) and page.locator("details[open]").count() == 0
         coloured = page.locator('.code [class^="syntax"]').evaluate_all(

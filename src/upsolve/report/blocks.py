@@ -69,7 +69,7 @@ def curve(
         text = el("span", f" {short(low)} throughout", class_="soft")
         return el("figure", el("figcaption", el("b", name), text), class_="flat")
     marks = [(label, step) for label, step in (steps or {}).items() if left <= step <= right]
-    text = caption(known, limit, marks) + f", steps {left:g} to {right:g}" if known else "no values"
+    text = caption(known, limit, marks) if known else "no values"
     picture = el(
         "svg",
         level(low, "grid"),
@@ -83,7 +83,7 @@ def curve(
         viewBox="0 0 300 100",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{name}: {text}",
+        aria_label=f"{name}: {text}, steps {left:g} to {right:g}",
     )
     keys = [el("span", f"— {label} ", class_=f"s{number}") for number, label in enumerate(known) if label]
     values = el("div", el("span", short(high)), el("span", short(low)), class_="values")

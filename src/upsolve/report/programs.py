@@ -97,16 +97,18 @@ def reason_text(reason: Reason) -> Node | None:
     """Return a reason: the test, what the attempt gave and what was expected; None for an empty one."""
     if not reason.text:
         return None
-    means = el("span", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
+    means = el("div", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
     if reason.test is None or not (reason.got or reason.expected):
-        return el("p", reason.text, el("br") if means else None, means, class_="reason")
+        return el("div" if means else "p", reason.text, means, class_="reason")
     parts = {
         f"test {reason.test}": reason.input,
         "got": reason.got or reason.message or "not recorded",
         "expected": reason.expected,
     }
-    shown = [part for name, text in parts.items() if text for part in (el("dt", name), el("dd", el("code", text)))]
-    return el("dl", *shown, *([el("dt", ""), el("dd", means)] if means else []), class_="reason facts")
+    shown: list[Node] = []
+    for name, text in parts.items():
+        shown += [el("dt", name), el("dd", el("code", text), means if name == "got" else None)] if text else []
+    return el("dl", *shown, class_="reason facts")
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:

@@ -159,7 +159,7 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
         title=f"run {folder}" + (f": {recipe.name}" if recipe.name != folder else ""),
         run=run,
         scores=scores,
-        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}",
+        note=f"stored in {Path(name).name if Path(name).is_absolute() else name}{f', judged by {judge}' if judge else ''}",
         open_samples=partial(open_samples, files) if files else None,
         measured=Measured(home, find),
     )

@@ -2,7 +2,7 @@
 import { build, el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
-import { headCell, hideEmpty } from "./lists.js";
+import { headCell, hideEmpty, preview } from "./lists.js";
 import { diffLines, diffWords } from "./diff.js";
 
 export const marked = { place: null };
@@ -16,10 +16,12 @@ export async function attemptView(main, place, info) {
   const findings = verdict ? verdict.findings : [];
   const ran = verdict ? verdict.executed_lines : null;
   show(code, codeView(attempt.code, findings, { ran, syntax: attempt.syntax }));
-  show(main, el("h2", {}, link(`task/${encodeURIComponent(attempt.task_id)}`, attempt.task_id)), verdict ? verdictHead(verdict) : el("p", {}, "Not judged yet."),
-    el("div", { class: "heat" }, compareButton(place), copyButton("Copy the code", attempt.code), copyButton("Copy the link", location.href.replace(/#.*/, "") + location.hash),
-      downloadLink(attempt), link(`task/${encodeURIComponent(attempt.task_id)}`, "all attempts at the task")),
-    task ? [el("h3", {}, "Task"), el("pre", { class: "prompt" }, task.prompt)] : null, el("h3", {}, attempt.author ? `Attempt of ${attempt.author}` : "Attempt"), info.scores ? heatBar(code, data, place) : null, code,
+  const path = `task/${encodeURIComponent(attempt.task_id)}`;
+  const why = verdict?.reason ? el("section", {}, el("h3", {}, "Why it did not pass"), build(verdict.reason)) : null;
+  show(main, el("div", { class: "heat head" }, el("div", {}, el("h2", {}, link(path, attempt.task_id)), verdict ? verdictHead(verdict) : el("p", {}, "Not judged yet.")), el("div", { class: "tools" }, compareButton(place), copyButton("Copy the code", attempt.code), copyButton("Copy the link", location.href.replace(/#.*/, "") + location.hash),
+      downloadLink(attempt), link(path, "All attempts"))),
+    el("div", { class: "sides" }, task ? el("section", {}, el("h3", {}, "Task"), el("pre", { class: "prompt", tabindex: 0 }, task.prompt)) : null, why),
+    el("h3", {}, attempt.author ? `Attempt of ${attempt.author}` : "Attempt"), info.scores ? heatBar(code, data, place) : null, code,
     verdict ? tests(verdict, task, place, info) : null,
     verdict ? folded("More on the verdict", verdictFacts(verdict)) : null, folded("More on the attempt", attemptFacts(data)),
     attempt.answer ? folded("Whole answer", el("pre", {}, attempt.answer)) : null,
@@ -34,9 +36,7 @@ function verdictHead(verdict) {
   const scores = verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ");
   const points = verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("");
   const counted = verdict.total ? `, ${verdict.passed} of ${plural(verdict.total, "test")} passed` : "";
-  const judge = el("span", { class: "soft" }, `, judged by ${verdict.judge}`);
-  return el("div", {}, el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "", judge),
-    verdict.reason ? build(verdict.reason) : null);
+  return el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "");
 }
 
 function copyButton(name, text) {
@@ -179,24 +179,26 @@ export async function taskView(main, id, info, query, go) {
   const task = await get("task", { id }).catch(() => null);
   const body = el("tbody");
   const said = el("p", { class: "soft", role: "status" });
-  const names = [["", "Attempt"], ["outcome", "Outcome"], ["tests", "Tests"], ["author", "Author"], ...(info.scores ? ["Reward", "Advantage", "Parts"].map((name) => ["", name]) : [])];
+  const names = [["", "Attempt"], ["outcome", "Outcome"], ["tests", "Tests"], ["author", "Author"], ["", "Code and error"], ...(info.scores ? ["Reward", "Advantage", "Parts"].map((name) => ["", name]) : [])];
   const heads = names.map(([key, name]) => headCell(key, name, query, go, `task/${encodeURIComponent(id)}`));
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   const more = el("button", { type: "button", hidden: true }, "More");
   show(main, el("h2", {}, id), task ? el("pre", {}, task.prompt) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
-    task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Compared by", task.compare], ["Further fields", task.extra]]) : null,
+    task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Outputs compared by", task.compare], ["Further fields", task.extra]]) : null,
     task && task.reference ? el("details", {}, el("summary", {}, "Reference"), codeView(task.reference, [])) : null,
     info.model && task ? el("p", {}, link(`ask?id=${encodeURIComponent(id)}`, "Ask the model")) : null,
     el("h2", {}, "Attempts"), said, el("div", { class: "wide" }, table), more);
   const cells = new Map();
   const load = async (after) => {
     const page = await get("attempts", { task: id, after, sort: query.sort ?? "" });
+    const from = body.rows.length;
     for (const row of page.rows) {
       const own = info.scores ? [el("td"), el("td"), el("td")] : [];
       cells.set(row.place, own);
       body.append(el("tr", {}, el("td", {}, link(`attempt/${row.place}`, `attempt ${body.rows.length + 1}`)), el("td", {}, outcome(row.status)),
-        el("td", { class: "number" }, row.total ? `${row.passed}/${row.total}` : ""), el("td", {}, row.author), own));
+        el("td", { class: "number" }, row.total ? `${row.passed}/${row.total}` : ""), el("td", {}, row.author), el("td", { class: "preview" }), own));
     }
+    if (info.ready && page.rows.length) preview(page.rows, [...body.rows].slice(from), 4).then(() => hideEmpty(table)).catch(() => {});
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).then(fill);
   };
@@ -217,7 +219,7 @@ export async function taskView(main, id, info, query, go) {
   if (!info.scores) return hideEmpty(table);
   group = await get("group", { id });
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
-  said.textContent = `Advantages: ${group.kind}; ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
+  said.textContent = `Advantages of kind ${group.kind}, ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
   fill();
   hideEmpty(table);
   if (group.drawn.length) main.append(drawnGroups(group.drawn, id));

@@ -39,10 +39,10 @@ function curve(name, points) {
   const first = xs[0], width = Math.max(1e-9, xs[xs.length - 1] - first), height = high - low || 1;
   const drawn = points.length > 1 ? points : [points[0], [first + width, ys[0]]]; // a line through a single point, to be seen
   const path = drawn.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
-  const text = `${decimal(ys[0], 4)} to ${decimal(ys[ys.length - 1], 4)}, steps ${first} to ${xs[xs.length - 1]}`;
-  if (low === high && points.length > 1) return el("figure", {}, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${decimal(low, 4)} throughout`)));
+  const text = `${decimal(ys[0], 4)} to ${decimal(ys[ys.length - 1], 4)}`;
+  if (low === high && points.length > 1) return el("figure", { class: "flat" }, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${decimal(low, 4)} throughout`)));
   const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
-    "aria-label": `${name}: ${text}` },
+    "aria-label": `${name}: ${text}, steps ${first} to ${xs[xs.length - 1]}` },
     svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
   const values = el("div", { class: "values" }, el("span", {}, decimal(high, 4)), el("span", {}, decimal(low, 4)));
   const axis = el("div", { class: "steps" }, el("span", {}, `step ${first}`), el("span", {}, xs[xs.length - 1]));

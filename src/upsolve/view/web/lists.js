@@ -32,7 +32,11 @@ export async function attemptList(main, query, info, go) {
   };
   await load(-1).then((next) => keepRow(table, load, next));
   if (!info.ready) counted.textContent = "The first attempts; the others are being indexed ...";
-  else get("count", query).then((answer) => { counted.textContent = plural(answer.attempts ?? 0, "attempt"); }).catch(() => {});
+  else get("count", query).then((answer) => { show(counted, noted(plural(answer.attempts ?? 0, "attempt"), info)); }).catch(() => {});
+}
+
+function noted(text, info) {
+  return info.note ? `${text}; ${info.note}` : text;
 }
 
 // Where the reader left this list, the row is selected again, and as many rows are loaded; the list remembers it when it is left.
@@ -50,18 +54,18 @@ async function keepRow(table, load, next) {
 }
 
 // The first lines of code and of errors, after the list is shown.
-async function preview(rows, shown) {
+export async function preview(rows, shown, at = 3) {
   const found = await get("previews", { places: rows.map((row) => row.place).join(",") });
   rows.forEach((row, index) => {
     const { code, error } = found[row.place] ?? { code: "", error: "" };
-    show(shown[index].cells[3], code ? el("code", {}, code) : null, error ? el("div", { class: "failed" }, error) : null);
+    show(shown[index].cells[at], code ? el("code", {}, code) : null, error ? el("div", { class: "failed" }, error) : null);
   });
 }
 
 export function headCell(key, name, query, go, list) {
   const less = ["attempts", "tasks"].includes(list) && LESS.includes(name);
   const kind = [less ? "less" : "", ["Tests", "Tokens", "Attempts", "Passed"].includes(name) ? "number" : ""].join(" ").trim() || null;
-  if (!key) return el("th", { scope: "col", class: list === "attempts" ? "preview" : null }, name);
+  if (!key) return el("th", { scope: "col", class: name === "Code and error" ? "preview" : null }, name);
   const sorted = (query.sort ?? "").replace("-", "") === key ? (query.sort.startsWith("-") ? "descending" : "ascending") : null;
   const next = sorted === "ascending" ? `-${key}` : sorted === "descending" ? "" : key;
   const sort = () => go(list, Object.fromEntries(Object.entries({ ...query, sort: next }).filter(([, value]) => value)));
@@ -125,7 +129,7 @@ export async function taskList(main, query, info, go) {
   form.addEventListener("submit", (event) => { event.preventDefault(); go("tasks", Object.fromEntries([...new FormData(form), ["sort", query.sort ?? ""]].filter(([, value]) => value !== ""))); });
   const head = el("tr", {}, TASK_COLUMNS.map(([key, name]) => headCell(key, name, query, go, "tasks")));
   const table = el("table", {}, el("thead", {}, head), body);
-  const counted = el("p", { class: "soft" }, info.counts ? plural(info.counts.tasks, "task") + " in all" : "Being indexed ...");
+  const counted = el("p", { class: "soft" }, info.counts ? noted(plural(info.counts.tasks, "task") + " in all", info) : "Being indexed ...");
   show(main, form, counted, el("div", { class: "wide" }, table), more);
   const load = async (after) => {
     const page = await get("tasks", { ...query, after });
@@ -140,10 +144,18 @@ export async function taskList(main, query, info, go) {
 }
 
 function taskRow(row) {
-  const named = (row.evaluations ?? []).map((one) => el("div", {}, `${one.name}: ${one.passed} of ${one.scored}`));
+  const named = byModel(row.evaluations ?? []);
   const rate = named.length ? named : row.scored ? `${row.passed} of ${row.scored}` : "";
   return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", { class: "number" }, rate),
     el("td", { class: "number" }, decimal(row.attempts)), el("td", { class: "less" }, row.difficulty), el("td", { class: "less" }, row.language));
+}
+
+// A line for each model, with its passed samples at each temperature; the task set is named where a task is in several.
+function byModel(evaluations) {
+  const parts = evaluations.map((one) => ({ ...one, words: one.name.match(/^(.*?), (.*), ([^,]*)$/)?.slice(1) ?? [one.name, "", ""] }));
+  const several = new Set(parts.map(({ words }) => words[1])).size > 1;
+  const models = Map.groupBy(parts, ({ words }) => words[0] + (several ? `, ${words[1]}` : ""));
+  return [...models].map(([name, ones]) => el("div", {}, `${name} `, ones.map(({ words, passed, scored }) => [el("span", {}, `${passed}/${scored} (${words[2]})`), " "])));
 }
 
 export function fail(main) {

@@ -70,6 +70,7 @@ function drawTabs(current) {
   const tabs = [...(whole.overview ? [["overview", "Overview"]] : []), ...(whole.changes ? [["changes", "Before and after"]] : []), ...samples, ["attempts", `${stored}${stored ? "a" : "A"}ttempts`], ["tasks", `${stored}${stored ? "t" : "T"}asks`], ...(whole.run ? [["training", "Training"]] : []), ...(whole.model ? [["ask", "Ask the model"]] : [])];
   const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks", group: "tasks", change: "changes", rewards: "training" }[current] ?? current);
   show(document.getElementById("tabs"), whole.home ? el("a", { href: "../../" }, "All runs") : null, tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
+  document.querySelector("#tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 async function start() {
@@ -94,7 +95,6 @@ async function refresh() {
   whole = all;
   document.title = `${whole.title} - upsolve view`;
   document.getElementById("title").textContent = whole.title;
-  document.getElementById("note").textContent = info.note;
   document.getElementById("status").textContent = info.error || (info.ready ? "" : "The archive is being indexed; filters and counts follow.");
   const listed = ["", "attempts", "tasks"].includes(address().words[0] ?? "");
   if (before && info.ready && !before.ready && listed) render();
