@@ -56,7 +56,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links of docs/ that leave it to the pages made from those files; a file without a page is named instead of linked."""
     depth = page.file.src_uri.count("/")
     page.meta["search"] = search_of(page.file.src_uri, page.parent.title if page.parent else "")
-    return LINK.sub(lambda link: from_docs(link, depth), markdown)
+    return LINK.sub(lambda link: from_docs(link, depth), markdown).replace("```text\n", "``` {.text .diagram}\n")  # not wrapped
 
 
 def search_of(name: str, section: str) -> dict[str, Any]:
