@@ -1,7 +1,7 @@
 """`upsolve run auto` beside imitation for as many minutes: python benchmarks/auto.py WORK [--seeds 0 1 2] [--set KEY=VALUE ...]
 
-Both train SmolLM2-135M-Instruct on ``embedded-sql`` by the settings of the leaderboard, with one thread. ``auto`` imitates 60 steps of 1,344 tokens, repeats
-that for as long as dev tasks gain, then trains on rounds of own judged samples. ``sft`` imitates in one training, for as many steps as make its command
+Both train SmolLM2-135M-Instruct on ``embedded-sql`` by the settings of the leaderboard, with one thread. ``auto`` imitates 60 steps of 1,344 tokens, then twice as
+many for as long as dev tasks gain, then trains on rounds of own judged samples. ``sft`` imitates in one training, for as many steps as make its command
 take the processor time of ``auto``'s. Both are measured at their best temperature on the same test tasks. Results are in results/auto.json; a repeated command resumes.
 """
 

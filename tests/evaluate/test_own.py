@@ -1,10 +1,13 @@
 """Rounds of own judged samples: real training, sampling and judging of a tiny model that learns one program."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError
+from upsolve.evaluate.own import Rounds
 from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, load_stages
 from upsolve.experiment import run_recipe
 from upsolve.report.run import read_run
@@ -95,6 +98,13 @@ def test_failures_come_first_where_hardly_a_task_is_solved(tiny_model, tmp_path)
     assert trained and trained.steps == 15
     drawn = recorded_rows(tmp_path / "run" / "own" / "failures-training" / "groups")
     assert {name for name, _ in drawn} == {f"own/{index}" for index in range(1, 11)}, "the ten tasks that nobody solved"
+
+
+def test_further_training_takes_as_many_epochs_as_its_steps_need(tmp_path):
+    rounds = Rounds(load_recipe("sft"), tmp_path, SimpleNamespace(groups={"train": ()}), measured=None, progress=None)
+    rounds.stages = [SimpleNamespace(trained=SimpleNamespace(steps=10), kept=True)]
+    optim = rounds.longer(SimpleNamespace(folder=tmp_path), 25).optim
+    assert (optim.max_steps, optim.epochs) == (25, 3), "one epoch was 10 steps"
 
 
 def test_rounds_need_what_they_read():

@@ -127,8 +127,8 @@ class OwnConfig(Strict):
     steps: int = Field(default=0, ge=0)
     """Optimizer steps of a round; 0: as many as the training on the archive (``optim.max_steps``)."""
     repeats: int = Field(default=0, ge=0)
-    """Most repetitions of the training on the archive, before the rounds. Each continues from the best model so far; the first that gains
-    nothing on dev tasks is the last, and its model is not the result."""
+    """Most repetitions of the training on the archive, before the rounds. Each continues from the best model so far, for as many steps as this
+    model had; the first that gains nothing on dev tasks is the last, and its model is not the result."""
     failures: bool = False
     """Before the rounds, also imitate the failed attempts of tasks that nobody solved, then train on the archive, if such tasks are at least
     8 times (``UNSOLVED``) as many as solved ones. The model is kept if dev tasks gain (docs/failures.md)."""

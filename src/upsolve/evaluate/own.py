@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -83,11 +84,17 @@ class Rounds:
         self.add(FAILURES_FIRST, continued(self.recipe, first, self.recipe.data.archive, 0), groups)
 
     def repeated(self) -> None:
-        """Train the best model anew on the archive, up to ``own.repeats`` times and for as long as dev tasks gain."""
+        """Train the best model on the archive for as many steps as it had, up to ``own.repeats`` times and for as long as dev tasks gain."""
         for number in range(1, self.recipe.own.repeats + 1):
-            recipe = continued(self.recipe, self.best.trained, self.recipe.data.archive, 0)
-            if not self.add(f"{REPEAT} {number}", recipe, self.split.groups["train"]).kept:
+            steps = sum(stage.trained.steps for stage in self.stages if stage.kept)
+            if not self.add(f"{REPEAT} {number}", self.longer(self.best.trained, steps), self.split.groups["train"]).kept:
                 break
+
+    def longer(self, start: Trained, steps: int) -> Recipe:
+        """Return the recipe of a further training on the archive for some steps, however many epochs they take."""
+        recipe, first = continued(self.recipe, start, self.recipe.data.archive, steps), self.stages[0].trained.steps
+        epochs = max(recipe.optim.epochs, math.ceil(recipe.optim.epochs * steps / max(first, 1)))
+        return recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"epochs": epochs})})
 
     def solved(self) -> set[str]:
         """Return the ids of the training tasks with a passed attempt."""
@@ -137,7 +144,7 @@ class Rounds:
 
 
 def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:
-    """Train on the archive for as long as dev tasks gain, then in rounds: sample the best model, judge, train it on what passed.
+    """Train on the archive, twice as long while dev tasks gain, then in rounds: sample the best model, judge, train it on what passed.
 
     The last repetition (at most ``own.repeats``) and the last round are the first ones without a gain, or a round whose training fails.
 
@@ -173,7 +180,7 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
     link(folder / "training", rounds.best.trained.folder.parent)
     kept = [one for one in rounds.stages if one.kept]
     if recipe.own.control and (steps := sum(one.trained.steps for one in kept[kept.index(first) + 1 :])):
-        rounds.add(CONTROL, continued(recipe, first.trained, recipe.data.archive, steps), split.groups["train"])
+        rounds.add(CONTROL, rounds.longer(first.trained, steps), split.groups["train"])
     return tuple(rounds.stages)
 
 
