@@ -8,7 +8,8 @@ from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.evaluate.own import Rounds
-from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, load_stages
+from upsolve.evaluate.runs import CONTROL, FAILURES_FIRST, Stage, load_stages
+from upsolve.evaluate.scores import TaskScore
 from upsolve.experiment import run_recipe
 from upsolve.report.run import read_run
 from upsolve.train.data.drawn import recorded_rows
@@ -98,6 +99,24 @@ def test_failures_come_first_where_hardly_a_task_is_solved(tiny_model, tmp_path)
     assert trained and trained.steps == 15
     drawn = recorded_rows(tmp_path / "run" / "own" / "failures-training" / "groups")
     assert {name for name, _ in drawn} == {f"own/{index}" for index in range(1, 11)}, "the ten tasks that nobody solved"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gains"),
+    [
+        ((0.4, 0.5), (0.6, 0.1), True),
+        ((0.4, 0.5), (0.5, 0.3), False),
+        ((0.4, 0.5), (0.45, 0.5), True),
+        ((0.4, 0.5), (0.5, 0.4), False),
+        ((), (0.5,), False),
+    ],
+)
+def test_a_stage_gains_by_the_best_temperature_then_by_all(before, after, gains):
+    def stage(rates):
+        dev = [SimpleNamespace(scores=[TaskScore("t", "easy", 20, round(20 * rate), {})]) for rate in rates]
+        return Stage("x", None, SimpleNamespace(dev=dev), kept=False)
+
+    assert stage(after).gains_over(stage(before)) == gains
 
 
 def test_further_training_takes_as_many_epochs_as_its_steps_need(tmp_path):

@@ -59,7 +59,7 @@ class Rounds:
         trained = train(recipe, groups, self.split.groups["dev"], **self.shown(name))
         sweep = self.measured(self.recipe.model.at(str(trained.folder)), f"{OWN_FOLDER}/{place_of(name)}")
         stage = Stage(name, trained, sweep, False, len(drawn), sum(drawn))
-        kept = not self.stages or (name != CONTROL and stage.dev > self.best.dev)
+        kept = not self.stages or (name != CONTROL and stage.gains_over(self.best))
         self.stages.append(replace(stage, kept=kept))
         rows = [{name: getattr(one, name) for name in ("name", "kept", "samples", "passed")} for one in self.stages]
         write_text(self.folder / STAGES, json.dumps(rows, indent=1))

@@ -170,10 +170,20 @@ class Stage:
     """How many of them passed."""
 
     @property
+    def dev_rates(self) -> tuple[float, ...]:
+        """Mean pass@1 of dev tasks at each temperature; () without dev tasks."""
+        rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
+        return tuple(sum(rate) / len(rate) for rate in rates if rate)
+
+    @property
     def dev(self) -> float:
         """Highest mean pass@1 of dev tasks over temperatures; nan without dev tasks."""
-        rates = [[*task_pass_at_k(one.scores, 1).values()] for one in self.sweep.dev]
-        return max((sum(rate) / len(rate) for rate in rates if rate), default=float("nan"))
+        return max(self.dev_rates, default=float("nan"))
+
+    def gains_over(self, other: "Stage") -> bool:
+        """Return whether dev tasks gain at the best temperature or, if that is equal, in the mean over temperatures."""
+        own, others = self.dev_rates, other.dev_rates
+        return (self.dev, sum(own) / len(own)) > (other.dev, sum(others) / len(others)) if own and others else False
 
 
 def load_stages(folder: Path) -> tuple[Stage, ...]:
