@@ -173,7 +173,7 @@ def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_p
         page.wait_for_selector(".code")
         assert "# trained" in page.locator(".code").inner_text() and "recorded:trained" in page.locator("main").text_content()
         page.keyboard.press("t")
-        for counted in ("base, .*: 0 of 4", "trained, .*: 4 of 4"):
+        for counted in (r"base 0/4 \(", r"trained 4/4 \("):
             page.get_by_text(re.compile(counted)).wait_for()
         page.keyboard.press("s")
         page.get_by_text("4 attempts").wait_for()
