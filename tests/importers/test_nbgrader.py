@@ -7,6 +7,7 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.nbgrader import read
+from upsolve.importers.door import map_file, reading_of
 from upsolve.importers.ingest import ingest
 from upsolve.importers.rows import BadRow
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -145,3 +146,26 @@ def test_what_cannot_be_read_is_rejected(tmp_path):
     assert [row.reason.partition(":")[0] for row in bad] == [
         "not a notebook of version 4", "the notebook is in R, not in Python 3", "JSONDecodeError",
     ]  # fmt: skip
+
+
+def test_notebooks_without_nbgrader_are_programs_of_a_tree(tmp_path):
+    own = [
+        TEXT,
+        cell("%time x = 1"),
+        cell("def double(x):\n    return 2 * x"),
+        cell("double()", error="TypeError"),
+        cell("print(double(2))"),
+    ]
+    folder = course(tmp_path / "course", {"ann/hw1": own, "ann/hw2": own[:3], "bob/hw1": own[:3], "bob/hw2": own[:2]})
+    (folder / "eve").mkdir()
+    (folder / "eve" / "hw1.ipynb").write_text('{"cells": []')
+    (folder / "eve" / "hw2.ipynb").write_text(json.dumps({"cells": own, "metadata": {"kernelspec": {"language": "R"}}}))
+    archive = Archive.create(tmp_path / "a")
+    report = ingest(archive, str(map_file(reading_of(folder, {}))), folder, max_rejected=1)
+    assert {(one.task_id, one.author, one.language) for one in archive.attempts()} == {
+        (f"course/{task}", author, "python") for task in ("hw1", "hw2") for author in ("ann", "bob")
+    }
+    code = "# %time x = 1\n\ndef double(x):\n    return 2 * x\n\nprint(double(2))\n"
+    assert code in [one.code for one in archive.attempts()] and not archive.verdicts()
+    reasons = [json.loads(line)["reason"] for line in report.rejected.read_text().splitlines()]
+    assert len(reasons) == 2 and "the notebook is in R, not in Python 3" in reasons

@@ -10,6 +10,7 @@ from imports import imported, write_lines
 from upsolve import verify_attempts
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
+from upsolve.importers.door import reading_of
 from upsolve.importers.ingest import ingest
 from upsolve.importers.logs.samples import ENDING, Samples, continued
 from upsolve.importers.tables.rollouts import known_tasks, read_known
@@ -366,3 +367,38 @@ def test_numbers_that_json_lacks_are_stored_as_text():
         "score": "nan",
         "best": "inf",
     }
+
+
+PASSED = {"task_id": "HumanEval/7", "solution": DOC["prompt"] + RIGHT, "base_status": "pass", "plus_status": "fail"}
+ASKED = {"question_id": "q", "question_content": "Say.", "code_list": ["print(1)", "print(2)"], "graded_list": [True, False]}
+LOGGED = {
+    "id": "a",
+    "epoch": 1,
+    "input": "Say.",
+    "output": {"choices": [{"message": {"role": "assistant", "content": "x"}}]},
+    "scores": {},
+}
+RECOGNISED = {
+    "results of EvalPlus": ({"m_eval_results.json": {"date": "", "hash": "x", "eval": {f"HumanEval/{n}": [PASSED] for n in range(4)}}}, "samples"),
+    "a folder of EvalPlus": ({"HumanEval_7/0.py": RIGHT, "HumanEval_7/1.py": WRONG}, "samples"),
+    "lists of programs": ({"generations.json": [["print(1)"], ["print(2)"]]}, "samples"),
+    "questions of LiveCodeBench": ({"m.json": [ASKED]}, "samples"),
+    "logs of Inspect": ({f"{n}.json": {"version": 2, "status": "success", "eval": {}, "samples": [LOGGED]} for n in range(2)}, "inspect"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RECOGNISED)
+def test_files_of_harnesses_are_recognised(tmp_path, case):
+    files, source = RECOGNISED[case]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    assert reading_of(tmp_path, {}).source == source
+
+
+def test_completions_are_no_programs(tmp_path):
+    rows = [{"task_id": f"HumanEval/{n}", "completion": text, "passed": n == 7} for n, text in ((7, RIGHT), (8, WRONG))]
+    with pytest.raises(
+        SourceError, match="programs in completion are bodies of functions that continue prompts: upsolve ingest samples"
+    ):
+        imported(tmp_path, "table", lines_of(tmp_path / "samples.jsonl", *rows), code="completion")

@@ -23,7 +23,7 @@ from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.logs.calls import are_calls
+from upsolve.importers.logs.calls import log_in
 from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
@@ -97,9 +97,9 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
         try:
             found = data_readings(path, given)
         except SourceError:
-            if not {one.name for one in find("source", "calls").options}.issuperset(given) or not are_calls(path):
+            if not (log := log_in(path)) or not {one.name for one in find("source", log).options}.issuperset(given):
                 raise
-            found = [Reading("calls", "prompts and answers of models")]
+            found = [Reading(log, "a log, by the names in its objects")]
     elif [one.source for one in found] == ["git"]:
         with suppress(SourceError):  # a dataset may be a clone, too
             data = data_readings(path, given)
@@ -111,10 +111,8 @@ def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
 
 def several(path: Path, found: Sequence[Reading]) -> str:
     """Return the message for a path that may be read in several ways."""
-    plain = [
-        one.as_map() if one.tree or one.source == "table" else f"upsolve ingest {one.source} PATH ARCHIVE" for one in found
-    ]
-    ways = [f"{one.why}:\n{indent(text, '    ')}" for one, text in zip(found, plain, strict=True)]
+    maps = [one.as_map() if one.tree or one.source == "table" else f"upsolve ingest {one.source} PATH ARCHIVE" for one in found]
+    ways = [f"{one.why}:\n{indent(text, '    ')}" for one, text in zip(found, maps, strict=True)]
     how = f"choose one: save it as my.yaml, then upsolve ingest {shlex.quote(str(path))} ARCHIVE --map my.yaml"
     return "\n".join([f"{path}: can be read in {len(found)} ways; {how}", *ways])
 
@@ -247,7 +245,9 @@ def has(rows: Rows, columns: set[str], wanted: str) -> bool:
     name, _, words = wanted.partition("=")
     if name.startswith("!"):
         return name[1:] not in columns
-    return name in columns and (not words or {str(value) for value in values_of(rows, name)} <= {*words.split("|")})
+    return not columns.isdisjoint(name.split("|")) and (
+        not words or {str(value) for value in values_of(rows, name)} <= {*words.split("|")}
+    )
 
 
 def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Reading]:

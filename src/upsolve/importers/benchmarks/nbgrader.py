@@ -19,7 +19,7 @@ from upsolve.importers.source import Source
 from upsolve.languages import missing_packages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 
-__all__ = ["SOURCE"]
+__all__ = ["SOURCE", "as_program"]
 
 JUDGE = "recorded:nbgrader"
 STAGES = ("autograded", "submitted")
@@ -189,8 +189,23 @@ def readable(file: Path) -> list[Cell]:
 
 
 def cells_of(file: Path) -> list[Cell]:
-    """Return the cells of a notebook."""
-    notebook = json.loads(file.read_text(encoding="utf-8"))
+    """Return the cells of a notebook in a file."""
+    return cells_in(file.read_text(encoding="utf-8"))
+
+
+def as_program(name: str, text: str) -> str:
+    """Return the program in a file: its text, or the code of a notebook without cells that ended with an exception."""
+    if not name.endswith(".ipynb"):
+        return text
+    return (
+        "\n\n".join(cell.text.strip("\n") for cell in cells_in(text) if cell.code and not cell.error and cell.text.strip())
+        + "\n"
+    )
+
+
+def cells_in(text: str) -> list[Cell]:
+    """Return the cells of a notebook; ValueError if it is not one of version 4 in Python 3."""
+    notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("not a notebook of version 4")
     about = notebook.get("metadata", {})

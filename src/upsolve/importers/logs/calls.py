@@ -21,7 +21,7 @@ from upsolve.importers.tables.columns import bare, likely_fields, says_opposite,
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
 from upsolve.importers.tables.table import split, table_at
 
-__all__ = ["SOURCE", "are_calls"]
+__all__ = ["SOURCE", "log_in"]
 
 MESSAGES = (
     "messages",
@@ -48,6 +48,14 @@ SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
 IDS = ("custom_id", "key", "recordId")
 """Names by which a response names its request in another file."""
 USERS, MODELS = ("user", "human"), ("assistant", "gpt", "ai", "model")
+OBJECTS = {
+    ("version", "eval", "samples"): "inspect",
+    ("eval", "hash"): "samples",
+    ("question_id", "code_list"): "samples",
+}
+"""Names in the first object of a file -> source that reads such files."""
+LISTS = re.compile(rb"\s*\[\s*\[\s*\"")
+"""Beginning of the lists of programs of bigcode-evaluation-harness."""
 HEADS, HEAD = 9, 100
 """Most files, and rows of each, that show what a path has."""
 INDEXED = re.compile(r"(gen_ai\.(?:prompt|completion))\.(\d+)\.(role|content)")
@@ -133,6 +141,20 @@ def calls_in(row: Mapping[str, Any]) -> Iterator[Json]:
 def id_of(row: Mapping[str, Any]) -> str:
     """Return the name by which a response names its request; empty if there is none."""
     return next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), "")
+
+
+def log_in(path: Path) -> str:
+    """Return the source that reads a path whose rows are no table, by the names in its first object; empty if there is none."""
+    with suppress(SourceError):
+        unit = split(path)[0]
+        with table_at(unit.path, unit.options.get("names", ())).open() as file:
+            if LISTS.match(file.read(1000)):
+                return "samples"
+        _, row = next(next(rows_at(path))[1], (0, None))
+        keys = {*row} if isinstance(row, dict) else set[str]()
+        if found := next((name for wanted, name in OBJECTS.items() if keys.issuperset(wanted)), ""):
+            return found
+    return "calls" if are_calls(path) else ""
 
 
 def are_calls(path: Path) -> bool:

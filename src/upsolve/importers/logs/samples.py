@@ -297,5 +297,5 @@ SOURCE = Source(
         Option("metric", str, "lm-evaluation-harness: name of the metric that decides (default: the first)"),
     ),
     detect=("task_id", "solution", "!prompt", "!question", "!status"),
-    marks=("samples_*.jsonl", "*/samples_*.jsonl"),
+    marks=("samples_*.jsonl", "*/samples_*.jsonl", "HumanEval_[0-9]*/[0-9]*.py", "Mbpp_[0-9]*/[0-9]*.py"),
 )

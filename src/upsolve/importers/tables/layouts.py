@@ -79,8 +79,9 @@ def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, di
 
 
 def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:
-    """Return the files that may be attempts: by their endings, without tests, packages and tools; all if there are no others."""
-    all_of_them = [file for file in found if file.suffix.lower() in LANGUAGES]
+    """Return the files that may be attempts: by their endings, without tests, packages, tools and notebooks; all if there are no others."""
+    named = [file for file in found if file.suffix.lower() in LANGUAGES]
+    all_of_them = [file for file in named if file.suffix != ".ipynb"] or named
     splits = any(part in ("train", "dev") for file in all_of_them for part in file.parts)
     apart = {*TREES["apart"]} - ({"test"} if splits else set())  # a folder of a split
     kept = [file for file in all_of_them if not TEST.fullmatch(file.stem) and apart.isdisjoint(file.parts[:-1])] or all_of_them

@@ -12,6 +12,7 @@ from typing import Any
 from upsolve.archive.preference import score_verdicts
 from upsolve.checkers import checker_in
 from upsolve.importers import outcome, tables
+from upsolve.importers.benchmarks.nbgrader import as_program
 from upsolve.importers.formats.files import is_file
 from upsolve.importers.problems import prompt_of
 from upsolve.importers.recogniser.asserts import called_first, imports_of, names_bound, names_read, packages_in
@@ -274,7 +275,7 @@ class Reader:
             there = os.path.lexists(file)
             raise ValueError(f"file {name}: {'is a folder, a pipe or a device, and not a' if there else 'no such'} file")
         try:
-            return decoded(file.read_bytes(), self.encoding)
+            return as_program(file.name, decoded(file.read_bytes(), self.encoding))
         except OSError as error:
             raise ValueError(f"file {name}: {error.strerror}") from error
         except UnicodeError as error:

@@ -124,6 +124,11 @@ def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> Non
         written, read = "lists of lines", f"{{{column}|lines}}"
     elif texts and 2 * sum(map(continues, values_of(rows, prompt), values)) > len(texts):
         written, read = "only what follows their prompts", f"{{{prompt}}}{{{column}}}"
+    elif texts and not values_of(rows, prompt) and 2 * sum(map(is_body, values)) > len(texts):
+        raise SourceError(
+            f"{path}: programs in {column} are bodies of functions that continue prompts: upsolve ingest samples {path} ARCHIVE --tasks TASKS; "
+            f"if they are meant: --code '{{{column}}}'"
+        )
     if written:
         read, plain = map(shlex.quote, (read, f"{{{column}}}"))
         raise SourceError(f"{path}: programs in {column} have {written}: --code {read}; if they are meant: --code {plain}")
@@ -132,6 +137,11 @@ def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> Non
 def continues(prompt: Any, code: Any) -> bool:
     """Return whether a program parses as Python only behind the code in its prompt."""
     return "def " in str(prompt) and parsed(str(code)) is None and parsed(f"{prompt}{code}") is not None
+
+
+def is_body(code: Any) -> bool:
+    """Return whether a text parses as Python only as the body of a function."""
+    return isinstance(code, str) and parsed(code) is None and parsed(f"def f():\n{code}") is not None
 
 
 def holds(values: Iterable[Any], text: str) -> bool:

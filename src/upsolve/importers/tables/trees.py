@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.importers.benchmarks.nbgrader import as_program
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.files import is_file, is_hidden, members_at, names_in
 from upsolve.importers.rows import BadRow, Numbered, decoded
@@ -237,6 +238,6 @@ def text_of(member: Member, encoding: str) -> str:
     """Return the text of a file; ValueError if it is in another encoding."""
     try:
         with member.open() as file:
-            return decoded(file.read(), encoding)
+            return as_program(member.name, decoded(file.read(), encoding))
     except UnicodeError as error:
         raise ValueError(f"file {member.name}: {error}; name the encoding, such as --encoding latin-1") from error
