@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from upsolve.archive.split import DERIVED_FROM, origin_of
 from upsolve.importers.source import Option
-from upsolve.languages import PYTHON, language, languages
-from upsolve.languages.names import same_language
+from upsolve.languages import PYTHON
+from upsolve.languages.names import is_query_language, same_language
 from upsolve.policy.prompt import FAILURES, completion_text, opening
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict, is_scored
 
@@ -83,8 +83,7 @@ class Origin:
     @property
     def is_query(self) -> bool:
         """True if attempts are queries."""
-        name = self.task.language
-        return name not in PYTHON and name in languages() and bool(language(name).engine)
+        return is_query_language(self.task.language)
 
     @property
     def is_python(self) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from upsolve.languages.names import judged_languages, language_in
+from upsolve.languages.names import is_query_language, judged_languages, language_in
 from upsolve.policy.blocks import Answer, Block, Line, end_of, read_answer
 from upsolve.types import Task, TestKind
+from upsolve.verify.judge.scopes import names_bound_by
 
 __all__ = ["code_spans", "defined_in", "free_names", "is_only_code", "names_of", "program_in"]
 
@@ -262,16 +263,10 @@ def tier(label: str, language: str) -> int:
     if label in OTHERS and label != language:
         return 0
     name = language_in(label)
-    if name == language or (label in SQL and is_query(language)):
+    if name == language or (label in SQL and is_query_language(language)):
         return 2
     related = any({name, language} <= family for family in FAMILIES)
     return 1 if related or (name != "python" and name not in judged_languages()) else 0
-
-
-def is_query(language: str) -> bool:
-    """Return whether programs of a language are queries."""
-    known = judged_languages()
-    return language in known and bool(known[language].engine)
 
 
 def is_program(text: str, names: Sequence[str]) -> bool:
@@ -288,7 +283,7 @@ def alone_of(texts: Sequence[str], language: str) -> Iterator[int]:
     """
     before: set[str] = set()
     for index, text in enumerate(texts):
-        if is_query(language):
+        if is_query_language(language):
             good = IS_QUERY.match(text) is not None
         elif not is_python(language):
             good = CODE.search(text) is not None and not text.rstrip().endswith((":", "."))
@@ -326,20 +321,7 @@ def tree_or_line(code: str) -> tuple[ast.Module | None, int]:
 
 def bound_in(tree: ast.AST) -> set[str]:
     """Return the names that a tree binds, in any scope."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                found.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                found.add(name)
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
-            case _:
-                pass
-    return found
+    return {name for node in ast.walk(tree) for name in names_bound_by(node)}
 
 
 def read_in(tree: ast.AST) -> set[str]:
@@ -350,7 +332,7 @@ def read_in(tree: ast.AST) -> set[str]:
 def unfenced(found: Answer, language: str, names: Sequence[str]) -> Sequence[Line]:
     """Return the program in an answer without fences; a query from SELECT or WITH to an empty line or a semicolon at the end of a line."""
     lines = found.between(found.start, found.end)
-    if not is_query(language_in(language)):
+    if not is_query_language(language):
         return unfenced_part(lines, language, names)
     begin = QUERY.search(found.text, found.start, found.end)
     if begin is None:

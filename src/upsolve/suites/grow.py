@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from upsolve.archive.store import Archive
-from upsolve.languages import PYTHON, language
+from upsolve.languages.names import is_query_language
 from upsolve.solve.outputs import Outputs, outputs_of
 from upsolve.suites.grade import cover, failed_tests
 from upsolve.suites.inputs import Candidate, Inputs, call_inputs, candidates, program_inputs
@@ -252,14 +252,9 @@ def inputs_of(task: Task, passed: Sequence[Attempt], seed: int) -> Inputs | None
     """Return the inputs of a task's tests in a form that can be mutated."""
     if task.tests[0].kind is TestKind.CALL:
         return call_inputs(task)
-    if is_query(task):
+    if is_query_language(task.language):
         return database_inputs(task, [task.reference, *(one.code for one in passed)], seed)
     return program_inputs(task)
-
-
-def is_query(task: Task) -> bool:
-    """Return whether attempts at a task are queries."""
-    return (task.language or "python") not in PYTHON and bool(language(task.language).engine)
 
 
 def expect(growths: Sequence[Growth], how: GrowSettings, settings: JudgeSettings) -> None:
@@ -325,7 +320,7 @@ def fill(growth: Growth, answers: Sequence[Outputs], agree: int) -> None:
 
 def leave_out_ordered(growths: Sequence[Growth], settings: JudgeSettings) -> None:
     """Leave out databases on which the reference has other rows once the rows of all tables are reversed."""
-    chosen = [one for one in growths if is_query(one.task)]
+    chosen = [one for one in growths if is_query_language(one.task.language)]
     turned = [[reversed_rows(one.task, each.test.input) or each.test.input for each in one.candidates] for one in chosen]
     tests = [
         tuple(replace(each.test, input=text) for each, text in zip(one.candidates, texts, strict=True))
