@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Contents, Fault
 from upsolve.languages import PYTHON, languages
-from upsolve.verify.analysis.syntax import nodes_of, python_tree, tree_of
+from upsolve.verify.analysis.syntax import nodes_of, own_error, python_tree, tree_of
 
 __all__ = ["LANGUAGE", "language_of"]
 
@@ -87,18 +87,8 @@ def is_python_2(code: str) -> bool:
     found = (
         name for node in nodes_of(root) for name in (node.type, f"{node.type} in {node.parent.type if node.parent else ''}")
     )
-    return any(name in PYTHON_2 for name in found) or message_of(code).startswith(ONLY_PYTHON_2)
-
-
-def message_of(code: str) -> str:
-    """Return CPython's message about an invalid program."""
-    try:
-        ast.parse(code)
-    except SyntaxError as error:
-        return str(error.msg)
-    except (ValueError, RecursionError, MemoryError):
-        return ""
-    return ""
+    error = own_error(code)
+    return any(name in PYTHON_2 for name in found) or (error is not None and error.message.startswith(ONLY_PYTHON_2))
 
 
 @cache

@@ -23,6 +23,7 @@ from upsolve.errors import ConfigError
 from upsolve.importers.formats import json_lines
 from upsolve.importers.rows import BadRow
 from upsolve.types import Task, TestCase, TestKind
+from upsolve.verify.analysis.syntax import python_tree
 
 __all__ = ["ATTEMPTS", "CONTAMINATION", "TASKS", "find_contained", "find_near", "read_benchmark"]
 
@@ -183,11 +184,8 @@ def keys_of(test: TestCase, function: str) -> Iterator[Hashable]:
         yield " ".join(test.input.split()), " ".join(test.expected.split())
     if test.kind not in (TestKind.CALL, TestKind.CODE) or not function:
         return
-    try:
-        nodes = [*ast.walk(ast.parse(test.input.strip()))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # in another language, or larger than the parser takes
-        return
-    for node in nodes:
+    tree = python_tree(test.input.strip())  # None in another language, or larger than the parser takes
+    for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
             arguments = ", ".join(map(ast.unparse, [*node.args, *(word.value for word in node.keywords)]))
             yield function.lower().replace("_", ""), arguments.translate(BRACKETS).replace(",]", "]")

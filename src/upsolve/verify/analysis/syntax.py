@@ -18,7 +18,7 @@ from upsolve.languages import PYTHON, languages
 from upsolve.types import Finding
 from upsolve.verify.analysis import Source, column_of
 
-__all__ = ["dead", "nodes_of", "normalise", "parse", "python_tree", "syntax", "tree_of", "unexecuted"]
+__all__ = ["dead", "nodes_of", "normalise", "own_error", "parse", "python_tree", "syntax", "tree_of", "unexecuted"]
 
 MOST = 20
 """Maximum number of errors reported per program."""
