@@ -16,13 +16,14 @@ import yaml
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import DataConfig, Recipe, dump_recipe
+from upsolve.config.recipe import leaves
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.evaluate.scores import Evaluation, TaskScore
 from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.data.sources import StoredSource
 from upsolve.train.loop import train
-from upsolve.train.run.folder import UNMEASURED, claim, flat, is_unmeasured, load_trained, within
+from upsolve.train.run.folder import UNMEASURED, claim, is_unmeasured, load_trained, within
 from upsolve.train.run.monitor import limits_of, read_steps
 
 SETTINGS = {
@@ -225,7 +226,7 @@ def test_a_run_of_one_step_is_warned_about(tiny_model, tmp_path, caplog):
 
 def test_a_measured_base_is_reused_if_no_number_can_change(tmp_path):
     """What may change is listed: keys that are new, or forgotten, may not."""
-    keys = flat(Recipe().model_dump(mode="json"))
+    keys = leaves(Recipe().model_dump(mode="json"))
     assert all(any(within(key, [each]) for key in keys) for each in UNMEASURED)
     for key in (
         "data.language",

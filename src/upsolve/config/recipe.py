@@ -1,6 +1,6 @@
 """The recipe: all stages, reading and writing YAML."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from itertools import takewhile
@@ -27,6 +27,7 @@ __all__ = [
     "check_recipe",
     "dump_recipe",
     "explain",
+    "leaves",
     "load_recipe",
     "recipe_changes",
     "recipe_names",
@@ -128,20 +129,17 @@ def recipe_text(path: str | Path) -> str:
     while base := read_mapping(above[-1], above[-1]).get("base", ""):
         beside = above[-1].parent / base
         above.append(beside if beside.is_file() else recipe_file(base))
-        values = flat(read_mapping(base, above[-1]))
+        values = leaves(read_mapping(base, above[-1]), whole=WHOLE)
         lines.append(f"# inherited from {base}:")
-        lines += [f"#   {key}: {value}" for key, value in values.items() if key not in taken and key != "base"]
+        lines += [f"#   {key}: {yaml_line(value)}" for key, value in values.items() if key not in taken and key != "base"]
         taken |= values.keys()
     return "\n".join([*lines, "# all other keys have their defaults: `upsolve explain KEY`"])
 
 
-def flat(data: Any, key: str = "") -> dict[str, str]:
-    """Return the values of nested mappings as YAML in one line, by key: ``objective.clip.low``."""
-    if isinstance(data, dict) and data and key not in WHOLE:
-        pairs = (flat(inner, f"{key}.{name}".lstrip(".")) for name, inner in data.items())
-        return {name: value for found in pairs for name, value in found.items()}
-    text = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=float("inf"))
-    return {key: text.removesuffix("...\n").strip()}
+def yaml_line(value: Any) -> str:
+    """Return a value as YAML in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    return text.removesuffix("...\n").strip()
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
@@ -180,13 +178,12 @@ def own_keys(path: str | Path) -> set[str]:
     return set() if file in shipped().values() or data.keys() >= Recipe.model_fields.keys() else {*leaves(data)}
 
 
-def leaves(data: Any, key: str = "") -> Iterator[str]:
-    """Yield the keys of the values of nested mappings: ``objective.clip.low``."""
-    if not isinstance(data, dict) or not data:
-        yield key
-        return
-    for name, inner in data.items():
-        yield from leaves(inner, f"{key}.{name}".lstrip("."))
+def leaves(data: Any, key: str = "", whole: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the values of nested mappings by key: ``objective.clip.low``; the mappings of the keys ``whole`` are values."""
+    if not isinstance(data, dict) or not data or key in whole:
+        return {key: data}
+    found = (leaves(inner, f"{key}.{name}".lstrip("."), whole) for name, inner in data.items())
+    return {name: value for each in found for name, value in each.items()}
 
 
 def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:

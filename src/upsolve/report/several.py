@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from upsolve.config.recipe import leaves
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.comparison import interval_text, outcome_of, points
 from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
@@ -15,7 +16,6 @@ from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.scores import Sweep, task_pass_at_k, temperature_name
 from upsolve.report.content import Change, ReportContent
 from upsolve.report.tables import Table, percent
-from upsolve.train.run.folder import flat
 from upsolve.types import content_id
 
 __all__ = [
@@ -244,14 +244,14 @@ def worth_table(runs: Sequence[RunResult]) -> Table | None:
 def without_seeds(settings: Mapping[str, Any]) -> str:
     """Return a content id of a recipe without its name and seeds (the seed of the split counts): equal for runs that differ in seeds alone."""
     rest = {
-        key: value for key, value in flat(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
+        key: value for key, value in leaves(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
     }
     return content_id(json.dumps(rest, sort_keys=True))
 
 
 def seeds_of(settings: Mapping[str, Any]) -> str:
     """Return the seeds of a recipe, by key."""
-    return ", ".join(f"{key} {value}" for key, value in flat(settings).items() if is_seed(key))
+    return ", ".join(f"{key} {value}" for key, value in leaves(settings).items() if is_seed(key))
 
 
 def is_seed(key: str) -> bool:

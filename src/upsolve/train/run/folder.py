@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
+from upsolve.config.recipe import leaves
 from upsolve.errors import ConfigError, TrainingError, counted, one_line
 from upsolve.files import commit_folder
 from upsolve.train.run.monitor import read_steps
@@ -33,7 +34,6 @@ __all__ = [
     "check_out",
     "claim",
     "claim_run",
-    "flat",
     "is_unmeasured",
     "link_or_copy",
     "listed",
@@ -130,18 +130,9 @@ def listed(counts: Mapping[str, int]) -> str:
 
 def changed_keys(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     """Return the keys (``optim.lr``) whose values differ between two recipes, with both values."""
-    before, after = flat(old.model_dump(mode="json")), flat(new.model_dump(mode="json"))
+    before, after = leaves(old.model_dump(mode="json")), leaves(new.model_dump(mode="json"))
     keys = sorted({*before, *after})
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
-
-
-def flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of nested mappings by their dotted key."""
-    if not isinstance(data, dict) or not data:
-        return {prefix: data}
-    return {
-        key: leaf for name, each in data.items() for key, leaf in flat(each, f"{prefix}.{name}" if prefix else name).items()
-    }
 
 
 def within(key: str, keys: Sequence[str]) -> bool:
