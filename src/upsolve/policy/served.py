@@ -64,8 +64,6 @@ class Place:
         """Requests in flight, failures since the last answer, and the time (``time.monotonic``) before which others are preferred."""
         self.is_outdated = False
         """Whether its weights are unknown: no request is sent to it."""
-        self.is_lost = False
-        """True from a failed request to the next answer: one warning for each outage."""
 
 
 class Server:
@@ -251,7 +249,7 @@ class Server:
             while (place := self.take(tried)) and not over.is_set():
                 try:
                     attempt = self.read(request, post(place), author, is_plain=is_plain)
-                    place.is_lost, place.failures = False, 0
+                    place.failures = 0
                     return attempt
                 except RetryError as error:
                     tried.append(place)
@@ -294,9 +292,8 @@ class Server:
     def rest(self, place: Place, error: RetryError) -> None:
         """Prefer the other servers for a while; log the first failure of an outage."""
         others = "; the other servers do its work" if len(self.places) > 1 else "; retrying"
-        if not place.is_lost:
+        if not place.failures:
             log.warning("%s: %s%s", place.url, error, others)
-        place.is_lost = True
         place.rests_until = time.monotonic() + max(self.wait_seconds(place.failures), error.seconds)
         place.failures += 1
 
@@ -421,7 +418,7 @@ class UpdatedServer(Server):
         def run(place: Place) -> None:
             try:
                 self.update(place)
-                place.is_outdated, place.is_lost, place.failures = False, False, 0
+                place.is_outdated, place.failures = False, 0
                 ended.put("")
             except (RetryError, ModelError) as error:
                 if not over.is_set():
