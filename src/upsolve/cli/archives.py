@@ -33,8 +33,6 @@ from upsolve.errors import ConfigError
 if TYPE_CHECKING:
     from upsolve.archive.info import Agreement
     from upsolve.archive.labels import JudgeLabels
-    from upsolve.archive.store import Archive
-    from upsolve.evaluate.calibration import Calibration
 
 __all__ = [
     "archive_app",
@@ -285,12 +283,13 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
     from upsolve.archive.info import overview
     from upsolve.archive.store import open_archive
+    from upsolve.evaluate.calibration import calibrations
     from upsolve.verify.changes import changes_since, may_be_stale
 
     opened = open_archive(archive)
     seen = overview(opened, changes_since, may_be_stale())
     statistics, pairs_of_judges, labels, outdated = seen.info, seen.agreements, seen.labels, seen.stale
-    fits = fits_of(opened) if statistics.scores else []
+    fits = calibrations(opened) if statistics.scores else []
     if as_json:
         more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
         more["calibration"] = [asdict(one) for one in fits]
@@ -314,22 +313,10 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         header = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
         show(title, header, map(agreement_row, pairs_of_judges))
     if fits:
-        show_fits(fits)
+        from upsolve.report.tables import calibration_tables
 
-
-def fits_of(archive: "Archive") -> "list[Calibration]":
-    """Return how each score fits the verdicts."""
-    from upsolve.evaluate.calibration import calibrations
-
-    return calibrations(archive)
-
-
-def show_fits(fits: "Sequence[Calibration]") -> None:
-    """Print how scores fit the verdicts."""
-    from upsolve.report.tables import calibration_tables
-
-    for table in calibration_tables(fits):
-        show(table.title, table.header, table.rows)
+        for table in calibration_tables(fits):
+            show(table.title, table.header, table.rows)
 
 
 def label_row(labels: "JudgeLabels") -> tuple[str, ...]:
