@@ -69,13 +69,8 @@ def choice_figures(choices: Choices | None) -> dict[str, Any] | None:
 
 def comparison_figures(comparison: Comparison) -> dict[str, Any]:
     """Return the k and the temperatures of a comparison, and the paired difference in pass@k; None without shared tasks."""
-    paired = comparison.paired
-    return {
-        "k": comparison.k,
-        "temperatures": list(comparison.temperatures),
-        "difference": asdict(paired.difference) if paired else None,
-        "p_value": paired.p_value if paired else None,
-    }
+    change = paired_figures(comparison.paired) or {"difference": None, "p_value": None}
+    return {"k": comparison.k, "temperatures": list(comparison.temperatures), **change}
 
 
 def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:

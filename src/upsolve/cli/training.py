@@ -140,6 +140,7 @@ def train(
 
     check_out(out, loaded, fresh=fresh)
     split = checked_split(stored, loaded)
+    from upsolve.evaluate.benchmarks import step_reports
     from upsolve.report.card import write_card
     from upsolve.train.loop import train as train_policy  # torch is imported after the checks: it takes seconds
     from upsolve.train.run.processes import Processes
@@ -150,7 +151,7 @@ def train(
             split.groups["train"],
             split.groups["dev"],
             out,
-            on_step=lambda done, total, row: progress(f"train: entropy {row['entropy']:.2f}", done, total),
+            on_step=step_reports(progress),
             show=progress,
             fresh=fresh,
         )
