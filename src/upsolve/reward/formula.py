@@ -176,13 +176,14 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
     if against == "reference":
         return baselines.get(group.task.reference)
     exact = measures_cost(group)
-    seconds = [
-        seconds_of(verdict.cpu_seconds, exact=exact)
-        for verdict in group.verdicts
-        if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
-        if verdict.has_cost == exact
-    ]
+    seconds = [seconds_of(each, exact=exact) for each in passed_seconds(group.verdicts, exact=exact)]
     return float(np.median(seconds)) if seconds else None
+
+
+def passed_seconds(verdicts: Iterable[Verdict | None], *, exact: bool) -> list[float]:
+    """Return the processor times of attempts that passed, of those measured as a cost in rounds if ``exact``, else of all others."""
+    passed = [verdict for verdict in verdicts if verdict is not None and verdict.status is Status.PASSED]
+    return [one.cpu_seconds for one in passed if one.cpu_seconds is not None and one.has_cost == exact]
 
 
 def measures_cost(group: Group) -> bool:
@@ -275,20 +276,13 @@ def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judg
     ]
     verdicts = judge(pairs) if pairs else ()
     for (task, _), verdict in zip(pairs, verdicts, strict=True):
-        if (
-            verdict.status is Status.PASSED
-            and verdict.cpu_seconds is not None
-            and verdict.has_cost == (task.reference in exact)
-        ):
-            recorded[task.reference] = [verdict.cpu_seconds]
+        if seconds := passed_seconds([verdict], exact=task.reference in exact):
+            recorded[task.reference] = seconds
     return {code: seconds_of(float(np.median(seconds)), exact=code in exact) for code, seconds in recorded.items()}
 
 
 def recorded_seconds(group: Group) -> list[float]:
     """Return the processor times of the passed attempts that equal the reference."""
-    return [
-        verdict.cpu_seconds
-        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
-        if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
-        if attempt.code.strip() == group.task.reference.strip() and verdict.has_cost == measures_cost(group)
-    ]
+    pairs, reference = zip(group.attempts, group.verdicts, strict=True), group.task.reference.strip()
+    equal = [verdict for attempt, verdict in pairs if attempt.code.strip() == reference]
+    return passed_seconds(equal, exact=measures_cost(group))
