@@ -13,7 +13,7 @@ from random import Random
 from upsolve.errors import ConfigError
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["databases_of", "quoted", "schema_in"]
+__all__ = ["databases_of", "literal", "quoted", "schema_in"]
 
 ROWS = 12
 """Rows of a table."""
@@ -131,8 +131,12 @@ def value(column: Column, number: int, question: str, random: Random) -> str:
     return literal(random.randint(0, 40) if whole else random.randint(0, 400) / 10)
 
 
-def literal(value: str | float) -> str:
+def literal(value: str | bytes | float | None) -> str:
     """Return a value as SQL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from upsolve.errors import ConfigError
 from upsolve.languages import language
-from upsolve.solve.databases import databases_of, quoted
+from upsolve.solve.databases import databases_of, literal, quoted
 from upsolve.suites.inputs import Candidate
 from upsolve.types import Task, TestCase, TestKind
 
@@ -58,15 +58,6 @@ class Database:
             rows = ", ".join("(" + ", ".join(map(literal, row)) + ")" for row in table.rows)
             lines += [f"INSERT INTO {quoted(name)} VALUES {rows};"] if rows else []  # noqa: S608  runs in the sandbox
         return "\n".join(lines) + "\n"
-
-
-def literal(value: Any) -> str:
-    """Return a cell as SQL."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f"x'{value.hex()}'"
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
 def allowed(action: int, *_: str | None) -> int:
@@ -198,13 +189,18 @@ def key_of(table: Table) -> int:
     return min(table.keys, default=0)
 
 
+def free_column(table: Table, random: Random, *, rows: int = 1, fits: Callable[[int], bool] = lambda _: True) -> int | None:
+    """Return a random column that fits, outside of the primary key; None without one, or if the table has fewer rows."""
+    free = [index for index in range(len(table.columns)) if index not in table.keys and fits(index)]
+    return random.choice(free) if free and len(table.rows) >= rows else None
+
+
 def set_value(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
     """Set a cell to another value of its column, or a number beside it."""
     table = tables[name]
-    free = [index for index in range(len(table.columns)) if index not in table.keys]
-    if not free or not table.rows:
+    index = free_column(table, random)
+    if index is None:
         return ""
-    index = random.choice(free)
     column, row = inputs.columns[name, index], random.choice(table.rows)
     choices = [row[key_of(tables[column.parent])] for row in tables[column.parent].rows] if column.parent else [*column.values]
     if not choices:
@@ -305,10 +301,9 @@ def next_key(keys: Sequence[Any]) -> Any:
 def shuffle_column(_inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
     """Exchange the values of a column between rows."""
     table = tables[name]
-    free = [index for index in range(len(table.columns)) if index not in table.keys]
-    if not free or len(table.rows) < 2:
+    index = free_column(table, random, rows=2)
+    if index is None:
         return ""
-    index = random.choice(free)
     values = [row[index] for row in table.rows]
     random.shuffle(values)
     for row, value in zip(table.rows, values, strict=True):
@@ -319,12 +314,9 @@ def shuffle_column(_inputs: DatabaseInputs, tables: Mapping[str, Table], name: s
 def equal_values(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
     """Give a row the value that another row has in a column."""
     table = tables[name]
-    free = [
-        index for index in range(len(table.columns)) if index not in table.keys and not inputs.columns[name, index].is_unique
-    ]
-    if not free or len(table.rows) < 2:
+    index = free_column(table, random, rows=2, fits=lambda index: not inputs.columns[name, index].is_unique)
+    if index is None:
         return ""
-    index = random.choice(free)
     one, other = random.sample(table.rows, 2)
     one[index] = other[index]
     return f"{table.columns[index]} repeated"
