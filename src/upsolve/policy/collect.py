@@ -1,7 +1,7 @@
 """Sample a model on the tasks of an archive and store the attempts in the archive."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -93,15 +93,21 @@ def sample_repairs(
         return 0
     policy, done = request_sampler(sampler(config, model), "--repair"), 0
     for start in range(0, len(pending), PART):
-        attempts: list[Attempt] = []
-        try:
-            for _, attempt in policy.sample_requests(pending[start : start + PART], config=config, author=author):
-                attempts.append(attempt)
-                progress("sample", done + len(attempts), len(pending))
-        finally:
-            archive.write([], attempts, [])
-        done += len(attempts)
+        samples = policy.sample_requests(pending[start : start + PART], config=config, author=author)
+        done = store_samples(archive, (attempt for _, attempt in samples), progress, done=done, total=len(pending))
     return done
+
+
+def store_samples(archive: Archive, samples: Iterable[Attempt], progress: OnProgress, *, done: int, total: int) -> int:
+    """Store samples, also if their iterator raises, after ``done`` earlier ones; return the number of all."""
+    attempts: list[Attempt] = []
+    try:
+        for attempt in samples:
+            attempts.append(attempt)
+            progress("sample", done + len(attempts), total)
+    finally:
+        archive.write([], attempts, [])
+    return done + len(attempts)
 
 
 def to_repair(group: Group, author: str, authors: Collection[str]) -> list[Turn]:
@@ -137,14 +143,9 @@ def sample_missing(
             # no two requests of a task share a seed, however often the sampling was stopped
             rest = config.model_copy(update={"samples": config.samples - count, "seed": config.seed + start + count * 2**20})
             names = {tasks[name].task_id: name for name in part if have[name] == count}
-            attempts: list[Attempt] = []
-            try:
-                for attempt in policy([tasks[name] for name in names.values()], config=rest, author=author):
-                    attempts.append(at_task(names[attempt.task_id], attempt))
-                    progress("sample", done + len(attempts), total)
-            finally:
-                archive.write([], attempts, [])
-            done += len(attempts)
+            samples = policy([tasks[name] for name in names.values()], config=rest, author=author)
+            moved = (at_task(names[attempt.task_id], attempt) for attempt in samples)
+            done = store_samples(archive, moved, progress, done=done, total=total)
     return done
 
 
