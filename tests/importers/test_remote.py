@@ -174,7 +174,8 @@ from upsolve.archive.store import Archive
 from upsolve.types import Task
 archive = Archive({f"{bucket}/shared"!r})
 archive.append(tasks=[Task("t", "do")])
-archive.remember("one", "")
+with archive.lock():
+    archive.remember_locked("one", "")
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert [task.task_id for task in archive.tasks()] == ["t"] and archive.ingested() == ["one"]

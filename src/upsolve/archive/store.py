@@ -288,11 +288,6 @@ class Archive:
         """Record an import of a source and path, by its tag, as incomplete, while the archive is locked."""
         self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
 
-    def remember(self, import_id: str, where: str) -> None:
-        """Record an import of a source and path as finished."""
-        with self.lock():
-            self.remember_locked(import_id, where)
-
     def remember_locked(self, import_id: str, where: str) -> None:
         """Record an import of a source and path as finished, while the archive is locked."""
         before, done = self.meta().get("incomplete", {}), self.meta().get("imports", {})
