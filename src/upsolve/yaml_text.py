@@ -1,10 +1,10 @@
-"""Reading YAML in which no key is there twice."""
+"""Reading YAML in which no key is there twice, and writing a value in one line."""
 
 from typing import Any
 
 import yaml
 
-__all__ = ["read_yaml"]
+__all__ = ["read_yaml", "yaml_line"]
 
 MOST = 100_000
 """Most values of a text, each counted as often as aliases repeat it."""
@@ -72,6 +72,12 @@ def read_yaml(text: str, *, words: bool = False) -> Any:
     except RecursionError:
         raise yaml.YAMLError("nested too deeply, or an alias repeats itself") from None
     return found
+
+
+def yaml_line(value: Any) -> str:
+    """Return a value as YAML in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    return text.removesuffix("...\n").strip()
 
 
 def size_of(value: Any, known: dict[int, int]) -> int:

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
-import yaml
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from upsolve.errors import ConfigError
 from upsolve.plugins import KINDS, names
+from upsolve.yaml_text import yaml_line
 
 __all__ = ["all_keys", "describe", "is_stage", "meant"]
 
@@ -85,8 +85,7 @@ def describe(model: type[BaseModel], key: str) -> str:
         lines = [f"  {key}.{field}: {summary(inner, field)}" for field in inner.model_fields]
         return "\n".join([f"{key}: {(inspect.getdoc(inner) or '').splitlines()[0]}", *lines])
     plain = to_jsonable_python(field.get_default(call_default_factory=True))
-    default = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).replace("\n...", "").strip()
-    facts = {"type": allowed(parent, name), "default": default}
+    facts = {"type": allowed(parent, name), "default": yaml_line(plain)}
     return "\n".join([key, *(f"  {label}: {text}" for label, text in facts.items()), f"  {documentation(parent, name)}"])
 
 

@@ -20,7 +20,7 @@ from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict, broken
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
-from upsolve.yaml_text import read_yaml
+from upsolve.yaml_text import read_yaml, yaml_line
 
 __all__ = [
     "Recipe",
@@ -134,12 +134,6 @@ def recipe_text(path: str | Path) -> str:
         lines += [f"#   {key}: {yaml_line(value)}" for key, value in values.items() if key not in taken and key != "base"]
         taken |= values.keys()
     return "\n".join([*lines, "# all other keys have their defaults: `upsolve explain KEY`"])
-
-
-def yaml_line(value: Any) -> str:
-    """Return a value as YAML in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
-    return text.removesuffix("...\n").strip()
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """A first recipe for an archive, with comments: what the archive decides is filled in, the rest keeps its default."""
 
-import json
 import math
 from dataclasses import dataclass
 
 from upsolve.archive.info import ArchiveInfo, archive_info
 from upsolve.archive.preference import is_recorded
 from upsolve.archive.store import Archive
+from upsolve.yaml_text import yaml_line
 
 __all__ = ["OWN_SHARE", "Beginning", "counts", "first_recipe", "look_at", "warnings"]
 
@@ -84,15 +84,15 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         f"# `upsolve init {archive}`: {counts(found)}",
         "# `upsolve explain KEY` documents a key, `--set KEY=VALUE` overrides one for a run, docs/recipes.md has all of them.",
         *(f"# {warning}" for warning in warnings(found)),
-        f"name: {quoted(name)}",
+        f"name: {yaml_line(name)}",
         f"base: rloo  # {share:.0%} of the attempts are the model's own ({OWN_SHARE:.0%} or more): passed ones become more likely, failed ones less"
         if own
         else f"base: sft  # imitates passed attempts: {imitated(share)}; next: `rloo` on samples of the trained model",
         "model:",
-        f"  name: {quoted(model)}  # a folder, a .gguf file or a name on the Hub",
+        f"  name: {yaml_line(model)}  # a folder, a .gguf file or a name on the Hub",
         "  # lora_rank: 16  # train adapters instead of all weights: less memory; `upsolve memory RECIPE` computes both",
         "data:",
-        f"  archive: {quoted(archive)}",
+        f"  archive: {yaml_line(archive)}",
         *choices(found),
         f"  group_size: {found.group}  # attempts at a task that are compared with each other; tasks with fewer are left out",
         f"  max_tokens: {longest}  # of prompt and attempt; longer ones are left out and counted",
@@ -152,8 +152,3 @@ def warnings(found: Beginning) -> list[str]:
             f"{found.untested:,} tasks have no tests: samples cannot be judged on these, so measure on others (evaluate.archives)."
         )
     return result
-
-
-def quoted(text: str) -> str:
-    """Return a string as YAML, in quotes only if it needs them."""
-    return text if text.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum() else json.dumps(text)
