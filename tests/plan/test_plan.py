@@ -32,10 +32,11 @@ from upsolve.plan.findings import (
     share,
 )
 from upsolve.plan.planning import imitates, leaks_of, outcomes_of, plan_archive, quiet_split
-from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
+from upsolve.plan.probed import Samples, Scores, base_of, cost_of, spread_tasks
+from upsolve.policy.decoding.sample import LocalModel
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
-NOTHING = Loaded(None, None)
+NOTHING = LocalModel(None, None)
 RIGHT, WRONG = "def f(x):\n    return 2 * x", "def f(x):\n    return x"
 
 

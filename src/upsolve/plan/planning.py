@@ -67,9 +67,10 @@ def plan_archive(
 
 def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:
     """Return the plan with the findings that need the model: likelihoods, pass rates, cost."""
-    from upsolve.plan.probed import base_of, cost_of, likelihood_of, load, sample_base, score_attempts, spread_tasks
+    from upsolve.plan.probed import base_of, cost_of, likelihood_of, sample_base, score_attempts, spread_tasks
+    from upsolve.policy.engines import make_transformers
 
-    loaded = load(recipe.model)
+    loaded = make_transformers(recipe.sample, recipe.model)
     scores = score_attempts(loaded, split, recipe.data, max_attempts=SCORED)
     samples = sample_base(
         loaded, spread_tasks(split.tasks[recipe.evaluate.split], tasks), recipe.sample, judge=recipe.verify, progress=progress

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 
 from upsolve.archive.split import Split
-from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig
+from upsolve.config import DataConfig, EvalConfig, Recipe, SampleConfig, VerifyConfig
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
-from upsolve.policy.decoding.sample import sample_each
-from upsolve.policy.machine import available_bytes, precision_of
-from upsolve.policy.model import codec_of, load_model
+from upsolve.policy.decoding.sample import LocalModel, sample_each
+from upsolve.policy.machine import available_bytes
 from upsolve.policy.tokens import Codec
 from upsolve.train.data.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.data.groups import passed, select
@@ -33,7 +32,7 @@ from upsolve.types import Attempt, OnProgress, Status, Task, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["Loaded", "Samples", "Scores", "base_of", "cost_of", "likelihood_of", "load", "sample_base", "score_attempts"]
+__all__ = ["Samples", "Scores", "base_of", "cost_of", "likelihood_of", "sample_base", "score_attempts"]
 
 LONGEST = 512
 """Largest number of tokens of prompt and attempt together that is scored; all logits of an attempt are in memory at once."""
@@ -41,18 +40,10 @@ DRAWS = 4
 """Samples per task at temperature 1."""
 SEEN = 500
 """Number of training groups whose largest determines the estimated memory."""
+MEASURED = 100
+"""Number of training groups whose prompts and attempts give the mean lengths."""
 BACKWARD = 3.0
 """Cost of a forward and backward pass, in forward passes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A loaded model with its tokenizer."""
-
-    model: Any
-    """A causal language model of transformers."""
-    codec: Codec
-    """The model's tokenizer and prompt format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +74,7 @@ class Samples:
     """Speed of sampling, completion tokens only; nan without samples."""
 
 
-def load(config: ModelConfig) -> Loaded:
-    """Load a model in the dtype used for sampling."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_model(config.name, dtype=precision_of(config), device=device, offline=config.offline)
-    return Loaded(model.eval(), codec_of(config))
-
-
-def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attempts: int) -> Scores:
+def score_attempts(loaded: LocalModel, split: Split, data: DataConfig, *, max_attempts: int) -> Scores:
     """Score up to ``max_attempts`` passed and ``max_attempts`` failed attempts of training tasks, at most one of each per task."""
     texts: dict[bool, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {True: [], False: []}
     for task, attempt, good in choose_attempts(split, data):
@@ -101,7 +85,7 @@ def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attemp
         if len(texts[good]) < max_attempts and 0 < len(ids_R) <= LONGEST - len(prompt_P):
             texts[good].append((prompt_P, ids_R))
     means = {
-        good: tuple(float(np.mean(logps)) for logps in logps_of(loaded.model, some, most=LONGEST))
+        good: tuple(float(np.mean(logps)) for logps in logps_of(loaded.model.eval(), some, most=LONGEST))
         for good, some in texts.items()
     }
     groups = [
@@ -162,7 +146,7 @@ def spread_tasks(tasks: Sequence[Task], max_tasks: int) -> list[Task]:
 
 
 def sample_base(
-    loaded: Loaded, tasks: Sequence[Task], config: SampleConfig, *, judge: VerifyConfig, progress: OnProgress
+    loaded: LocalModel, tasks: Sequence[Task], config: SampleConfig, *, judge: VerifyConfig, progress: OnProgress
 ) -> Samples:
     """Sample tasks greedily and at temperature 1, at once, and judge the samples."""
     greedy = config.model_copy(update={"samples": 1, "temperature": 0.0, "top_p": 1.0})
@@ -228,7 +212,7 @@ def likelihood_of(scores: Scores, samples: Samples, split: Split, model: str) ->
     return Likelihood(estimate(scores.passed), estimate(scores.failed), estimate(samples.logps), by_model)
 
 
-def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores: Scores, samples: Samples) -> Cost:
+def cost_of(loaded: LocalModel, split: Split, recipe: Recipe, *, usable: int, scores: Scores, samples: Samples) -> Cost:
     """Estimate memory and time of a run from the measured speeds.
 
     Offline, each of the ``usable`` groups is trained on once an epoch: T = epochs x usable x (P + G R), with P and R averaged over the
@@ -280,9 +264,9 @@ def whole(tokens: float) -> int:
     return 0 if math.isnan(tokens) else round(tokens)
 
 
-def mean_lengths(codec: Codec, split: Split, max_groups: int = 100) -> tuple[float, float]:
-    """Return the mean number of tokens of prompts and of attempts, over up to ``max_groups`` training groups; 0 without groups."""
-    groups = split.groups["train"][:max_groups]
+def mean_lengths(codec: Codec, split: Split) -> tuple[float, float]:
+    """Return the mean number of tokens of prompts and of attempts, over up to ``MEASURED`` training groups; 0 without groups."""
+    groups = split.groups["train"][:MEASURED]
     prompts = [len(codec.prompt(group.task).ids_P) for group in groups]
     attempts = [len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts[:4]]
     return float(np.mean(prompts or [0])), float(np.mean(attempts or [0]))

@@ -6,13 +6,16 @@ Neither torch nor transformers is imported here; an engine imports what it needs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.plugins import find
 from upsolve.policy.request import PolicySampler, Sampler
 
-__all__ = ["ENGINES", "Engine", "policy_sampler", "sampler"]
+if TYPE_CHECKING:
+    from upsolve.policy.decoding.sample import LocalModel
+
+__all__ = ["ENGINES", "Engine", "make_transformers", "policy_sampler", "sampler"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Engine:
     """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
 
-def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
+def make_transformers(_config: SampleConfig, model: ModelConfig) -> "LocalModel":
     """Load a model and its tokenizer into this process, on the GPU if the machine has one."""
     import torch
 
