@@ -192,7 +192,7 @@ def test_all_settings_reach_the_workers():
     seen = []
     settings = JudgeSettings(FAST.limits, workers=1, isolation="best_effort", task_limits=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outputs, "run_python", lambda _task, _attempt, tests, given: seen.append(given) or [None] * len(tests))
+        patch.setattr(outputs, "run_code", lambda _task, _attempt, tests, given, **_: seen.append(given) or [None] * len(tests))
         run_inputs(DOUBLE, Attempt("double", "x"), DOUBLE.tests, settings)
     assert seen == [settings]
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from upsolve.errors import ConfigError
@@ -86,9 +87,10 @@ def run_inputs(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings
     if not tests:
         return Outputs()
     try:
-        runs = run_python if name in PYTHON else run_queries if language(name).engine else run_others
+        is_query = name not in PYTHON and language(name).engine
     except ValueError:  # unknown, or without its tools: the verdict is unscored and says so
         return Outputs((None,) * len(tests))
+    runs = run_queries if is_query else partial(run_code, python=name in PYTHON)
     texts = tuple(runs(task, attempt, tests, replace(settings, limits=limits_for(task, settings))))
     forms = (text and form_of(text, test.kind, task.compare) for text, test in zip(texts, tests, strict=True))
     return Outputs(texts, tuple(forms))
@@ -118,12 +120,14 @@ def rounded_token(token: str) -> str:
     return repr(rounded(float(token))) if is_real else token
 
 
-def run_python(task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
-    """Return the values of calls as literals, and the outputs of programs."""
-    calls = [test.input for test in tests if test.kind is TestKind.CALL]
+def run_code(
+    task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings, *, python: bool
+) -> list[str | None]:
+    """Return the outputs of a program and, in Python, the values of calls as literals; None for inputs of other kinds."""
+    calls = [test.input for test in tests if python and test.kind is TestKind.CALL]
     values = iter(values_of(task, attempt, calls, settings) if calls else ())
     programs = iter(run_programs(attempt, [test for test in tests if test.kind is TestKind.STDIO], settings))
-    sources = {TestKind.CALL: values, TestKind.STDIO: programs}
+    sources = {TestKind.STDIO: programs} | ({TestKind.CALL: values} if python else {})
     return [next(sources[test.kind]) if test.kind in sources else None for test in tests]
 
 
@@ -133,12 +137,6 @@ def values_of(task: Task, attempt: Attempt, calls: Sequence[str], settings: Judg
     records = {record["test"]: record for record in end.records if type(record.get("test")) is int}
     texts = [as_literal(records[index]["value"]) if "value" in records.get(index, ()) else None for index in range(len(calls))]
     return [None if text in (None, OPAQUE) else shortened(text) for text in texts]
-
-
-def run_others(_task: Task, attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
-    """Return the outputs of a program in another language than Python; None for inputs that are no standard input."""
-    programs = iter(run_programs(attempt, [test for test in tests if test.kind is TestKind.STDIO], settings))
-    return [next(programs) if test.kind is TestKind.STDIO else None for test in tests]
 
 
 def run_programs(attempt: Attempt, tests: Sequence[TestCase], settings: JudgeSettings) -> list[str | None]:
