@@ -1,7 +1,6 @@
 """The fewest tests of each task that leave every stored verdict as it is, passed or failed; new archives of commands that change tests."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from upsolve.types import (
     with_points,
     with_tests,
 )
+from upsolve.verify.judge.outcomes import ENDED, TEST_NUMBER
 
 __all__ = ["REPORT", "NewArchive", "Portion", "kept_tests", "shrink", "shrunk_verdict"]
 
@@ -86,10 +86,6 @@ class NewArchive:
 
 PORTION = 64
 """Tasks that are written together."""
-NUMBER = re.compile(r"^((?:hidden )?test )\d+(?=: )")
-"""Number of the test at the start of the judge's messages."""
-ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
-"""Outcomes of tests that take until a limit ends them."""
 
 
 def shrink(archive: Archive, out: str | Path, *, progress: OnProgress = no_progress) -> list[dict[str, Any]]:
@@ -188,4 +184,4 @@ def shrunk_verdict(task: Task, verdict: Verdict, kept: Sequence[int]) -> Verdict
 
 def renumbered(message: str, index: int) -> str:
     """Return a message with another number of the test at its start."""
-    return NUMBER.sub(rf"\g<1>{index + 1}", message)
+    return TEST_NUMBER.sub(rf"\g<1>{index + 1}", message)

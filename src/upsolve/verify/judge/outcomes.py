@@ -57,6 +57,7 @@ __all__ = [
     "ELAPSED",
     "ENDED",
     "JUDGE",
+    "TEST_NUMBER",
     "ClaimError",
     "Outcomes",
     "describe_test",
