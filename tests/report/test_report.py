@@ -78,7 +78,7 @@ def test_errors_and_lint_are_compared_where_one_has_none():
     stopped = ("runtime error", "100.0", "1.1", "stopped by an error while it ran", f"{'y' * 59}… → z")
     assert reasons.rows[:3] == (stopped, ("\u2003E8", "2.2", "1.1", "", "f( x) → no x"), ("error E0", "11.1", "0.0", "", ""))
     assert len(reasons.rows) == 1 + 9 and failure_table(runs, {}).rows[1] == ("error E0", "11.1", "0.0", "")
-    assert failures((many,)) == "most frequent failure: runtime error, 100.0 %; error: E0, 11.1 %"
+    assert failures((many,)) == "most failures: runtime error, 100.0 %; error: E0, 11.1 %"
     refused = TaskScore("t", "easy", 2, 1, {"passed": 1, "runtime_error": 1}, errors={"Refused": 1})
     assert failures((refused,)).endswith("; error: Refused, 50.0 % (not a read-only query, or one with random())")
     assert failures((TaskScore("t", "easy", 1, 1, {"passed": 1}),)) == ""

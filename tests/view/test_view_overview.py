@@ -68,7 +68,7 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
             assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
             for line, share in zip(shares, ("87.5", "34.4"), strict=False):
-                assert line.endswith(f"most frequent failure: failed, {share} % (ran, but a result is wrong)")
+                assert line.endswith(f"most failures: failed, {share} % (ran, but a result is wrong)")
             across = [bar.bounding_box()["width"] for bar in page.locator("svg .share").all()]
             assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(
                 2, rel=0.02
@@ -157,6 +157,9 @@ def test_a_run_in_a_list_has_the_name_of_its_recipe(runs):
     (runs / "rloo").rename(runs / "second try")
     rows = {row["name"]: row["recipe"] for row in open_path(str(runs)).routes["runs"]({})["rows"] if "recipe" in row}
     assert rows == {"second try": "rloo", "placebo": "placebo"}
+    shown = open_path(str(runs)), open_path(str(runs / "placebo")), open_path(str(runs.parent / "a"))
+    assert [one.title for one in shown] == ["runs in runs", "run placebo", "archive a"], "headlines without a path"
+    assert shown[1].note == "stored in a"
 
 
 def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, runs):

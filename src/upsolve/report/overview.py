@@ -194,7 +194,7 @@ def failures(scores: Sequence[TaskScore]) -> str:
     first = [*filter(None, (next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))))]
     named = "; error: ".join(f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in first)
     means = f" ({MEANINGS[first[-1][0]]})" if first and first[-1][0] in MEANINGS else ""
-    return f"most frequent failure: {named}{means}" if named else ""
+    return f"most failures: {named}{means}" if named else ""
 
 
 def interval(estimate: Estimate, *, sign: str = "") -> str:

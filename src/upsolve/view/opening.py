@@ -59,7 +59,7 @@ def open_path(
         if model == "":
             raise ConfigError(f"--model: {path} is an archive, which has no model of its own; name one: --model PATH")
         recipe = load_recipe(None, [f"data.archive={path}"])
-        answers = Answers(open_filled(path), title=f"archive {path}")
+        answers = Answers(open_filled(path), title=f"archive {headline(path)}")
         if model:
             answers.model = askable(recipe.model.at(model), recipe.sample, recipe.verify)
         return answers
@@ -71,7 +71,7 @@ def open_path(
         return open_samples([folder])
     if runs := runs_in(folder):
         refuse_options("a folder of runs", source=source, model=asks)
-        return Runs(f"runs in {path}", runs, lambda run: open_run(run_in(run) or run, archive, logps=logps))
+        return Runs(f"runs in {headline(path)}", runs, lambda run: open_run(run_in(run) or run, archive, logps=logps))
     if not source and (inside := opened_inside(folder)):
         raise ArchiveError(
             f"{path}: neither an archive nor a run, but it holds archives; name one of them: {', '.join(inside)}"
@@ -79,6 +79,11 @@ def open_path(
     refuse_options("a log", archive=archive, logps=logps, model=asks)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.resolve().name} ({name})")
+
+
+def headline(path: str) -> str:
+    """Return the name of a folder in a headline: of an absolute path its last part."""
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def open_samples(files: Sequence[Path]) -> Answers:
@@ -159,7 +164,7 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
         title=f"run {folder}" + (f": {recipe.name}" if recipe.name != folder else ""),
         run=run,
         scores=scores,
-        note=f"stored in {Path(name).name if Path(name).is_absolute() else name}{f', judged by {judge}' if judge else ''}",
+        note=f"stored in {headline(name)}{f', judged by {judge}' if judge else ''}",
         open_samples=partial(open_samples, files) if files else None,
         measured=Measured(home, find),
     )
