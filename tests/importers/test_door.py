@@ -446,6 +446,30 @@ def test_outcomes_in_tables_of_their_own_are_joined(tmp_path, run, form):
     }
 
 
+def test_a_damaged_table_of_outcomes_rejects_the_attempts(tmp_path):
+    path = tables_at(tmp_path, "csv", DATABASE | {"submissions": BARE, "verdicts": VERDICTS})
+    file = path / "verdicts.csv"
+    file.write_bytes(file.read_bytes().replace(b"WA", b"W\xe4"))
+    seen = preview(find("source", "table"), path, {"map": str(map_file(reading_of(path, {})))})
+    assert (seen.counts["tasks"], seen.counts["attempts"], seen.counts["rejected"]) == (3, 0, 3)
+    assert "verdicts.csv, line 3: not UTF-8" in seen.rejected[0].reason
+
+
+def test_responses_of_moodle_are_attempts_at_each_question(tmp_path, run):
+    rows = [
+        {"Last name": "A", "ID number": f"1{at}", "Status": "Finished", "Grade/10.00": 9 - at, "Question 1": STATEMENT, "Response 1": code,
+         "Question 2": "Subtract one.", "Response 2": "-"} for at, code in enumerate((ADD, WRONG))
+    ]  # fmt: skip
+    csv(tmp_path / "quiz.csv", rows)
+    run(tmp_path / "quiz.csv", tmp_path / "a", "--no-check")
+    assert {(one.author, one.code.strip()) for one in Archive(tmp_path / "a").attempts()} == {
+        ("10", ADD.strip()),
+        ("11", WRONG.strip()),
+    }
+    assert {task.prompt for task in Archive(tmp_path / "a").tasks()} == {STATEMENT}
+    assert not Archive(tmp_path / "a").verdicts()
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

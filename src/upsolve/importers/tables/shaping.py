@@ -50,13 +50,23 @@ class Index:
     def __init__(self, file: Member, query: str, columns: Sequence[str]) -> None:
         self.connection = sqlite3.connect("")  # a file that SQLite removes; small ones stay in memory
         self.connection.execute("create table rows (key text, row blob)")
-        rows = (row for _, row in rows_of(file, query=query) if isinstance(row, dict))
-        stored = ((key_in(row, columns), pickle.dumps(row)) for row in rows)
+        self.bad: BadRow | None = None
+        stored = ((key_in(row, columns), pickle.dumps(row)) for row in self.sound(rows_of(file, query=query)))
         self.connection.executemany("insert into rows values (?, ?)", stored)
         self.connection.execute("create index by_key on rows (key)")
 
+    def sound(self, rows: Iterable[Numbered]) -> Iterator[dict[str, Any]]:
+        """Yield the rows that can be read, and hold the first one that cannot."""
+        for _, row in rows:
+            if isinstance(row, BadRow):
+                self.bad = self.bad or row
+            else:
+                yield row
+
     def of(self, key: str) -> list[dict[str, Any]]:
-        """Return the rows with a key (``key_in``), in the order of the file."""
+        """Return the rows with a key (``key_in``), in the order of the file; ValueError if a row, which may have this key, cannot be read."""
+        if self.bad:
+            raise ValueError(f"{self.bad.file}, line {self.bad.line}: {self.bad.reason}")
         found = self.connection.execute("select row from rows where key = ? order by rowid", (key,))
         return [pickle.loads(row) for (row,) in found]  # noqa: S301  written above
 

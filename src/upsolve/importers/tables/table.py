@@ -241,7 +241,7 @@ def advise(path: Path, reader: Reader, rows: Rows) -> None:
 def language_of_all(rows: Rows, named: dict[str, str], mapped: dict[str, str]) -> str:
     """Return the language that ``--language`` names and take it from the columns; empty if a column has that name."""
     word = named.get("language", "")
-    if not word or any(word in nested_columns(row) for row in rows):
+    if not word or any(word in nested_columns(row) for row in rows) or not (rows or is_language(word)):
         return ""
     if not is_language(word):
         raise SourceError(f"{no_language('--language', word)}; no column has it either")
