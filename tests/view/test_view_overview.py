@@ -3,6 +3,7 @@
 They share a file because each file of tests starts a browser.
 """
 
+import json
 import re
 import shlex
 import shutil
@@ -160,6 +161,20 @@ def test_a_run_in_a_list_has_the_name_of_its_recipe(runs):
     shown = open_path(str(runs)), open_path(str(runs / "placebo")), open_path(str(runs.parent / "a"))
     assert [one.title for one in shown] == ["runs in runs", "run placebo", "archive a"], "headlines without a path"
     assert shown[1].note == "stored in a"
+
+
+def test_the_overview_names_the_trained_model_with_its_size(runs):
+    """6 million and 0.4 million numbers, by the head; of a damaged file the size alone."""
+    tensors = {name: {"dtype": "F32", "shape": shape} for name, shape in (("a", [2_000_000, 3]), ("b", [400_000]))}
+    head = json.dumps({"__metadata__": {"format": "pt"}, **tensors}).encode()
+    model = runs / "rloo" / "training" / "model"
+    model.mkdir()
+    for body, shown in (
+        (len(head).to_bytes(8, "little") + head + bytes(2_000_000), "6.4 million parameters, 2 MB"),
+        (b"\xff" * 3_000_000, "0.0 million parameters, 3 MB"),
+    ):
+        (model / "model.safetensors").write_bytes(body)
+        assert read_overview(runs / "rloo", lambda _: {}).summary["trained model"] == f"{model}: {shown}"
 
 
 def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, runs):

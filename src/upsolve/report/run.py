@@ -265,7 +265,8 @@ def trained_model(folder: Path) -> dict[str, str]:
     parameters = size = 0
     for file in folder.glob("*.safetensors"):
         with file.open("rb") as weights:
-            head = json.loads(weights.read(int.from_bytes(weights.read(8), "little")))
+            length = int.from_bytes(weights.read(8), "little")
+            head = json.loads(weights.read(length)) if 8 + length <= file.stat().st_size else {}  # of a damaged file
         parameters += sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")
         size += file.stat().st_size
     return {"trained model": f"{folder}: {parameters / 1e6:,.1f} million parameters, {size / 1e6:,.0f} MB"} if size else {}
