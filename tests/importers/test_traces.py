@@ -16,6 +16,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.door import reading_of
 from upsolve.importers.ingest import ingest
+from upsolve.importers.logs.calls import call_in
 from upsolve.records import from_row
 from upsolve.types import Status, Task, Verdict
 
@@ -488,6 +489,12 @@ def test_calls_of_model_apis_are_attempts(tmp_path, case):
     found = [(one.code, one.author, one.truncated) for one in archive.attempts()]
     assert found == [(CODE, "m", False), ("x", "m", True)][: 2 if case in ("openai", "litellm") else 1]
     assert {*outcomes(archive)} == {"unscored"}
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', "[1, 2]", "{", '["x"]', '[{"b": 2}]'])
+def test_texts_that_are_json_stay_texts(text):
+    assert call_in({"prompt": text, "response": {"choices": [{"text": text}]}}) == (text, [{"text": text}])
+    assert call_in({"prompt": text, "response": text}) == (text, [{"text": text}])
 
 
 def test_scores_of_calls_count_if_they_are_named(tmp_path):

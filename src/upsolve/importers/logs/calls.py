@@ -63,8 +63,11 @@ Json = dict[str, Any]
 
 
 def opened(value: Any) -> Any:
-    """Return an object or list that a text holds as JSON, and attributes of OpenTelemetry as an object; other values as they are."""
-    value = json_in(value) or value if isinstance(value, str) else value
+    """Return an object or a list of objects that a text holds as JSON, and attributes of OpenTelemetry as an object; other values as they are."""
+    if isinstance(value, str):
+        found = json_in(value)
+        are_objects = isinstance(found, list) and all(isinstance(one, dict | list) for one in found)
+        value = found if found and (are_objects or isinstance(found, dict)) else value
     if isinstance(value, list) and value and all(isinstance(one, dict) and {"key", "value"} == one.keys() for one in value):
         value = {one["key"]: next(iter(one["value"].values()), None) for one in value}
     if isinstance(value, dict) and (found := [match for name in value if (match := INDEXED.fullmatch(name))]):
@@ -89,6 +92,9 @@ def text_in(value: Any) -> str:
 
 def request_in(value: Any) -> Any:
     """Return the messages or text of a request in an object; None if there is none."""
+    if isinstance(value, str):
+        inner = None if isinstance(found := opened(value), str) else request_in(found)
+        return inner if text_in(inner) else value or None
     value = opened(value)
     if not isinstance(value, dict):
         return value or None
@@ -96,12 +102,15 @@ def request_in(value: Any) -> Any:
     if asked is None or (isinstance(asked, dict) and not text_in(asked)):
         return next(filter(None, (request_in(value[name]) for name in REQUESTS if name in value)), None)
     system = [value[name] for name in SYSTEM if value.get(name)]
-    asked = opened(asked)
+    asked = request_in(asked) if isinstance(asked, str) else asked
     return [*system, *(asked if isinstance(asked, list) else [asked])] if system else asked
 
 
 def answers_in(value: Any) -> list[Json]:
     """Return the answers in a response, as objects; [] if it has none."""
+    if isinstance(value, str):
+        inner = [] if isinstance(found := opened(value), str) else answers_in(found)
+        return inner if any(map(text_in, inner)) else [{"text": value}] * bool(value)
     value = opened(value)
     if not isinstance(value, dict):
         return [{"text": value}] if value else []
@@ -113,7 +122,7 @@ def answers_in(value: Any) -> list[Json]:
             return [one if isinstance(one, dict) else {"text": one} for one in found]
     for name in RESPONSES:
         if found := answers_in(value.get(name)):
-            return [{**{key: value[key] for key in ("stop_reason", "status") if key in value}, **one} for one in found]
+            return [{**({"stop_reason": value["stop_reason"]} if "stop_reason" in value else {}), **one} for one in found]
     return []
 
 
