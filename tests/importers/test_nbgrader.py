@@ -157,6 +157,7 @@ def test_notebooks_without_nbgrader_are_programs_of_a_tree(tmp_path):
         cell("print(double(2))"),
     ]
     folder = course(tmp_path / "course", {"ann/hw1": own, "ann/hw2": own[:3], "bob/hw1": own[:3], "bob/hw2": own[:2]})
+    course(folder, {"ida/hw1": [TEXT, cell("")]})
     (folder / "eve").mkdir()
     (folder / "eve" / "hw1.ipynb").write_text('{"cells": []')
     (folder / "eve" / "hw2.ipynb").write_text(json.dumps({"cells": own, "metadata": {"kernelspec": {"language": "R"}}}))
@@ -168,4 +169,4 @@ def test_notebooks_without_nbgrader_are_programs_of_a_tree(tmp_path):
     code = "# %time x = 1\n\ndef double(x):\n    return 2 * x\n\nprint(double(2))\n"
     assert code in [one.code for one in archive.attempts()] and not archive.verdicts()
     reasons = [json.loads(line)["reason"] for line in report.rejected.read_text().splitlines()]
-    assert len(reasons) == 2 and "the notebook is in R, not in Python 3" in reasons
+    assert len(reasons) == 3 and "the notebook is in R, not in Python 3" in reasons

@@ -197,10 +197,9 @@ def as_program(name: str, text: str) -> str:
     """Return the program in a file: its text, or the code of a notebook without cells that ended with an exception."""
     if not name.endswith(".ipynb"):
         return text
-    return (
-        "\n\n".join(cell.text.strip("\n") for cell in cells_in(text) if cell.code and not cell.error and cell.text.strip())
-        + "\n"
-    )
+    cells = (cell.text.strip("\n") for cell in cells_in(text) if cell.code and not cell.error)
+    code = "\n\n".join(filter(None, cells))
+    return f"{code}\n" if code.strip() else ""
 
 
 def cells_in(text: str) -> list[Cell]:
