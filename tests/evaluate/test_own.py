@@ -119,11 +119,12 @@ def test_a_stage_gains_by_the_best_temperature_then_by_all(before, after, gains)
     assert stage(after).gains_over(stage(before)) == gains
 
 
-def test_further_training_takes_as_many_epochs_as_its_steps_need(tmp_path):
+def test_further_training_takes_other_groups_for_as_many_epochs_as_its_steps_need(tmp_path):
     rounds = Rounds(load_recipe("sft"), tmp_path, SimpleNamespace(groups={"train": ()}), measured=None, progress=None)
     rounds.stages = [SimpleNamespace(trained=SimpleNamespace(steps=10), kept=True)]
-    optim = rounds.longer(SimpleNamespace(folder=tmp_path), 25).optim
-    assert (optim.max_steps, optim.epochs) == (25, 3), "one epoch was 10 steps"
+    recipe = rounds.longer(SimpleNamespace(folder=tmp_path), 25)
+    assert (recipe.optim.max_steps, recipe.optim.epochs) == (25, 3), "one epoch was 10 steps"
+    assert recipe.data.seed == load_recipe("sft").data.seed + 1, "the same seed draws the same groups first"
 
 
 def test_rounds_need_what_they_read():

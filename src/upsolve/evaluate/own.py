@@ -91,10 +91,11 @@ class Rounds:
                 break
 
     def longer(self, start: Trained, steps: int) -> Recipe:
-        """Return the recipe of a further training on the archive for some steps, however many epochs they take."""
+        """Return the recipe of a further training on the archive for some steps, however many epochs they take, in another order."""
         recipe, first = continued(self.recipe, start, self.recipe.data.archive, steps), self.stages[0].trained.steps
         epochs = max(recipe.optim.epochs, math.ceil(recipe.optim.epochs * steps / max(first, 1)))
-        return recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"epochs": epochs})})
+        data = recipe.data.model_copy(update={"seed": recipe.data.seed + len(self.stages)})
+        return recipe.model_copy(update={"data": data, "optim": recipe.optim.model_copy(update={"epochs": epochs})})
 
     def solved(self) -> set[str]:
         """Return the ids of the training tasks with a passed attempt."""
