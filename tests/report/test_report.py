@@ -309,6 +309,12 @@ def test_the_cost_of_a_run_by_hand():
         ("evaluation of base", "189 samples", "3,780 tokens sampled", "48 s"),
         ("sum", "", "", "3 min"),
     )
+    untimed = cost_table((chosen("base", FEW, COLD),), ({"step": 1.0, "loss": 1.0, "attempt_tokens": 1000.0},)).rows
+    assert [row[0] + ": " + row[3] for row in untimed] == [
+        "training: –",
+        "evaluation of base: 48 s",
+        "sum without training: 48 s",
+    ]
 
 
 def test_curves_mark_where_a_run_was_stopped_and_the_limit():

@@ -15,7 +15,8 @@ from test_view_server import Viewer
 
 from upsolve.cli.comparing import report_content, write_content
 from upsolve.config import load_recipe
-from upsolve.report.run import read_overview
+from upsolve.report.run import gain_beyond, read_overview
+from upsolve.report.several import gains, run_result
 from upsolve.reward.formula import reward
 from upsolve.train.data.drawn import DrawnGroups
 from upsolve.train.data.groups import with_advantages
@@ -75,7 +76,8 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
                 2, rel=0.02
             )
             assert {"model", "data", "recipe", "date", "duration", "cost", "command"} <= {*facts}
-            assert facts["cost"].startswith("training 0 s, 3 steps, 0 tokens trained; evaluation of base 24 s, 80 samples, ")
+            assert facts["cost"].startswith("training 3 steps, 0 tokens trained; evaluation of base 24 s, 80 samples, ")
+            assert facts["duration"] == "evaluation 48 s", "training times are not in the log"
             reasons = page.locator(".overview table").first.locator("tr").all_inner_texts()
             example = "def f(x): return 3 + x → f(2) gave 5, expected 4"
             head = "\tbase, T 0.5\ttrained, T 0.5\tmeaning\tfor example"
@@ -161,6 +163,23 @@ def test_a_run_in_a_list_has_the_name_of_its_recipe(runs):
     shown = open_path(str(runs)), open_path(str(runs / "placebo")), open_path(str(runs.parent / "a"))
     assert [one.title for one in shown] == ["runs in runs", "run placebo", "archive a"], "headlines without a path"
     assert shown[1].note == "stored in a"
+
+
+def test_steps_of_a_run_without_a_log_are_those_of_its_summary(runs):
+    for folder, damage in ((runs / "rloo", ""), (runs / "placebo", "{")):
+        (folder / "training" / "metrics.jsonl").write_text("")
+        if damage:
+            (folder / "training" / "summary.json").write_text(damage)
+    rows = open_path(str(runs)).routes["runs"]({})["rows"]
+    assert {row["name"]: row["steps"] for row in rows} == {"rloo": 3, "placebo": None}
+
+
+def test_the_gain_beyond_a_control_reads_each_score_once(monkeypatch, runs):
+    """Else a folder of runs with hundreds of tasks needs time in the square of their number."""
+    read = []
+    monkeypatch.setattr("upsolve.report.run.gains", lambda run: read.append(run.name) or gains(run))
+    assert gain_beyond(run_result(runs / "rloo"), run_result(runs / "placebo")).gain.mean == 0.125
+    assert len(read) <= 4
 
 
 def test_the_overview_names_the_trained_model_with_its_size(runs):

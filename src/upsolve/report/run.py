@@ -43,7 +43,7 @@ from upsolve.report.blocks import html_of
 from upsolve.report.content import Gain, ReportContent, markdown_of, messages_of, pick_examples
 from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
-from upsolve.report.tables import cost_table
+from upsolve.report.tables import cost_table, is_timed
 from upsolve.reward.formula import Rewarded
 from upsolve.train.data.drawn import FOLDER, attempt_key, recorded_groups, recorded_keys, recorded_rows
 from upsolve.train.data.groups import keeps_zero, rewards_of, select
@@ -250,11 +250,14 @@ def cost_and_date(
     file = folder / MEASURED[1]
     date = datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
     *rows, total = cost_table(sweeps, metrics).rows
-    cost = "; ".join(f"{what} {time}, {count}, {tokens}" for what, count, tokens, time in rows)
+    cost = "; ".join(
+        f"{what} {', '.join(part for part in (time, count, tokens) if part != '–')}" for what, count, tokens, time in rows
+    )
     where = f" on {machine}" if machine else ""
+    what = "" if is_timed(metrics) else "evaluation "
     known = {
         "cost": cost,
-        "duration": f"{total[3]}{where}" if rows else "",
+        "duration": f"{what}{total[3]}{where}" if rows and total[3] != "–" else "",
         "date": f"{date:%Y-%m-%d %H:%M %Z}" if date else "",
     }
     return {name: text for name, text in known.items() if text} | trained_model(folder / "training" / MODEL)
@@ -300,7 +303,7 @@ def gain_beyond(run: RunResult, control: RunResult) -> Gain | None:
     shared = gains(run).keys() & gains(control).keys()
     if run.verdicts != "as_judged" or not shared:
         return None
-    mine, theirs = ({name: gains(one)[name] for name in sorted(shared)} for one in (run, control))
+    mine, theirs = ({name: known[name] for name in sorted(shared)} for known in (gains(run), gains(control)))
     zero = dict.fromkeys(theirs, 0.0)
     label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
     return Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)

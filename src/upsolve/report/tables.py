@@ -1,5 +1,6 @@
 """Evaluations, rewards and costs -> tables of text."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ __all__ = [
     "cost_table",
     "difficulties",
     "failure_table",
+    "is_timed",
     "percent",
     "result_tables",
     "reward_tables",
@@ -385,7 +387,8 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
     rows: list[tuple[str, str, str, float]] = []
     if training:
         trained = sum(row.get("attempt_tokens", 0.0) for row in training)
-        steps, seconds = sum("loss" in row for row in training), sum(row.get(part, 0.0) for row in training for part in TIMES)
+        steps = sum("loss" in row for row in training)
+        seconds = sum(row.get(part, 0.0) for row in training for part in TIMES) if is_timed(training) else math.nan
         rows.append(("training", counted(steps, "step"), f"{trained:,.0f} tokens trained", seconds))
     for sweep in sweeps:
         test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one]
@@ -396,12 +399,20 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
         samples, seconds = sum(count for _, count in counts), sum(part.wall_seconds for part in parts)
         rows.append((f"evaluation of {sweep.name}", counted(samples, "sample"), tokens, seconds))
     shown = [(what, how_many, tokens, minutes(seconds)) for what, how_many, tokens, seconds in rows]
-    total = ("sum", "", "", minutes(sum(row[3] for row in rows)))
+    known = [row[3] for row in rows if not math.isnan(row[3])]
+    total = ("sum" if len(known) == len(rows) else "sum without training", "", "", minutes(sum(known)) if known else "–")
     return Table("Cost", ("", "", "tokens of attempts", "time"), (*shown, total))
 
 
+def is_timed(training: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether the log of a training has times."""
+    return any(part in row for row in training for part in TIMES)
+
+
 def minutes(seconds: float) -> str:
-    """Return a time: seconds below two minutes, else minutes or hours."""
+    """Return a time: seconds below two minutes, else minutes or hours; a dash for nan."""
+    if math.isnan(seconds):
+        return "–"
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

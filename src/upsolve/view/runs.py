@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from upsolve.report.blocks import Points, curve, el
 from upsolve.report.overview import curve_name, logged
 from upsolve.report.run import gain_beyond, without_verdicts
 from upsolve.report.several import RunResult, gains, run_result
+from upsolve.train.run.folder import load_trained
 from upsolve.view.answers import Answers, Query
 
 __all__ = ["MOST_COMPARED", "Runs"]
@@ -103,7 +105,7 @@ class Runs:
 
     def row(self, name: str, result: RunResult | str) -> dict[str, Any]:
         """Return the gain of a run, or its progress."""
-        steps = int(max((row.get("step", 0) for row in self.metrics(name)), default=0))
+        steps = self.steps(name)
         if isinstance(result, str):
             return {"name": name, "steps": steps, "conclusion": result}
         about = capability(result.before, result.after)
@@ -146,13 +148,22 @@ class Runs:
             "rows": task_rows([*results.values()]),
         }
 
+    def steps(self, name: str) -> int | None:
+        """Return the steps of a run's training by its log, else by its summary; None if both lack them."""
+        logged = [int(row["step"]) for row in self.metrics(name) if "step" in row]
+        with suppress(UpsolveError):  # a damaged summary
+            trained = None if logged else load_trained(self.training(name))
+            return max(logged, default=trained.steps if trained else None)
+        return None
+
+    def training(self, name: str) -> Path:
+        """Return the folder of a run's training."""
+        folder = self.folders[name]
+        return folder / "training" if (folder / "training").is_dir() else folder
+
     def metrics(self, name: str) -> Sequence[Mapping[str, float]]:
         """Return the rows of the log of a run's training."""
-        folder = self.folders[name]
-        return read_rows(
-            next((each for each in (folder / "training", folder) if (each / "metrics.jsonl").is_file()), folder)
-            / "metrics.jsonl"
-        )
+        return read_rows(self.training(name) / "metrics.jsonl")
 
 
 def lines_of(metrics: Mapping[str, Sequence[Mapping[str, float]]], key: str) -> dict[str, Points]:

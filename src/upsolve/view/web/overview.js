@@ -20,7 +20,7 @@ const RESULTS = [
   { name: "Run", cell: (row) => el("a", { href: `run/${encodeURIComponent(row.name)}/` }, row.name) }, { name: "Conclusion", cell: (row) => row.conclusion },
   { name: "Change, points", cell: (row) => row.change, value: (row) => row.after - row.before, right: true }, { name: "Beyond its control, points", cell: (row) => row.beyond, value: (row) => (row.beyond ? parseFloat(row.beyond) : -Infinity), right: true },
   { name: "Base, %", cell: (row) => percent(row.before), value: (row) => row.before, right: true, less: true }, { name: "Trained, %", cell: (row) => percent(row.after), value: (row) => row.after, right: true, less: true },
-  { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps, right: true, less: true },
+  { name: "Steps", cell: (row) => decimal(row.steps), value: (row) => row.steps ?? -1, right: true, less: true },
   { name: "Verdicts", cell: (row) => row.verdicts, less: true }, { name: "Recipe", cell: (row) => row.recipe, less: true },
 ];
 
