@@ -3,13 +3,15 @@ import re
 from math import nan
 from pathlib import Path
 
+import pytest
 from pytest import approx
 
 from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
+from upsolve.evaluate.intervals import Estimate
 from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
 from upsolve.report.blocks import bars, curve, html_of
-from upsolve.report.content import Example, ReportContent, fenced, markdown_of, pick_examples
+from upsolve.report.content import Example, Gain, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
@@ -341,6 +343,20 @@ def test_a_curve_by_hand():
     assert len(points) <= 1000 and sum(point.endswith(",2.0") for point in points) == 1, "a spike is not lost"
 
 
+@pytest.mark.parametrize(
+    ("gain", "beyond", "said"),
+    [
+        (0.5, (0.2, 0.1, 0.3), "reaches +50.0 [+40.0, +60.0] of the 70.0 points; 20.0 need the true verdicts."),
+        (-0.1, (0.2, 0.1, 0.3), "reaches -10.0 [-20.0, +0.0] of the 10.0 points; 10.0 need the true verdicts."),
+        (0.5, (0.1, -0.1, 0.3), "reaches +50.0 [+40.0, +60.0] of the 60.0 points; no part is shown to need the true verdicts."),
+        (0.5, (-0.6, -0.7, -0.5), "gains +50.0 [+40.0, +60.0]."),
+    ],
+)
+def test_the_share_of_a_control_in_a_gain_by_hand(gain, beyond, said):
+    control = Gain("shuffled verdicts", Estimate(gain, gain - 0.1, gain + 0.1, 200), Estimate(*beyond, 200))
+    assert control.share == f"Training with shuffled verdicts {said}"
+
+
 def test_bars_by_hand():
     """Shares are percent of the width; an interval ends where the axis ends."""
     rows = [("base <0>", (0.25, 0.125, 0.5), "<why>"), ("control", (1.0, 0.9, 1.2), ""), ("few", (0.5, nan, nan), "")]
@@ -349,6 +365,7 @@ def test_bars_by_hand():
     assert shares == [("share", "25.0"), ("share marked", "100.0"), ("share", "50.0")]
     assert re.findall(r'class="interval" x1="([\d.]+)" x2="([\d.]+)"', drawn) == [("12.5", "50.0"), ("90.0", "100.0")]
     assert 'aria-label="base &lt;0&gt;: 25.0 % [12.5, 50.0]"' in drawn and "<b>base &lt;0&gt;</b>" in drawn
+    assert re.findall("<span>([^<]+)</span>", drawn) == ["0", "25", "50", "75", "100 %"], "labels of the axis"
     assert '<span class="note">&lt;why&gt;</span>' in drawn and drawn.count("note") == 1 and ">50.0 % (no interval)<" in drawn
 
 

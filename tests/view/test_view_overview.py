@@ -62,14 +62,16 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             verdict, numbers, facts, tasks = seen(page)
             assert "pass@1 at each model's own best temperature goes from 12.5 % (T 0.5) to 65.6 % (T 0.5)" in verdict
             assert [number for number, _ in numbers] == ["+53.1", "+40.6"] and "share of test tasks" in numbers[0][1]
-            more = r"points \[[-+].+\] more than the same training with shuffled verdicts \(placebo\), which gains \+12\.5 \["
+            more = r"points \[[-+].+\] more than the same training with shuffled verdicts \(placebo\)"
+            share = r"Training with shuffled verdicts \(placebo\) reaches \+12\.5 \[\S+, \S+\] of the 53\.1 points; (.+)\."
+            assert re.search(share, verdict)[1] == "no part is shown to need the true verdicts"
             assert re.match(r"points \[[-+]\d+\.\d, \+\d+\.\d\] change of pass@1", numbers[0][1]) and re.match(
                 more, numbers[1][1]
             )
             shares = page.locator("figure.bars > div:has(svg)").all_inner_texts()
             assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
             assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
-            for line, share in zip(shares, ("87.5", "34.4"), strict=False):
+            for line, share in zip(shares, ("87.5", "34.4", "75.0"), strict=True):
                 assert line.endswith(f"most failures: failed, {share} % (ran, but a result is wrong)")
             across = [bar.bounding_box()["width"] for bar in page.locator("svg .share").all()]
             assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(
@@ -86,16 +88,17 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
             assert heads == [
+                "A task before and after",
                 "Data, recipe, cost",
                 "Why answers fail, % of the samples",
-                "Tasks that changed most",
+                "More tasks that changed",
                 "Training",
                 "Capability and temperature, %",
                 "What to do next",
             ]
             places = [
                 page.locator(part).first.bounding_box()["y"]
-                for part in (".verdict", ".bars", ".facts", ".overview table", ".pair")
+                for part in (".verdict", ".bars", ".pair", ".facts", ".overview table")
             ]
             assert places == sorted(places)
             assert page.locator(".pair .syntax0").first.inner_text() == "def"

@@ -115,7 +115,8 @@ def bars(name: str, rows: Sequence[tuple[str, tuple[float, float, float], str]],
                 el("span", note, class_="note") if note else None,
             )
         )
-    return el("figure", el("figcaption", name), *parts, class_="bars")
+    ticks = el("div", *(el("span", text) for text in ("0", "25", "50", "75", "100 %")), class_="ticks", aria_hidden="true")
+    return el("figure", el("figcaption", name), *parts, el("div", ticks), class_="bars")
 
 
 def caption(lines: Mapping[str, Points], limit: float | None, marks: Sequence[tuple[str, int]]) -> str:

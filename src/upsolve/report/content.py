@@ -8,10 +8,10 @@ from pathlib import Path
 
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import drops
+from upsolve.evaluate.comparison import drops, interval_text
 from upsolve.evaluate.intervals import Estimate
 from upsolve.evaluate.runs import Stage
-from upsolve.evaluate.scores import Sweep, by_task_set, defined_ks
+from upsolve.evaluate.scores import Sweep, TaskScore, by_task_set, defined_ks
 from upsolve.report.programs import Reason, Sample, diff_lines, reason_of
 from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded
@@ -131,6 +131,17 @@ class Gain:
     """Gain of the control in pass@1 over its base, each at its best temperature, a share."""
     beyond: Estimate
     """The gain of the run beyond this one, paired by task."""
+    scores: tuple[TaskScore, ...] = ()
+    """Scores of the control's trained model at its best temperature."""
+
+    @property
+    def share(self) -> str:
+        """How much of the run's gain the control also reaches, and how much needs the judge's verdicts, in one sentence."""
+        whole, part = self.gain.mean + self.beyond.mean, interval_text(self.gain)
+        if whole <= 0:
+            return f"Training with {self.name} gains {part}."
+        needs = f"{100 * min(whole, self.beyond.mean):.1f} need" if self.beyond.low > 0 else "no part is shown to need"
+        return f"Training with {self.name} reaches {part} of the {100 * whole:.1f} points; {needs} the true verdicts."
 
 
 @dataclass(frozen=True, slots=True)

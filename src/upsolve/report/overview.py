@@ -90,9 +90,10 @@ def overview_block(content: ReportContent) -> Node:
         *([warnings_block(content.warnings)] if content.warnings else []),
         *bars_block(content),
         *([el("p", NO_CONTROL, class_="soft")] if lacks_control else []),
+        *([el("h2", "A task before and after"), example_block(most[0])] if most else []),
         *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
         *(titled(failure_table([sweep.best for sweep in content.sweeps], content.messages)) if content.sweeps else ()),
-        *([el("h2", "Tasks that changed most"), *(example_block(one, is_open=one is most[0]) for one in most)] if most else []),
+        *([el("h2", "More tasks that changed"), *(example_block(one, is_open=False) for one in most[1:])] if most[1:] else []),
         *([el("h2", "Training"), el("div", *curves, class_="curves")] if curves else []),
         *(part for change in changes if not change.label for part in capability_block(change.capability)),
         *([el("h2", "What to do next"), listing(commands)] if commands else []),
@@ -119,11 +120,10 @@ def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
     title, _, numbers = about.sentence.partition(": ")
     difference = about.best.paired.difference if about.best.paired and not change.label else None
     gains = [large(difference, "change of pass@1, the share of test tasks that one sample solves")] if difference else []
-    gains += [
-        large(one.beyond, f"more than the same training with {one.name}, which gains {interval_text(one.gain)}")
-        for one in controls
-    ]
+    gains += [large(one.beyond, f"more than the same training with {one.name}") for one in controls]
+    gains += [el("p", one.share) for one in controls]
     evidence = f" 95 % intervals over tasks; {about.best.evidence}" if about.best.evidence else ""
+    numbers = numbers.replace(f", {interval_text(difference)} points", "") if difference else numbers  # the large number
     lines = [el("p", numbers + evidence, class_="soft" if gains else None)] if numbers + evidence else []
     lines += [el("p", line) for line in (*about.warnings, *change.drops)]
     return el("div", el("b", change.label + title), *gains, *lines, class_=f"verdict {about.conclusion.replace(' ', '-')}")
@@ -172,8 +172,10 @@ def bars_block(content: ReportContent) -> list[Node]:
     start, tasks = known[0][1].mean, max(one.tasks for _, one in known)
     for control in content.controls:
         gain = control.gain
-        rows.append((f"trained with {control.name}", (start + gain.mean, start + gain.low, start + gain.high), ""))
-    name = f"pass@1 on {counted(tasks, 'test task')}: share solved with one sample, from 0 to 100 %, each model at its best temperature; line: 95 % interval"
+        rows.append(
+            (f"trained with {control.name}", (start + gain.mean, start + gain.low, start + gain.high), failures(control.scores))
+        )
+    name = f"pass@1 on {counted(tasks, 'test task')}: share solved with one sample, each model at its best temperature; line: 95 % interval"
     return [bars(name, rows, marked=1)]
 
 

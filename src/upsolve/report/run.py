@@ -306,7 +306,8 @@ def gain_beyond(run: RunResult, control: RunResult) -> Gain | None:
     mine, theirs = ({name: known[name] for name in sorted(shared)} for known in (gains(run), gains(control)))
     zero = dict.fromkeys(theirs, 0.0)
     label = f"{control.verdicts.replace('_', ' ')} verdicts ({control.name})"
-    return Gain(label, paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference)
+    gain, beyond = paired_difference(zero, theirs).difference, paired_difference(theirs, mine).difference
+    return Gain(label, gain, beyond, control.after.best.scores)
 
 
 def chosen_attempts(condition: str, advantage: AdvantageConfig) -> dict[str, str]:
