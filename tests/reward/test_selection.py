@@ -259,4 +259,4 @@ def test_btp_replays_in_proportion_to_likelihood_and_tests_passed():
 def test_the_page_lists_every_column():
     page = (Path(__file__).parents[2] / "docs" / "selection.md").read_text()
     for name, (_, meaning) in COLUMNS.items():
-        assert f"| `{name}` | {meaning} |" in page
+        assert f"|`{name}`|{meaning}|" in page

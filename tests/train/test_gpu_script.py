@@ -68,7 +68,7 @@ def test_the_page_shows_what_was_measured():
             ours, trl = ways[f"ours{way}"], ways[f"trl{way}"]
             ratio, figures = f"{trl['seconds'] / ours['seconds']:.2f}", [f"{ours['seconds']:.3f}", f"{trl['seconds']:.3f}"]
             memory = [f"{row['peak_mib'] / 1024:.1f}" for row in (ours, trl)]
-            shown.add(f"| {' | '.join([model, ratio, together, recomputed, *figures, *memory])} |")
+            shown.add(f"|{'|'.join([model, ratio, together, recomputed, *figures, *memory])}|")
     rates = json.loads((results / "gpu_sampling.json").read_text())["result"]["tokens_per_second"]
-    shown |= {f"| {n} | {rates[f'{n} sequences']:,.0f} | {rates[f'{n} sequences, without graphs']:,.0f} |" for n in (64, 256)}
+    shown |= {f"|{n}|{rates[f'{n} sequences']:,.0f}|{rates[f'{n} sequences, without graphs']:,.0f}|" for n in (64, 256)}
     assert len(shown) == 10 and all(line in page.splitlines() for line in shown)
