@@ -100,7 +100,7 @@ def questioned(browser, out):
 
 def documented(browser):
     """Take the pictures of README and docs/viewer.md."""
-    with TemporaryDirectory() as folder, open_page(browser, viewport={"width": 1000, "height": 560}) as (page, faults):
+    with TemporaryDirectory() as folder, open_page(browser, viewport={"width": 1000, "height": 620}) as (page, faults):
         page.goto(pages(Path(folder))["report"].as_uri())
         page.wait_for_timeout(300)
         shoot(page, ROOT / "docs" / "report.png")
