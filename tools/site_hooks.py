@@ -22,8 +22,8 @@ OUTSIDE = {
     "benchmarks/LOG.md": "log.md",
 }
 """File outside of docs/ -> page of the site."""
-BOOST = {"Tutorials": 4.0, "": 3.0, "Measurements": 0.3, "Reference": 0.3}
-"""Section of the navigation -> weight of its pages in the search; "": pages that are in no section. Other guides have 2."""
+BOOST = {"Tutorials": 4.0, "Start": 3.0, "Measurements": 0.3, "Reference": 0.3}
+"""Section of the navigation -> weight of its pages in the search. Other guides have 2."""
 LEFT_OUT = ("log.md", "changelog.md", "agents.md")
 """Pages that the search does not find: what they say of a word is rarely what its reader wants."""
 MENDED = {
@@ -36,9 +36,10 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the pages of the reference to the navigation."""
-    for section in config.nav or []:
-        if "Reference" in section:
-            section["Reference"] += [{name: f"reference/{name}.md"} for name in packages()]
+    for section in (config.nav or [{"": ()}])[-1].values():
+        for part in section:
+            if "Reference" in part:
+                part["Reference"] += [{name: f"reference/{name}.md"} for name in packages()]
     return config
 
 
