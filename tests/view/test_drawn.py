@@ -75,6 +75,8 @@ def test_an_overview_counts_the_groups_of_the_steps_done(tmp_path, groups, said)
         DrawnGroups(tmp_path, by_token=False).record(number, some)
     trained = None if groups is None else Trained(tmp_path, 1, 1, "", groups, {}, {}, [])
     assert trained_on(tmp_path, trained, zero=True) == said
+    unrecorded = trained_on(tmp_path / "none", trained, zero=True)
+    assert unrecorded == (f"trained on {groups} group{'s' * (groups > 1)}, " if groups else "")
 
 
 def test_a_round_counts_the_groups_of_the_steps_done():

@@ -84,7 +84,10 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             example = "def f(x): return 3 + x → f(2) gave 5, expected 4"
             head = "\tbase, T 0.5\ttrained, T 0.5\tmeaning\tfor example"
             assert reasons == [head, f"failed\t87.5\t34.4\tran, but a result is wrong\t{example}"]
-            assert facts["model"] == "none" and facts["command"] == f"upsolve run {runs / 'rloo' / 'recipe.yaml'}"
+            assert facts["model"] == "none" and facts["command"].split("recipe.yaml")[0] == f"upsolve run {runs / 'rloo'}/"
+            assert page.get_by_role("button", name="Copy", exact=True).count() == (how != "report") * len(
+                page.locator(".overview > dl.facts code").all()
+            )
             assert tasks == [f"d/{n} +100 points" for n in range(1, 6)]
             heads = page.locator(".overview h2").all_inner_texts()
             assert heads == [

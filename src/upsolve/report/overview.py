@@ -78,6 +78,7 @@ def overview_block(content: ReportContent) -> Node:
     most = most_changed(content.examples)
     curves = curves_of(content, [name for name in logged([content.start, *content.training]) if name in CURVES][:3])
     commands = {purpose: el("code", command) for purpose, command in content.next_steps.items()}
+    facts = {name: el("code", text) if name == "command" else text for name, text in content.summary.items()}
     lacks_control = bool(changes) and not content.controls and bool(content.summary)
     parts = [
         *(verdict_block(change, () if change.label else content.controls) for change in changes),
@@ -91,7 +92,7 @@ def overview_block(content: ReportContent) -> Node:
         *bars_block(content),
         *([el("p", NO_CONTROL, class_="soft")] if lacks_control else []),
         *([el("h2", "A task before and after"), example_block(most[0])] if most else []),
-        *([el("h2", "Data, recipe, cost"), listing(content.summary)] if content.summary else []),
+        *([el("h2", "Data, recipe, cost"), listing(facts)] if facts else []),
         *(titled(failure_table([sweep.best for sweep in content.sweeps], content.messages)) if content.sweeps else ()),
         *([el("h2", "More tasks that changed"), *(example_block(one, is_open=False) for one in most[1:])] if most[1:] else []),
         *([el("h2", "Training"), el("div", *curves, class_="curves")] if curves else []),

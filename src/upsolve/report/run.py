@@ -220,11 +220,11 @@ def warnings_of(
 
 
 def trained_on(folder: Path, trained: Trained | None, *, zero: bool) -> str:
-    """Return how many attempts and tasks a run was trained on, as a clause; "" if it recorded no groups. Of a run that stopped within an
-    epoch, only the number of its groups is known."""
+    """Return how many attempts and tasks a run was trained on, as a clause; "" if that is unknown. Of a run that stopped within an
+    epoch, or that recorded no groups, only the number of its groups is known."""
     rows, drawn = recorded_rows(folder, zero=zero), recorded_groups(folder)
     if not rows:
-        return ""
+        return f"trained on {counted(trained.groups, 'group')}, " if trained and trained.groups else ""
     attempts = {key for _, key in rows}
     what = f"{counted(len(attempts), 'attempt')} at {counted(len({task for task, _ in rows}), 'task')}"
     if trained and trained.groups < drawn:

@@ -39,7 +39,7 @@ function verdictHead(verdict) {
   return el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "");
 }
 
-function copyButton(name, text) {
+export function copyButton(name, text) {
   return el("button", { type: "button", onclick: async (event) => {
     const button = event.target;
     try {
