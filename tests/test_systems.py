@@ -121,7 +121,7 @@ def small(words, model):
     if verb == "solve":
         return [*words, "--limit", "2", "--samples", "3", "--out", "answers.jsonl", "--set", "sample.max_tokens=8"]
     words = words if "--archive" in words else [*words, "--archive", "my-archive"]
-    few = {"sample": [*SMALL[:3], *FEW[:2]], "eval": [*SMALL[:3], *FEW]}.get(verb) or [
+    few = {"sample": [SMALL[0], *FEW["--repair" in words : 2]], "eval": [*SMALL[:3], *FEW]}.get(verb) or [
         *SMALL,
         *(SAMPLED if load_recipe(words[2]).source.rounds else ["optim.epochs=2"]),
     ]
