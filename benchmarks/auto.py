@@ -1,6 +1,6 @@
 """`upsolve run auto` beside imitation for as many minutes: python benchmarks/auto.py WORK [--seeds 0 1 2] [--set KEY=VALUE ...]
 
-Both train SmolLM2-135M-Instruct on ``embedded-sql`` by the settings of the leaderboard, with one thread. ``auto`` imitates 60 steps of 1,344 tokens, then twice as
+Both train SmolLM2-135M-Instruct on ``embedded-sql`` by the settings of the leaderboard, with one thread. ``auto`` imitates 120 steps of 1,344 tokens, then twice as
 many for as long as dev tasks gain, then trains on rounds of own judged samples. ``sft`` imitates in one training, for as many steps as make its command
 take the processor time of ``auto``'s. Both are measured at their best temperature on the same test tasks. Results are in results/auto.json; a repeated command resumes.
 """
@@ -36,7 +36,7 @@ SETTINGS = (
     *("monitor.heldout=0", "data.groups_per_task=2", "sample.samples=1", "model.name=smollm2-135m"),
     *("evaluate.temperatures=[0, 0.6]", "evaluate.dev_samples=1", "evaluate.likelihood_tasks=0", "evaluate.ks=[1]"),
 )
-AUTO = ("optim.max_steps=60", "own.repeats=5", "own.rounds=2", "own.control=false")
+AUTO = ("optim.max_steps=120", "own.repeats=3", "own.rounds=2", "own.control=false")
 
 
 def run(recipe, folder, settings):
