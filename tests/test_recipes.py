@@ -76,6 +76,14 @@ def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
         tasks = {task.task_id: task for task in archive.tasks()}
         archive.append(verdicts=verify([(tasks[attempt.task_id], attempt) for attempt in archive.attempts()]))
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(archive.path)})})
+    if file.stem == "unsolved":
+        archive, groups = Archive.create(tmp_path / "unsolved"), [*open_archive("embedded").groups()][:40]
+        failed = [
+            (a, v) for group in groups for a, v in zip(group.attempts, group.verdicts, strict=True) if v.status.name == "FAILED"
+        ]
+        archive.append(tasks=[g.task for g in groups], attempts=[a for a, _ in failed], verdicts=[v for _, v in failed])
+        data = recipe.data.model_copy(update={"archive": str(archive.path), "train": 0.8})
+        recipe = recipe.model_copy(update={"data": data})
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     assert trained.steps == 2 and not trained.collapsed

@@ -25,7 +25,7 @@ SMALL = {
     "train": TRAINED,
     "run": (*SHORT, *TRAINED, "data.train=0.5"),
     "plan": ("sample.max_tokens=8",),
-    "sample": SHORT,
+    "sample": SHORT[1:3],
     "memory": (),
 }
 """Settings with which a command takes seconds, by command."""
