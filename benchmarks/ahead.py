@@ -1,4 +1,4 @@
-"""Sampling beside the trainer: python benchmarks/ahead.py WORK [--seeds 3] [--rounds 16] [--out FILE]
+"""Sampling beside the trainer: OMP_NUM_THREADS=1 python benchmarks/ahead.py WORK [--seeds 3] [--rounds 16] [--out FILE]
 
 Trains a random model of two layers online, by two servers in processes of their own, in turn and one round ahead (``source.ahead``). A server
 answers a request DELAY seconds after it came, without using a processor meanwhile: it stands for an accelerator on another machine. The
@@ -161,6 +161,8 @@ def main():
     training = without["seconds"] - without["preparing"]
     delay = round(max(0.0, training - without["preparing"]), 2)
     set_delay(delay)
+    once = run(model, ports, asked.work / "without", ahead=0, seed=0, rounds=4)  # part of the delay overlaps with work
+    set_delay(delay := round(max(0.0, delay + once["seconds"] - 2 * once["preparing"]), 2))
     arms = {"in turn": 0, "one round ahead": 1}
     rows = {name: [] for name in arms}
     for seed in range(asked.seeds):
