@@ -1,5 +1,6 @@
 """Rows of a file -> rows with an attempt each, and a column for each field, as a map says."""
 
+import os
 import pickle
 import sqlite3
 from collections import Counter
@@ -71,6 +72,24 @@ class Index:
         return [pickle.loads(row) for (row,) in found]  # noqa: S301  written above
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A table that rows are joined with, as the key of its index: its file as it is now, the table in a database, and columns."""
+
+    where: tuple[str, int, int]
+    query: str
+    columns: tuple[str, ...]
+    process: int
+    """SQLite's connections do not survive a fork."""
+    member: Member = field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def index_of(table: Joined) -> Index:
+    """Return the index of a table, made once in each process: the files of an import ask for the rows of the same tables."""
+    return Index(table.member, table.query, table.columns)
+
+
 def key_in(row: Mapping[str, Any], columns: Iterable[str]) -> str:
     """Return the values of some columns, as text in small letters, as one text."""
     return repr([templates.text_of(templates.value_at(row, name)).lower() for name in columns])
@@ -135,7 +154,7 @@ class Shape:
         """Columns that every row uses."""
         self.beside = {name: path_of(text) for name, text in plan.texts.items()}
         self.joined_at = {name: path_of(join.file) for name, join in plan.joins.items()}
-        self.index = lru_cache(maxsize=4)(self.index_of)
+        self.index = lru_cache(maxsize=4)(self.table_index)
         self.of_tests = (path_of(plan.tests.input), path_of(plan.tests.expected)) if plan.tests else None
         self.languages = {column for field, column in self.columns.items() if field == "language"} | {"language"}
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
@@ -288,15 +307,18 @@ class Shape:
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
                 row |= dict(templates.loaded(text)) if name == "*" else {name: text}
 
-    def index_of(self, path: str, join: str) -> Index | None:
-        """Return the index of the table with a path that a join names, made once for all rows; None if there is no such table."""
+    def table_index(self, path: str, join: str) -> Index | None:
+        """Return the index of the table with a path that a join names; None without such a table."""
         plan, found = self.plan.joins[join], self.member if not path else None
         if path and self.files and "*" not in path:
             found = self.files.member(self.files.at(path))
         if path and self.files and not found:
             near = (self.files.root, self.files.root.parent)
             found = next((member_of(one) for folder in near for one in sorted(folder.glob(path))), None)
-        return Index(found, plan.query, tuple(plan.where)) if found else None
+        if not found:
+            return None
+        changed = found.path.stat().st_mtime_ns if found.path else 0
+        return index_of(Joined((found.where, found.size, changed), plan.query, tuple(plan.where), os.getpid(), found))
 
     def joined(self, row: Mapping[str, Any], name: str) -> list[Any]:
         """Return the rows of another table that belong to a row, or their values; ValueError for rows of which the meaning is not known."""
