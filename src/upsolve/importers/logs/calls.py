@@ -1,7 +1,7 @@
 """Calls of model APIs: requests and responses of batches, proxies and traces, and files of chats that end with an answer.
 
-Names of objects and lists decide, so that a form needs no code of its own: batches of OpenAI (also vLLM, Azure, Groq, Mistral), Anthropic,
-Gemini and Bedrock, logs of LiteLLM, traces of LangSmith, Langfuse and OpenTelemetry.
+The names of fields identify requests and responses; no form has code of its own. Known forms are batches of OpenAI (also vLLM, Azure,
+Groq, Mistral), Anthropic, Gemini and Bedrock, logs of LiteLLM, and traces of LangSmith, Langfuse and OpenTelemetry.
 """
 
 import re
@@ -91,7 +91,7 @@ def text_in(value: Any) -> str:
 
 
 def request_in(value: Any) -> Any:
-    """Return the messages or text of a request in an object; None if there is none."""
+    """Return the messages or the text of the request in an object; None without a request."""
     if isinstance(value, str):
         inner = None if isinstance(found := opened(value), str) else request_in(found)
         return inner if text_in(inner) else value or None
@@ -107,7 +107,7 @@ def request_in(value: Any) -> Any:
 
 
 def answers_in(value: Any) -> list[Json]:
-    """Return the answers in a response, as objects; [] if it has none."""
+    """Return the answers in a response, as objects; [] without answers."""
     if isinstance(value, str):
         inner = [] if isinstance(found := opened(value), str) else answers_in(found)
         return inner if any(map(text_in, inner)) else [{"text": value}] * bool(value)
@@ -148,12 +148,12 @@ def calls_in(row: Mapping[str, Any]) -> Iterator[Json]:
 
 
 def id_of(row: Mapping[str, Any]) -> str:
-    """Return the name by which a response names its request; empty if there is none."""
+    """Return the id that links a response to its request; empty without an id."""
     return next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), "")
 
 
 def log_in(path: Path) -> str:
-    """Return the source that reads a path whose rows are no table, by the names in its first object; empty if there is none."""
+    """Return the source of a path that is no table, chosen by the fields of its first object; empty without such a source."""
     with suppress(SourceError):
         unit = split(path)[0]
         with table_at(unit.path, unit.options.get("names", ())).open() as file:
@@ -181,7 +181,7 @@ def are_calls(path: Path) -> bool:
 
 
 def first_of(value: Any, names: Sequence[str]) -> Any:
-    """Return the first value of one of some names in objects within objects; None if there is none."""
+    """Return the first value of the named fields in nested objects; None without such a field."""
     if not isinstance(value := opened(value), dict):
         return None
     own = (value[name] for name in names if value.get(name) not in (None, "") and not isinstance(value[name], dict | list))
@@ -243,7 +243,7 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
 
 
 def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[str, str], reward: str) -> Iterator[Json]:
-    """Yield the rollout of each answer of a call; ValueError if it has none, or if its request is missing."""
+    """Yield the rollout of each answer of a call. ValueError if the call has no answer, or its request is missing."""
     name, scores = id_of(call), scores_of(call)
     if not answers:
         found = (first_of(call.get(name), ("message",)) for name in ("error", "result", "response"))

@@ -159,7 +159,7 @@ def results_in(
     A column whose name alone is that of an outcome counts, too: readers refuse it with the reason if its values need a map.
 
     Raises:
-        ValueError: rows of an attempt cannot be told apart, or contradict an outcome beside the program.
+        ValueError: no column distinguishes several outcomes of an attempt, or an outcome contradicts the one beside the program.
     """
     rows, columns = tables[name], {key: one for key, one in likely[name].items() if key in RECORDED}
     link = link_to(rows, attempts, tables[attempts])
