@@ -54,17 +54,13 @@ def run(recipe, folder, settings):
     return json.loads(cost.read_text())
 
 
-def measured_seconds(sweep):
-    """Return the wall time of a model's evaluations."""
-    return sum(one.wall_seconds for one in {id(one): one for one in (*sweep.dev, sweep.best, sweep.greedy, sweep.hot)}.values())
-
-
-def steps_for(folder, processor, wall):
-    """Return the steps of one training for which measuring, training and measuring take as much processor time as a run of ``auto``."""
-    _, base, trained = load_run(folder)
+def steps_for(folder, wall):
+    """Return the steps of one training that, with the evaluations before and after it, takes as long as a run of ``auto``."""
+    _, *sweeps = load_run(folder)
+    measuring = sum(one.wall_seconds for sweep in sweeps for one in sweep.evaluations)
     rows = [row for row in load_stages(folder)[0].trained.metrics if "loss" in row]
     step = statistics.median(row["seconds"] + row.get("preparing_seconds", 0.0) for row in rows)
-    return round((wall - measured_seconds(base) - measured_seconds(trained)) / step), processor / wall
+    return round((wall - measuring) / step)
 
 
 def seed_row(work, seed, given):
@@ -72,7 +68,8 @@ def seed_row(work, seed, given):
     common = (*SETTINGS, f"seed={seed}", *given)
     auto, single = work / f"auto-{seed}", work / f"sft-{seed}"
     times = {"auto": run("auto", auto, (*common, *AUTO))}
-    steps, share = steps_for(auto, *times["auto"])
+    processor, wall = times["auto"]
+    steps = steps_for(auto, wall)
     times["sft"] = run("sft", single, (*common, f"optim.max_steps={steps}"))
     passed = {name: scores([load_run(folder)[2]], "best") for name, folder in (("sft", single), ("auto", auto))}
     stages = [
@@ -81,7 +78,7 @@ def seed_row(work, seed, given):
         for one in load_stages(auto)
     ]
     row = {"seed": seed, "sft_steps": steps, "minutes": {name: round(spent[0] / 60, 1) for name, spent in times.items()}}
-    return row | {"processor_share": round(share, 2), "stages": stages}, passed
+    return row | {"processor_share": round(processor / wall, 2), "stages": stages}, passed
 
 
 def main():

@@ -311,6 +311,12 @@ class Sweep:
     def __repr__(self) -> str:
         return f"Sweep({self.name!r}, model={self.best.model!r}, tasks={self.best.tasks!r}, best at {temperature_name(self.best.temperature)})"
 
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """All evaluations without those of ``others``, each once."""
+        parts = (*self.dev, self.best, self.many, self.hot, self.greedy)
+        return tuple({id(one): one for one in parts if one}.values())
+
     def _repr_html_(self) -> str:
         """Return the evaluation at the best temperature, for a notebook."""
         return getattr(self.best, "_repr_html_")()  # noqa: B009
@@ -333,17 +339,17 @@ def single(evaluation: Evaluation) -> Sweep:
 
 def renamed(sweep: Sweep, name: str) -> Sweep:
     """Return a sweep with another label, which its evaluations get too; parts that are one evaluation stay so."""
-    parts = [one for one in (sweep.best, sweep.many, sweep.hot, sweep.greedy, *sweep.dev) if one]
-    new = {id(one): replace(one, name=name) for one in parts}
+    new = {id(one): replace(one, name=name) for one in sweep.evaluations}
+    dev = tuple(new[id(one)] for one in sweep.dev)
     return replace(
         sweep,
         name=name,
-        dev=tuple(new[id(one)] for one in sweep.dev),
+        dev=dev,
         best=new[id(sweep.best)],
         many=new[id(sweep.many)],
         hot=new[id(sweep.hot)],
         greedy=sweep.greedy and new[id(sweep.greedy)],
-        others=tuple(renamed(one, name) for one in sweep.others),
+        others=tuple(replace(renamed(one, name), dev=dev) for one in sweep.others),
     )
 
 

@@ -391,8 +391,7 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
         seconds = sum(row.get(part, 0.0) for row in training for part in TIMES) if is_timed(training) else math.nan
         rows.append(("training", counted(steps, "step"), f"{trained:,.0f} tokens trained", seconds))
     for sweep in sweeps:
-        test = [one for each in (sweep, *sweep.others) for one in (each.best, each.greedy, each.hot, each.many) if one]
-        parts = {id(one): one for one in (*sweep.dev, *test)}.values()  # each once
+        parts = {id(one): one for each in (sweep, *sweep.others) for one in each.evaluations}.values()  # each once
         counts = [(score.mean_tokens, sum(score.statuses.values())) for one in parts for score in one.scores]
         known = [mean * count for mean, count in counts if mean is not None]
         tokens = f"{sum(known):,.0f} tokens sampled" if known else "–"
