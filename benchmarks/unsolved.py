@@ -168,19 +168,16 @@ def archive_of(options):
 def author_model(base, options):
     """Train the other author on passed attempts at tasks that the archive of the experiment lacks; return its folder."""
     known, path = {task.task_id for task in base.tasks()}, options.work / "unsolved" / "author"
-    groups = split_archive(open_archive("embedded-sql"), load_recipe("demo", []).data).groups["train"]
-    recipe = load_recipe("demo", [f"optim.max_steps={sum(options.steps)}", "monitor.heldout=0", "seed=100", *options.given])
+    recipe = recipe_of(options, f"optim.max_steps={sum(options.steps)}", "monitor.heldout=0", "seed=100")
+    groups = split_archive(open_archive(DOMAINS[options.domain].archive), recipe.data).groups["train"]
     return train(recipe, [group for group in groups if group.task.task_id not in known], (), path / "training").folder
 
 
 def trained(arm, seed, options):
     """Train the stages of an arm one after the other, or load the finished runs; stages that arms share are trained once."""
     base = archive_of(options)
-    start, path, done = (
-        "",
-        options.work / "unsolved" / options.domain / options.failures / f"{options.solved}" / str(seed),
-        None,
-    )
+    path = options.work / "unsolved" / options.domain / options.failures / f"{options.solved}" / str(seed)
+    start, done = "", None
     for kind, of in ARMS[arm]:
         archive, steps = path / f"archive-{kind}", sum(options.steps[index] for index in of)
         part(base, archive, kind, options, seed, start)
@@ -209,8 +206,9 @@ def run(arm, seed, options):
         return
     done = trained(arm, seed, options)
     recipe = recipe_of(options, *MEASURE, *DOMAINS[options.domain].measure, f"seed={seed}")
-    tasks = open_archive("embedded-sql") if options.domain == "sql" else archive_of(options)
-    split = split_archive(tasks, recipe.data)
+    domain = DOMAINS[options.domain]
+    whole = open_archive(domain.archive) if domain.tasks else archive_of(options)  # of a part, most test tasks are left out
+    split = split_archive(whole, recipe.data)
     stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
     keep = options.work / f"{file.name.removesuffix('.json.gz')}.samples.jsonl"
     sweep = sweep_model(
@@ -252,6 +250,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     options.work, domain = options.work.resolve(), DOMAINS[options.domain]
     options.solved, options.steps = options.solved or domain.solved, options.steps or domain.steps
+    if options.failures == "model" and not domain.tasks:
+        parser.error("--failures model: the other model is trained on tasks that the archive lacks, and it has all of them")
     for seed in options.seeds:
         for arm in options.arms:
             run(arm, seed, options)
