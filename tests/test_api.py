@@ -15,7 +15,7 @@ NAMES = """
     HeldOut JudgeSettings Language Limits Objective Parents Recipe ReportContent Run SolveSettings Source Split Status Sweep Task TaskScore
     TestCase TestKind Trained UpsolveError Verdict
     __version__ capability compare create_archive evaluate_model export_archive held_out ingest load_evaluation load_recipe
-    load_sweep open_archive open_run run_recipe sample_attempts save_evaluation save_sweep solve_tasks split_archive sweep_model
+    load_sweep open_archive open_run run_recipe sample_attempts save_evaluation save_sweep solve solve_tasks split_archive sweep_model
     train_policy verify_attempts write_report
 """
 
@@ -29,9 +29,20 @@ def test_every_name_is_there_and_is_no_package_of_ours():
     for name in upsolve.__all__:
         value = getattr(upsolve, name)
         assert name == "__version__" or callable(value), name
-        assert not (ROOT / "src/upsolve" / name).is_dir(), f"upsolve.{name} is a package: its import would replace the function"
+        is_package = (ROOT / "src/upsolve" / name).is_dir()
+        assert not is_package or name == "solve", f"upsolve.{name} is a package: its import would replace the function"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         upsolve.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "first", ["", "import upsolve.solve.choose as c", "from upsolve import solve", "from upsolve.solve.solving import solve"]
+)
+def test_solve_is_a_function_whatever_was_imported_before(first):
+    code = f"{first}\nimport inspect, upsolve\nprint([*upsolve.solve([], None)], *inspect.signature(upsolve.solve).parameters)"
+    code += "\nimport upsolve.solve.choose as choose\nassert choose.choose and upsolve.solve.choose is choose"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[] tasks model config")
 
 
 def test_type_checkers_see_what_is_imported():

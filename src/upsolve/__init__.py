@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from upsolve.reward.hacks import Detector
     from upsolve.solve.choose import Evidence
     from upsolve.solve.search import Parents
-    from upsolve.solve.solving import Answer, SolveSettings
+    from upsolve.solve.solving import Answer, SolveSettings, solve
     from upsolve.solve.solving import solve as solve_tasks
     from upsolve.train.loop import train as train_policy
     from upsolve.train.run.folder import Trained
@@ -102,6 +102,7 @@ __all__ = [
     "sample_attempts",
     "save_evaluation",
     "save_sweep",
+    "solve",
     "solve_tasks",
     "split_archive",
     "sweep_model",
@@ -141,7 +142,7 @@ SOURCES = {
     "upsolve.reward.hacks": ("Detector",),
     "upsolve.solve.choose": ("Evidence",),
     "upsolve.solve.search": ("Parents",),
-    "upsolve.solve.solving": ("Answer", "SolveSettings", "solve_tasks"),
+    "upsolve.solve.solving": ("Answer", "SolveSettings", "solve", "solve_tasks"),
     "upsolve.train.loop": ("train_policy",),
     "upsolve.train.run.folder": ("Trained",),
     "upsolve.types": ("Attempt", "Finding", "Group", "Status", "Task", "TestCase", "TestKind", "Verdict"),
@@ -161,8 +162,7 @@ def __getattr__(name: str) -> Any:
 
             with needs_extras():
                 value = getattr(import_module(module), RENAMED.get(name, name))
-            globals()[name] = value
-            return value
+            return globals().setdefault(name, value)  # ``solve`` is set by its import: the package, which can be called
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
