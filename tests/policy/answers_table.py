@@ -108,6 +108,25 @@ TABLE = [
     ("a thought of gpt-oss, cut off", F, f"<|channel|>analysis<|message|>\n{fenced(P)}", ""),
     ("a tag in the program", {}, fenced("x = text.split('</think>')[1]"), "x = text.split('</think>')[1]"),
     ("a tag in a string alone", {}, "x = '<think>'", "x = '<think>'"),
+    *(
+        (f"{title}, {language}{' tildes' * (marks != TICKS)}{' Windows' * (end != chr(10))}", F | {"language": language}, answer.replace("\n", end), code.replace("2", "7"))
+        for language, code in (("python", P), ("cpp", "int f(int x) {\n    return 2 * x;\n}"))
+        for marks in (TICKS, "~~~")
+        for end in ("\n", "\r\n")
+        for draft, good in [(fenced(code, language, marks), fenced(code.replace("2", "7"), language, marks))]
+        for title, answer in {
+            "a thought ends behind the closing fence": f"<think>\n{draft}</think>\n{good}",
+            "a thought without a beginning ends behind the closing fence": f"{draft} </think>\n{good}",
+            "a thought ends behind an indented fence": f"<think>\n  {draft[:-3]}  {marks}</think>\n{good}",
+            "a thought ends behind a fence behind the last line": f"so\n{draft[:-4]}{marks}</think>\n{good}",
+            "a fence behind the end of a thought": f"<think>\n{draft}\n</think>{good}",
+            "a fence without a label behind the end of a thought": f"<think>\n{draft}</think> {fenced(code.replace('2', '7'), '', marks)}",
+            "a thought ends behind the opening fence": f"so\n{marks}{language}</think>\n{good[good.index(chr(10)) + 1:]}",
+            "a fence in a tag": f"<think>\n{draft}</think><answer>{good}</answer>",
+        }.items()
+    ),
+    ("a thought that was cut off behind a fence", F, f"<|assistant|><think>{fenced(P)}", ""),
+    ("after an opened fence on Windows", {"prompt": "Double.\r\n```python\r\n"}, "x = 1\n```\n(Or y.)", "x = 1"),
     # without fences
     ("the program alone", F, P, P),
     ("prose around a program without fence", F, f"Here it is:\n\n{P}\n\nIt doubles x, and that's all.", P),

@@ -37,6 +37,7 @@ UNITS = (
         "\\\n",
         "<think>\n",
         "</think>",
+        "```</think>",
     ),
     *(
         "<|im_end|>",

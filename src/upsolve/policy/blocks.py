@@ -13,19 +13,23 @@ Line = tuple[int, str]
 
 TAGS = "think|thinking|thought|reasoning|seed:think"
 BEGIN = rf"<(?:{TAGS})>|\[THINK\]|◁think▷|<\|channel\|>(?:analysis|commentary)\b"
-END = rf"(?:</(?:{TAGS})>|\[/THINK\]|◁/think▷)(?!['\"\\]|`(?!``))|<\|channel\|>final<\|message\|>"
+ENDS = (*(f"</{tag}>" for tag in TAGS.split("|")), "[/THINK]", "◁/think▷")
+CHANNEL = "<|channel|>final<|message|>"
+END = rf"(?:{'|'.join(map(re.escape, ENDS))})(?!['\"\\]|`(?!``))|{re.escape(CHANNEL)}"
 """Begin and end of a thought. Quoted, as in ``text.split("</think>")``, an end is text."""
+FIRST = rf"(?:^|(?<=[>\]▷])(?:{'|'.join(f'(?<={re.escape(tag)})' for tag in (*ENDS, '|>', '｜>'))}))"
+"""Begin of a line, or the place behind the end of a thought or a control token."""
 MARKS = re.compile(
-    r"^[ \t]*+(?:(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*+)"
+    rf"{FIRST}[ \t]*+(?:(?P<fence>`{{3,}}+|~{{3,}}+)(?P<info>(?:(?!{END})[^\n])*+)"
     rf"|(?P<begin>{BEGIN})|(?P<end>{END}))|(?P<within>{END})"
-    r"|(?:(?<=[\w:.)*] )|(?<=:))(?P<late>`{3,}+)(?P<name>[\w+#.-]++)[ \t\r]*+$",
+    r"|(?:(?<=[\w:.)*>] )|(?<=[:>]))(?P<late>`{3,}+|~{3,}+)(?P<name>[\w+#.-]++)[ \t\r]*+$",
     re.MULTILINE,
 )
 """Fences, and begins and ends of thoughts; ``late``: a fence that opens behind text on its line."""
 LABEL = re.compile(r"[ \t]*+\{?\.?([A-Za-z][\w+#-]*+)")
 CONTROL = re.compile(r"(?:<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>|<\[EOS\]>|\[EOS\])\Z")
 LONGEST_TOKEN = 48
-OPENED = re.compile(r"(?:^|\n)[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#-]++)[ \t]*+\n?\Z")
+OPENED = re.compile(r"(?:^|\n)[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#-]++)[ \t]*+\r?\n?\Z")
 THINKING = re.compile(rf"(?:{BEGIN})\s*+\Z")
 TAIL = 200
 """Characters at the end of a prompt that may open a fence or a thought."""
@@ -165,7 +169,8 @@ def step(state: Reading, text: str, mark: re.Match[str], *, python: bool, string
     ):
         current.skipped = True
     elif mark["end"] or mark["within"]:
-        if mark["end"] or not current:
+        marks = "" if current is None else current.marks
+        if mark["end"] or not current or mark.start() < current.start or text.endswith(marks, current.start, mark.start()):
             state.start, state.thinking, state.current, state.blocks = mark.end(), False, None, []
             state.continued, state.first_fence, state.lone = False, None, False
     elif state.thinking:
@@ -185,7 +190,8 @@ def read_fence(state: Reading, text: str, mark: re.Match[str], *, python: bool) 
     current, marks = state.current, mark["fence"]
     info = mark["info"].rstrip()
     info = info[: end_of(info)].strip()
-    indent = text[mark.start() : mark.start("fence")]
+    begins_line = text[max(0, mark.start() - 1) : mark.start()] in ("", "\n")
+    indent = text[mark.start() : mark.start("fence")] if begins_line else ""
     if marks[0] == "`" and "`" in info:
         if not current and info.endswith(marks):
             note_first(state, mark.start(), lone=False)
