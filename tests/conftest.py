@@ -2,7 +2,6 @@ import atexit
 import gc
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,9 +25,10 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop():
-    """What was collected stays until the end, where duckdb prints what was not freed."""
-    atexit.register(lambda: "duckdb" in sys.modules and gc.unfreeze())
+def pytest_runtestloop(session):
+    """What was collected stays until the end, where duckdb prints what was not freed of its connections."""
+    if not session.config.option.collectonly:
+        atexit.register(gc.unfreeze)
     gc.freeze()
     gc.enable()
 
