@@ -15,7 +15,16 @@ from upsolve.report.content import Example, Gain, ReportContent, fenced, markdow
 from upsolve.report.html import write_report
 from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
-from upsolve.report.programs import Reason, Sample, diff_lines, program_pair, reason_of, reason_text
+from upsolve.report.programs import (
+    Reason,
+    Sample,
+    diff_lines,
+    program_line,
+    program_pair,
+    question_line,
+    reason_of,
+    reason_text,
+)
 from upsolve.report.run import chosen_attempts, finder, rewarded_of
 from upsolve.report.tables import (
     capability_table,
@@ -408,8 +417,16 @@ def test_the_reason_of_a_failure_is_test_got_and_expected():
         "Refused",
     )
     assert '<div class="soft">Refused: not a read-only query' in html_of(reason_text(refused))
+    lines = [reason_of(kind, said, hidden).line for kind, said in (("", "hidden test 2: wrong value"), ("E", "test 1: a\n b"))]
+    assert lines == ["wrong value, expected 4", "E: a b"], "what a hidden test expects; an error needs no expected value"
     said = "test 1: line 2: 'a, expected', expected 'b'"
     assert reason_of("", said, None) == Reason(said, 1, "", "line 2: 'a, expected'", "'b'")
+
+
+def test_the_question_of_a_prompt_is_one_line():
+    assert question_line("\nDouble x.\nMore.") == "Double x." and question_line("") == ""
+    assert question_line("CREATE TABLE a (b INT)\nCREATE TABLE c (d INT)\n\nHow many b?\n") == "How many b?"
+    assert program_line("a\n\n  b\n") == "a ⏎ b" and len(program_line("x" * 500)) == 120
 
 
 def test_the_markdown_begins_with_the_sentence_and_escapes_what_models_write():

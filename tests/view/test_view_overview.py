@@ -114,7 +114,7 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
                 assert page.get_by_text("Look at each task before and after, what each model answered").count() == 1
                 page.get_by_role("link", name="5 better").click()
                 page.wait_for_function("location.hash === '#/changes?show=better'")
-                page.wait_for_selector("main tbody tr")
+                page.wait_for_selector(".changes tbody tr")
                 assert page.locator("main tbody tr").count() == 5
                 page.go_back()
                 page.get_by_role("link", name="all answers to this task").first.click()
@@ -251,7 +251,10 @@ def changes(request, tmp_path, monkeypatch):
 
 
 def rows_of(page):
-    return [row.inner_text().split("\t") for row in page.locator("main tbody tr").all()]
+    """The first line of each cell, row by row."""
+    return [
+        [cell.strip().split("\n")[0] for cell in row.inner_text().split("\t")] for row in page.locator("main tbody tr").all()
+    ]
 
 
 def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, changes):
@@ -261,6 +264,14 @@ def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, ch
         rows = rows_of(page)
         assert rows[0] == ["d/0", "hard", "4 of 4", "1 of 4", "-75"] and rows[1][2:] == ["0 of 4", "4 of 4", "+100"]
         assert len(rows) == 8 and rows[-1][2:] == ["0 of 4", "0 of 4", "0"]
+        cells = [cell.strip() for cell in page.locator("main tbody tr").first.inner_text().split("\t")]
+        ending = f" ⏎ # {EVIL}"
+        assert cells[0].split("\n") == ["d/0", "Double, 0."], "the question"
+        assert cells[2].split("\n") == ["4 of 4", f"def f(x): ⏎ return 2 * x{ending}", "✓ passed"]
+        assert cells[3].split("\n")[1:] == [
+            f"def f(x): ⏎ return 3 + x{ending}",
+            "failed: f(2) gave 5, expected 4",
+        ], "the program and the reason of the side that fell"
         page.get_by_role("button", name="Change, points").click()
         assert rows_of(page)[0][4] == "+100" and rows_of(page)[-1][4] == "-75"
         page.get_by_role("button", name="worse (1)").click()

@@ -12,7 +12,21 @@ from typing import Any
 from upsolve.report.blocks import Node, el
 from upsolve.types import Task
 
-__all__ = ["KINDS", "MEANINGS", "Reason", "Sample", "diff_lines", "program_pair", "reason_of", "reason_text", "syntax_spans"]
+__all__ = [
+    "KINDS",
+    "MEANINGS",
+    "MOST_LINE",
+    "Reason",
+    "Sample",
+    "diff_lines",
+    "program_line",
+    "program_pair",
+    "question_line",
+    "reason_of",
+    "reason_text",
+    "shortened",
+    "syntax_spans",
+]
 
 WORD = re.compile(r"\w+|\n|[^\S\n]+|.")
 MESSAGE = re.compile(r"(?:hidden )?test (\d+): (.*)", re.DOTALL)
@@ -23,6 +37,8 @@ GAVE = (
 """Messages of the judge about a test (``verify.judge.outcomes``): of a call, and of an output."""
 MOST_SHOWN = 300
 """Characters of an input or an expected output that a reason shows."""
+MOST_LINE = 120
+"""Characters of a program, and of a reason, in one line of a list."""
 MEANINGS = {
     "failed": "ran, but a result is wrong",
     "timeout": "ran longer than the time limit",
@@ -78,6 +94,12 @@ class Reason:
         """The judge's message without the number of the test."""
         return MESSAGE.sub(r"\2", self.text)
 
+    @property
+    def line(self) -> str:
+        """The message in one line, with the expected value of a test whose message hides it."""
+        hidden = f", expected {self.expected}" if self.expected and not (self.got or self.kind) else ""
+        return shortened(" ".join(f"{self.message}{hidden}".split()), MOST_LINE)
+
 
 def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
     """Return the reason that a judge's error gives; input and expected output are the task's own where it has them."""
@@ -91,6 +113,22 @@ def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
     given, expected = (test.input, test.expected) if test else (found.get("input", ""), "")
     shown = given[:MOST_SHOWN], found.get("got", ""), (expected or found.get("expected", ""))[:MOST_SHOWN]
     return Reason(text, number, *shown, kind=error_type)
+
+
+def program_line(code: str) -> str:
+    """Return the start of a program in one line."""
+    return shortened(" ⏎ ".join(line.strip() for line in code.splitlines() if line.strip()), MOST_LINE)
+
+
+def question_line(prompt: str) -> str:
+    """Return the first line of a prompt; of one that begins with the tables of a database, the last line."""
+    lines = [line.strip() for line in prompt.splitlines() if line.strip()] or [""]
+    return shortened(lines[-1 if lines[0].upper().startswith("CREATE ") else 0], 2 * MOST_LINE)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def reason_text(reason: Reason) -> Node | None:

@@ -26,7 +26,7 @@ from upsolve.evaluate.scores import (
     temperature_name,
     weighted_mean,
 )
-from upsolve.report.programs import MEANINGS, Sample, reason_of
+from upsolve.report.programs import MEANINGS, Sample, reason_of, shortened
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Status
 
@@ -298,11 +298,6 @@ def sample_text(sample: Sample | None) -> str:
         return ""
     code, message = (" ".join(text.split()) for text in (sample.code, reason_of("", sample.error, None).message))
     return f"{shortened(code, MESSAGE // 2)} → {shortened(message, MESSAGE)}"
-
-
-def shortened(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:

@@ -91,9 +91,8 @@ class Answers:
         """Open the index of the archive; ``note`` is a sentence below the headline, ``judge`` is as ``data.judge``."""
         self.model: Model | None = None
         """The model that can be asked."""
-        self.measured, self.home = measured, ""
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
-        self.open_samples, self.samples = open_samples, None
+        self.measured, self.home, self.open_samples, self.samples = measured, "", open_samples, None
         self.index, self.lock, self.checked = Index(archive, judge=judge), threading.Lock(), time.monotonic()
         self.routes: dict[str, Callable[[Query], Any]] = {
             "info": self.info,
@@ -114,7 +113,8 @@ class Answers:
             ),
             "attempt": lambda query: read_attempt(self.index, number(query, "place")),
             "changes": lambda _query: self.measured.table() if self.measured else {"sets": []},
-            "change": self.change,
+            "change": lambda query: self.evaluations().pair(query.get("id", ""), number(query, "set", 0)),
+            "change_previews": lambda query: self.evaluations().previews(number(query, "set", 0)),
             "rewards": lambda _query: {"values": self.scores.recorded.rewards() if self.scores else []},
             "rewarded": self.rewarded,
             "overview": lambda _query: {"block": self.measured.overview() if self.measured else ""},
@@ -199,11 +199,11 @@ class Answers:
             raise ArchiveError(f"the archive has no task {named!r}")
         return self.asked_model().ask(query, task)
 
-    def change(self, query: Query) -> dict[str, Any]:
-        """Return programs of both models at a task; ArchiveError if the run has none."""
+    def evaluations(self) -> Measured:
+        """Return the evaluations of a run; ArchiveError if this is no run."""
         if self.measured is None:
             raise ArchiveError("this is no run with evaluations")
-        return self.measured.pair(query.get("id", ""), number(query, "set", 0))
+        return self.measured
 
     def rewarded(self, query: Query) -> dict[str, Any]:
         """Return the attempts trained on whose reward is in a range, from ``low`` to ``high``, both included."""

@@ -11,7 +11,7 @@ from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError
 from upsolve.files import is_remote
 from upsolve.records import from_row
-from upsolve.report.programs import reason_of, reason_text, syntax_spans
+from upsolve.report.programs import MOST_LINE, program_line, reason_of, reason_text, shortened, syntax_spans
 from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.view.index import Index, Scan
 
@@ -67,8 +67,6 @@ TASK_SORTS = {
 """Columns by which the list of tasks is sorted, and the SQL expression that each compares."""
 SCANNED = 4
 """Parts whose code is searched together, on all cores."""
-PREVIEW = 100
-"""Characters of a program, and of an error, that the list shows."""
 EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
 """Filters that compare, and their columns."""
 
@@ -169,9 +167,8 @@ def previews(index: Index, places: Sequence[int]) -> dict[str, dict[str, str]]:
 
 def preview_of(attempt: Attempt, verdict: Verdict | None) -> dict[str, str]:
     """Return the start of a program and of its error, each in one line."""
-    code = " ⏎ ".join(line.strip() for line in attempt.code.splitlines() if line.strip())
-    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message))) if verdict else ""
-    return {"code": code[:PREVIEW], "error": " ".join(error.split())[:PREVIEW]}
+    error = reason_of(verdict.error_type, verdict.error_message, None).text if verdict else ""
+    return {"code": program_line(attempt.code), "error": shortened(" ".join(error.split()), MOST_LINE)}
 
 
 def page_of(rows: list[dict[str, Any]]) -> dict[str, Any]:

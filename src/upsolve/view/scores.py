@@ -18,9 +18,9 @@ from upsolve.evaluate.comparison import Pairing, pairings_of, task_changes
 from upsolve.evaluate.runs import load_sweep
 from upsolve.evaluate.scores import Evaluation, temperature_name
 from upsolve.report.blocks import Node
-from upsolve.report.content import example, samples_of
+from upsolve.report.content import Example, example, samples_of
 from upsolve.report.overview import example_block, overview_block
-from upsolve.report.programs import Sample
+from upsolve.report.programs import Sample, program_line, question_line
 from upsolve.report.run import read_overview
 from upsolve.reward.judged import group_of
 from upsolve.train.data.drawn import attempt_key
@@ -338,20 +338,35 @@ class Measured:
             ]
         }
 
-    def pair(self, task_id: str, number: int) -> dict[str, Any]:
-        """Return two programs at a task, of the pairing with this number; ArchiveError without samples."""
+    def samples(self, number: int) -> tuple[str, Mapping[str, list[Sample]], Mapping[str, list[Sample]]]:
+        """Return the label of the pairing with this number, and the samples of both models by task; ArchiveError for another number."""
         pairings = self.pairings()
         if not 0 <= number < len(pairings):
             raise ArchiveError(f"the run has no pair of evaluations {number}")
-        one, (first, second) = pairings[number], self.files()
-        before, after = (
-            stored(file.with_suffix(".samples.jsonl"), measured).get(task_id, [])
-            for file, measured in ((first, one.before), (second, one.after))
-        )
-        if not before or not after:
-            raise ArchiveError(f"the run has no samples of both models at task {task_id!r}, {one.label}")
+        one, (first, second) = pairings[number], (file.with_suffix(".samples.jsonl") for file in self.files())
+        return one.label, stored(first, one.before), stored(second, one.after)
+
+    def pair(self, task_id: str, number: int) -> dict[str, Any]:
+        """Return two programs at a task, of the pairing with this number; ArchiveError without samples."""
+        label, before, after = self.samples(number)
+        if task_id not in before or task_id not in after:
+            raise ArchiveError(f"the run has no samples of both models at task {task_id!r}, {label}")
         task = self.find([task_id]).get(task_id) or Task(task_id, "")
-        return {"block": example_block(example(task, before, after))}
+        return {"block": example_block(example(task, before[task_id], after[task_id]))}
+
+    def previews(self, number: int) -> dict[str, dict[str, Any]]:
+        """Return by task the question and one answer of each model with its reason of failure, each in one line, of a pairing."""
+        _, before, after = self.samples(number)
+        names = [name for name in before if name in after]
+        tasks = self.find(names)
+        return {name: preview_of(example(tasks.get(name) or Task(name, ""), before[name], after[name])) for name in names}
+
+
+def preview_of(one: Example) -> dict[str, Any]:
+    """Return the question of an example, and both programs with outcome and reason, each in one line."""
+    sides = zip((one.before, one.after), (one.before_status, one.after_status), one.reasons, strict=True)
+    answers = [{"code": program_line(code), "status": status, "reason": reason.line} for code, status, reason in sides]
+    return {"question": question_line(one.prompt), "answers": answers}
 
 
 def where_of(evaluation: Evaluation) -> dict[str, str]:

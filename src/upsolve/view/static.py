@@ -115,7 +115,7 @@ def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
     scored = answers.scored(names)
     overview, blocks = part_of(answers, entries, first=1)
     overview["overview"] = answers.measured.overview() if answers.measured else ""
-    overview["changes"], overview["pairs"] = changes_of(answers)
+    overview["changes"], overview["pairs"], overview["change_previews"] = changes_of(answers)
     overview["groups"] = {name: answers.scores.of_group(task) for name, task in scored.items()} if answers.scores else {}
     count = 0
     if answers.open_samples:
@@ -131,10 +131,10 @@ def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
     return plain, note if answers.scores and shown < len(entries) else "", len(entries), count
 
 
-def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the tasks of a run's evaluations, and for each evaluation the programs at the first tasks that changed."""
+def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the tasks of a run's evaluations, and for each evaluation the programs at the first tasks that changed, and the previews."""
     if answers.measured is None:
-        return {"sets": []}, []
+        return {"sets": []}, [], []
     table, pairs = answers.measured.table(), list[dict[str, Any]]()
     for number, one in enumerate(table["sets"]):
         found = dict[str, Any]()
@@ -142,7 +142,7 @@ def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             with suppress(ArchiveError):  # a file of samples is missing
                 found[row["task_id"]] = answers.measured.pair(row["task_id"], number)
         pairs.append(found)
-    return table, pairs
+    return table, pairs, [answers.measured.previews(number) for number in range(len(pairs))]
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:

@@ -18,17 +18,25 @@ export async function changesView(main, query, go) {
     sets.map((one, index) => el("option", { value: index, selected: index === number }, one.label)));
   const buttons = Object.entries(KEPT).map(([name, keeps]) => el("button", { type: "button", "aria-pressed": String(name === wanted),
     onclick: () => go("changes", { ...query, show: name }) }, `${name} (${rows.filter(keeps).length.toLocaleString("en")})`));
+  const seen = await get("change_previews", { of: "", set: number });
   const share = ([passed, samples]) => passed / samples;
-  const counted = ([passed, samples]) => `${passed} of ${samples}`;
+  const answers = [before, after].map(({ name }, side) => ({ name, kind: "answer", value: (row) => share(side ? row.after : row.before),
+    cell: (row) => answerCell(name, side ? row.after : row.before, seen[row.task_id]?.answers[side]) }));
   const columns = [
-    { name: "Task", cell: (row) => el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?set=${number}&show=${wanted}` }, row.task_id) },
+    { name: "Task", value: (row) => row.task_id, cell: (row) => el("div", {}, el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?set=${number}&show=${wanted}` }, row.task_id), el("div", {}, seen[row.task_id]?.question)) },
     { name: "Difficulty", cell: (row) => row.difficulty, less: true },
-    { name: before.name, cell: (row) => counted(row.before), value: (row) => share(row.before), right: true },
-    { name: after.name, cell: (row) => counted(row.after), value: (row) => share(row.after), right: true },
+    ...answers,
     { name: "Change, points", cell: (row) => moved(row.change), value: (row) => row.change, right: true },
   ];
+  const table = sortable(columns, rows.filter(KEPT[wanted]), { empty: "No such task." });
+  table.className = "changes";
   show(main, el("form", { class: "filters" }, el("label", {}, "Task set and temperature", choose), el("div", { role: "group", "aria-label": "Tasks" }, buttons)),
-    el("p", { class: "soft", role: "status" }, `${label}: samples that passed`), sortable(columns, rows.filter(KEPT[wanted]), { empty: "No such task." }));
+    el("p", { class: "soft", role: "status" }, `${label}: samples that passed, and one answer of each model`), table);
+}
+
+function answerCell(name, [passed, samples], answer) {
+  const shown = answer && [el("code", {}, answer.code || "empty"), el("div", { class: "failed" }, outcome(answer.status), answer.reason && `: ${answer.reason}`)];
+  return el("div", {}, el("div", {}, el("span", { class: "more" }, `${name}: `), `${passed} of ${samples}`), shown ?? null);
 }
 
 function moved(change) {

@@ -17,7 +17,7 @@ async function unpack(text) {
 
 const PAGE = 100;
 const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics, overview: (data) => ({ block: data.overview }),
-  previews: staticPreviews, changes: (data) => data.changes, change: staticChange, rewards: staticRewards, rewarded: staticRewarded };
+  previews: staticPreviews, changes: (data) => data.changes, change: staticChange, change_previews: (data, query) => data.change_previews[query.set] ?? {}, rewards: staticRewards, rewarded: staticRewarded };
 
 export async function get(name, parameters = {}) {
   const whole = await part(0);

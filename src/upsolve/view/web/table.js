@@ -3,13 +3,13 @@ import { el, show } from "./dom.js";
 
 const MOST_ROWS = 500;
 
-// columns: [{ name, cell: row => text or element, value: row => what it sorts by (without: the cell), right, less }]
+// columns: [{ name, cell: row => text or element, value: row => what it sorts by (without: the cell), right, less, kind: class }]
 export function sortable(columns, rows, { empty = "No rows." } = {}) {
   const known = columns.filter(({ cell }) => rows.some((row) => hasValue(cell(row))));
   const body = el("tbody");
   const more = el("button", { type: "button" }, "More");
   let [order, by, down, count] = [[...rows], null, false, MOST_ROWS];
-  const kind = (column) => [column.right ? "number" : "", column.less ? "less" : ""].join(" ").trim() || null;
+  const kind = (column) => [column.right ? "number" : "", column.less ? "less" : "", column.kind ?? ""].join(" ").trim() || null;
   const draw = () => {
     show(body, order.slice(0, count).map((row) => el("tr", {}, known.map((column) => el("td", { class: kind(column) }, column.cell(row))))));
     if (!rows.length) body.append(el("tr", {}, el("td", { colspan: Math.max(1, known.length) }, empty)));
