@@ -13,7 +13,8 @@ from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.importers.door import reading_of
 from upsolve.importers.registry import SOURCES
-from upsolve.importers.tables.rollouts import filled, number_of, rollout, rollouts_of, text_of
+from upsolve.importers.rows import text_of
+from upsolve.importers.tables.rollouts import filled, number_of, rollout, rollouts_of
 from upsolve.policy.prompt import messages
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 

@@ -532,12 +532,51 @@ def test_calls_without_answer_or_request_are_rejected(tmp_path, requests, respon
     assert reason in rejected_rows(report)[0]["reason"] and not archive.attempts()
 
 
-@pytest.mark.parametrize(
-    "row", [{"messages": ASKED}, {"messages": [*ASKED, {"role": "assistant", "content": ANSWER}], "passed": True}]
-)
-def test_chats_without_answers_or_with_outcomes_are_no_calls(tmp_path, row):
+def test_chats_without_answers_are_no_calls(tmp_path):
     with pytest.raises(SourceError, match="no column looks like"):
-        reading_of(lines(tmp_path / "log.jsonl", row, row), {})
+        reading_of(lines(tmp_path / "log.jsonl", *[{"messages": ASKED}] * 2), {})
+
+
+CHAT = [*ASKED, {"role": "assistant", "content": ANSWER}]
+SHARED = [{"from": "human", "value": BOTH}, {"from": "gpt", "value": ANSWER}]
+CORRECTED = [*CHAT[:-1], {"role": "assistant", "content": "?"}, {"role": "user", "content": "No."}, CHAT[-1]]
+
+
+@pytest.mark.parametrize(
+    ("row", "statement"),
+    [
+        ({"messages": CHAT}, BOTH),
+        ({"messages": json.dumps(CHAT)}, BOTH),
+        ({"conversations": SHARED}, BOTH),
+        ({"messages": CORRECTED}, f"{BOTH}\n\n?\n\nNo."),
+        ({"request": {"messages": CHAT}}, BOTH),
+        ({"prompt": ASKED, "completion": CHAT[-1:]}, BOTH),
+        ({"messages": ASKED, "response": ANSWER}, BOTH),
+        ({"messages": ASKED, "code": CODE}, BOTH),
+    ],
+)
+@pytest.mark.parametrize(
+    ("column", "words", "statuses"),
+    [
+        ("passed", (True, False), ["passed", "failed"]),
+        ("verdict", ("AC", "TLE"), ["passed", "timeout"]),
+        ("info", ({"resolved": True}, {"resolved": False}), ["passed", "failed"]),
+    ],
+)
+def test_chats_with_outcomes_are_attempts_with_these(tmp_path, row, statement, column, words, statuses):
+    other = json.loads(json.dumps(row).replace("return", "yield"))
+    rows = [{**one, "model": model, column: word} for one, model, word in zip((row, other), "ab", words, strict=True)]
+    path = lines(tmp_path / "log.jsonl", *rows)
+    reading = reading_of(path, {})
+    archive, report = imported(tmp_path, reading.source, path, **reading.options)
+    assert ([task.prompt for task in archive.tasks()], outcomes(archive), report.bad) == ([statement], statuses, 0)
+    assert [(one.code, one.author) for one in archive.attempts()] == [(CODE, "a"), (CODE.replace("return", "yield"), "b")]
+
+
+def test_a_chat_that_ends_with_the_user_is_rejected(tmp_path):
+    path = lines(tmp_path / "log.jsonl", {"messages": CHAT, "passed": True}, {"messages": ASKED, "passed": False})
+    _, report = imported(tmp_path, "table", path, prompt="messages", answer="messages")
+    assert "messages is empty, but the row has passed" in report.reasons[0].reason
 
 
 def test_a_service_that_answered_is_no_outcome(tmp_path):

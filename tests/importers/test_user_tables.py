@@ -875,10 +875,6 @@ def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values,
             "tries has lists of programs, and a row is one attempt: --map FILE with `explode: [tries, ok]` and `columns: {code: tries, ...}`; status: ok",
         ),
         (
-            [{"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "add"}], "code": "x"}],
-            "prompt has messages: --prompt prompt.1.content",
-        ),
-        (
             [{"prompt": "add", "submissions": [{"code": "x", "verdict": "AC", "user": "ann"}]}],
             "submissions has lists of programs, and a row is one attempt: --map FILE with `explode: [submissions]` and `columns: "
             "{code: code, author: user, status: verdict, ...}`",
@@ -889,7 +885,7 @@ def test_numbers_that_need_a_map_or_a_column_are_refused(tmp_path, name, values,
         ),
         (
             [{"prompt": "add", "talk": [{"from": "human", "value": "Add."}, {"from": "gpt", "value": "Here."}]}],
-            "talk has messages: --prompt talk.0.value --answer talk.1.value",
+            "talk has messages: --prompt talk --answer talk",
         ),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from upsolve.adapters.scoring import Scored, Scorer, shown, task_of, text_of_answer
-from upsolve.importers.tables.rollouts import text_of
+from upsolve.importers.rows import text_of
 from upsolve.types import Task
 
 __all__ = ["Environment", "environment_factory", "reward_function"]

@@ -25,8 +25,8 @@ import httpx2
 from upsolve.archive.store import Archive
 from upsolve.errors import ConfigError
 from upsolve.files import is_remote
-from upsolve.importers.rows import as_json
-from upsolve.importers.tables.rollouts import known_tasks, text_of
+from upsolve.importers.rows import as_json, text_of
+from upsolve.importers.tables.rollouts import known_tasks
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.policy.served import FAULTS, ids_of, logps_of
 from upsolve.types import Attempt, Task, content_id

@@ -24,17 +24,19 @@ from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.logs.calls import log_in
-from upsolve.importers.rows import BadRow, LeftOut, Rows, columns_in, counted, first_rows
+from upsolve.importers.rows import BadRow, LeftOut, Rows, chats_in, columns_in, counted, first_rows
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
 from upsolve.importers.tables.columns import (
     OUTCOMES,
+    SERVED,
     are_programs,
     bare,
     exploded_in,
     explosions_in,
     fits,
     hints_for,
+    is_judged,
     likely_fields,
     lists_of_programs,
     values_of,
@@ -54,8 +56,6 @@ SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "re
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
 """Kind of a record -> the word under which it is counted."""
-SERVED = frozenset(("success", "succeeded", "successful", "ok"))
-"""Words in a column ``status`` of services that answered."""
 FILES, TABLES, RECORDS = 20_000, 9, 3000
 """Most files of a tree that are looked at, tables of a folder that may be of different columns, and records that are read before an import."""
 
@@ -85,11 +85,7 @@ class Reading:
 
 
 def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
-    """Return the only way to read a path, given options of the source.
-
-    Raises:
-        SourceError: nothing is recognised, or several ways are; says what to add.
-    """
+    """Return the only way to read a path, given options of the source; SourceError if there is none, or several, says what to add."""
     if not path.exists():
         raise SourceError(f"{path}: no such file or folder")
     found = by_files(path) if path.is_dir() else []
@@ -253,8 +249,7 @@ def has(rows: Rows, columns: set[str], wanted: str) -> bool:
 def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Reading]:
     """Return the ways to read rows as a table: one, or several if two columns may be the program or the outcome.
 
-    Raises:
-        SourceError: no column looks like a statement or a name of tasks, or none like programs or tests.
+    Raises SourceError if no column looks like a statement or a name of tasks, or none like programs or tests.
     """
     columns = columns_in(rows)
     refuse_unknown(path, rows, given)
@@ -265,6 +260,10 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
     chosen = {**known, **likely}
     if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):
         likely, chosen = {**likely, "code": name}, {**chosen, "code": name}
+    if is_judged(rows, chosen):  # other chats are calls
+        free = {"prompt"} - chosen.keys() | ({"answer"} if {*PROGRAMS}.isdisjoint(chosen) else set[str]())
+        chats = {name: one for name, one in chats_in(rows).items() if name in free}
+        likely, chosen = {**likely, **chats}, {**chosen, **chats}
     if {*NAMES} & chosen.keys() and {*PROGRAMS}.isdisjoint(chosen) and (plan := plan_of_lists(rows, chosen)):
         why = f"{' and '.join(plan['explode'])} have attempts: {', '.join(f'{k} = {v}' for k, v in plan['columns'].items())}"
         return [Reading("map", why, tree={**{k: v for k, v in given.items() if k == "rows"}, **plan})]

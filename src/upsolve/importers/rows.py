@@ -28,8 +28,10 @@ __all__ = [
     "Odd",
     "Row",
     "Rows",
+    "answered_in",
     "as_json",
     "build_each",
+    "chats_in",
     "columns_in",
     "counted",
     "data_in",
@@ -37,7 +39,9 @@ __all__ = [
     "emptied",
     "everywhere",
     "first_rows",
+    "halves",
     "head_of",
+    "is_message",
     "json_in",
     "known_words",
     "language_of_task",
@@ -49,6 +53,7 @@ __all__ = [
     "odd_fields",
     "place_of_row",
     "reason_of",
+    "text_of",
     "without",
 ]
 
@@ -105,6 +110,9 @@ CHUNK = 100
 """Most rows whose records are checked together."""
 HELD = 10_000
 """Maximum number of tasks of rejected rows that are held for an attempt at them."""
+USERS = ("user", "human")
+TEXTS = ("content", "text", "parts", "value", "message", "kwargs", "data")
+"""Names of what holds the text of a message or of one of its parts."""
 NOWHERE: tuple[str, int] = ("", 0)
 reading: list[tuple[str, int]] = [NOWHERE]
 """File and line of the row whose records ``build_each`` yields at the moment."""
@@ -331,6 +339,68 @@ def json_in(text: str) -> Any:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return read(text)
     return None
+
+
+def text_of(value: Any, *, strict: bool = True) -> str:
+    """Return a prompt, a message or one of its parts as text, without thoughts; empty lines separate messages and parts.
+
+    Raises:
+        ValueError: a value is neither text nor a message, and ``strict``; else its text is empty.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n\n".join(filter(None, (text_of(one, strict=strict) for one in value)))
+    given: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    if strict and given.keys().isdisjoint((*TEXTS, "type", "thought")):
+        raise ValueError(f"{str(value)[:60]!r} is neither text nor messages")
+    if given.get("thought") or given.get("type") in ("thinking", "reasoning"):
+        return ""
+    held = [given[name] for name in TEXTS if given.get(name) and (name != "data" or isinstance(given[name], dict))]
+    return next(filter(None, (text_of(one, strict=False) for one in held)), "")
+
+
+def is_message(item: Any) -> bool:
+    """Return whether a value is a message of a chat."""
+    return isinstance(item, dict) and any({*pair} <= item.keys() for pair in (("role", "content"), ("from", "value")))
+
+
+def halves(messages: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what a chat asks, which ends with the user's last message, and the messages after it; all are asked of a chat without a user."""
+    roles = [one.get("role", one.get("from")) if isinstance(one, dict) else "" for one in messages]
+    end = max((at for at, role in enumerate(roles, start=1) if role in USERS), default=0)
+    return messages[:end], messages[end:]
+
+
+def answered_in(prompt: Any, answer: Any) -> dict[str, str]:
+    """Return the texts of ``prompt`` and ``answer`` of which one is a chat or both are, by these names; without those that are no chats.
+
+    The prompt ends with the user's last message, the answer follows it; a prompt that is missing is that of the answer's chat.
+    """
+    asked, answered = (chat_in(prompt), chat_in(answer))
+    found = {"prompt": text_of(halves(asked)[0] or asked)} if asked else {}
+    if answered:
+        before, after = halves(answered)
+        found = ({} if prompt or not before else {"prompt": text_of(before)}) | found | {"answer": text_of(after)}
+    return found
+
+
+def chat_in(value: Any) -> list[Any]:
+    """Return the messages that a value holds, perhaps as JSON; [] for other values."""
+    value = json_in(value) if isinstance(value, str) else value
+    return value if isinstance(value, list) and all(map(is_message, value)) else []
+
+
+def chats_in(rows: Rows) -> dict[str, str]:
+    """Return ``prompt`` and ``answer`` -> the first column of messages that ask, and that answer: both in one if its chats end with the answer."""
+    found: dict[str, str] = {}
+    for name in columns_in(rows):
+        chats = [chat_in(value) for row in rows if (value := nested_value(row, name.split(".")))]
+        if chats and all(chats):
+            parts = [*map(halves, chats)]
+            found |= {"prompt": name} if "prompt" not in found and any(asked for asked, _ in parts) else {}
+            found |= {"answer": name} if "answer" not in found and any(answered for _, answered in parts) else {}
+    return found
 
 
 def without(row: Any, path: Sequence[str]) -> Any:

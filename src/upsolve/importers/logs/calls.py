@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, kind_of, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, json_in
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, halves, json_in, text_of
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import bare, likely_fields, says_opposite, values_of
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
@@ -41,13 +42,11 @@ CHOICES = ("choices", "candidates", "generations", "gen_ai.output.messages", "ge
 """Names of lists of answers."""
 RESPONSES = ("response", "body", "result", "message", "outputs", "output", "modelOutput", "attributes", "completion", "content")
 """Names of objects that hold a response."""
-TEXTS = ("content", "text", "parts", "value", "message", "kwargs", "data")
-"""Names of what holds the text of a message or of one of its parts."""
 SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
 """Names of lists of calls."""
 IDS = ("custom_id", "key", "recordId")
 """Names by which a response names its request in another file."""
-USERS, MODELS = ("user", "human"), ("assistant", "gpt", "ai", "model")
+MODELS = ("assistant", "gpt", "ai", "model")
 OBJECTS = {
     ("version", "eval", "samples"): "inspect",
     ("eval", "hash"): "samples",
@@ -60,6 +59,7 @@ HEADS, HEAD = 9, 100
 """Most files, and rows of each, that show what a path has."""
 INDEXED = re.compile(r"(gen_ai\.(?:prompt|completion))\.(\d+)\.(role|content)")
 Json = dict[str, Any]
+text_in = partial(text_of, strict=False)
 
 
 def opened(value: Any) -> Any:
@@ -77,17 +77,6 @@ def opened(value: Any) -> Any:
             messages.setdefault(int(match[2]), {})[match[3]] = value[match[0]]
         value |= {match[1]: [*value[match[1]].values()] for match in found if isinstance(value[match[1]], dict)}
     return value
-
-
-def text_in(value: Any) -> str:
-    """Return the text of messages, or of one and its parts, without thoughts."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n\n".join(filter(None, map(text_in, value)))
-    if not isinstance(value, dict) or value.get("thought") or value.get("type") in ("thinking", "reasoning"):
-        return ""
-    return next(filter(None, (text_in(value[name]) for name in TEXTS if name in value)), "")
 
 
 def request_in(value: Any) -> Any:
@@ -130,10 +119,9 @@ def call_in(row: Mapping[str, Any]) -> tuple[str, list[Json]]:
     """Return what a row asks, empty if another row does, and its answers; chats end with theirs."""
     asked, answers = request_in({**row}), answers_in({**row})
     if not answers and isinstance(asked, list):
-        roles = [str(one.get("role", one.get("from", ""))) if isinstance(one, dict) else "" for one in asked]
-        last = max((at for at, role in enumerate(roles) if role in USERS), default=-1)
-        if last >= 0 and {*roles[last + 1 :]} & {*MODELS}:
-            asked, answers = asked[: last + 1], [{"text": asked[last + 1 :]}]
+        before, after = halves(asked)
+        if before and any(one.get("role", one.get("from")) in MODELS for one in after if isinstance(one, dict)):
+            asked, answers = before, [{"text": after}]
     return text_in(asked), [one for one in answers if text_in(one).strip()]
 
 
@@ -238,7 +226,11 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
     if left := [name for name in asked if name not in answered]:
         warnings.warn(f"{path}: {len(left)} requests have no answer, such as {left[0]}", stacklevel=1)
     if answered and not reward:
-        has = f"rows have scores, {', '.join(sorted(names)[:9])}: --reward NAME" if names else "no row has a score"
+        has = (
+            f"rows have scores, {', '.join(sorted(names)[:9])}: --reward NAME"
+            if names
+            else "no row has a score; if a column has the outcome: --status COLUMN"
+        )
         warnings.warn(f"{path}: attempts are unscored: {has}", stacklevel=1)
 
 

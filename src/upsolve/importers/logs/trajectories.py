@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from upsolve.errors import SourceError
 from upsolve.importers.formats import data_files, json_lines, json_object, json_value
-from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each, everywhere
+from upsolve.importers.rows import ODD, BadRow, Numbered, Row, build_each, everywhere, text_of
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import says_opposite
-from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, names_of_rewards, number_of, rollout, rollouts_of, text_of
+from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, names_of_rewards, number_of, rollout, rollouts_of
 
 __all__ = ["ATIF", "INSPECT", "VERIFIERS"]
 

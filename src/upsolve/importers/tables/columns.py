@@ -10,10 +10,12 @@ from typing import Any
 
 from upsolve.errors import SourceError
 from upsolve.importers import outcome
-from upsolve.importers.rows import SECONDS, Rows, columns_in, known_words, nested_value
+from upsolve.importers.rows import SECONDS, Rows, chats_in, columns_in, is_message, known_words, nested_value
 from upsolve.languages.names import language_looked_like
 
 __all__ = [
+    "OUTCOMES",
+    "SERVED",
     "VAGUE",
     "are_programs",
     "bare",
@@ -23,6 +25,7 @@ __all__ = [
     "fits",
     "has_decimal_commas",
     "hints_for",
+    "is_judged",
     "likely_fields",
     "lists_of_programs",
     "options_for",
@@ -51,6 +54,8 @@ MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 
 """Options that read an exit code."""
 OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
 """Fields that hold an outcome."""
+SERVED = frozenset(("success", "succeeded", "successful", "ok"))
+"""Words in a column ``status`` of services that answered."""
 TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 """Matches the text of a test, but not the name of a test."""
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
@@ -202,7 +207,7 @@ def exploded_in(rows: Rows, taken: Collection[str]) -> tuple[str, dict[str, str]
         is_taken = any(column == name or column.startswith(f"{name}.") for column in taken)
         lists = [value for value in values_of(rows[:50], name) if isinstance(value, list)] if not is_taken else []
         items = [item for value in lists for item in value if isinstance(item, dict)]
-        if not items or any(map(roles_in, items)) or {"input", "stdin", "inputs"} & {*items[0]}:
+        if not items or any(map(is_message, items)) or {"input", "stdin", "inputs"} & {*items[0]}:
             continue
         own = {field: field for field in ITEMS if field in items[0]}
         found = {**own, **likely_fields(items, own, ITEMS)}
@@ -215,11 +220,6 @@ def exploded_in(rows: Rows, taken: Collection[str]) -> tuple[str, dict[str, str]
         if not {"code", "answer"}.isdisjoint(found):
             return name, found
     return "", {}
-
-
-def roles_in(item: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of role and text in a message; none for other objects."""
-    return next((pair for pair in (("role", "content"), ("from", "value")) if {*pair} <= item.keys()), ())
 
 
 def explosions_in(rows: Rows, mapped: Iterable[str]) -> list[str]:
@@ -298,16 +298,9 @@ def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
         shown = ", ".join(f"{field}: {name}" for field, name in fields.items())
         found.append(f"{several[0]} has lists of programs, and a row is one attempt: --map FILE with `explode: [{', '.join(several)}]` and "
                      f"`columns: {{{shown}, ...}}`{more}")  # fmt: skip
-    for name in columns_in(rows[:1]):
-        value: list[Any] = next((one for one in values_of(rows[:1], name) if isinstance(one, list)), [])
-        keys = roles_in(value[-1]) if value and isinstance(value[-1], dict) else ()
-        if keys and not any(column.startswith(f"{name}.") for column in mapped.values()):
-            who = [one.get(keys[0]) if isinstance(one, dict) else "" for one in value]
-            last = max((at for at, one in enumerate(who) if one in ("user", "human")), default=len(value) - 1)
-            text = f"{name} has messages: --prompt {name}.{last}.{keys[1]}"
-            answers = [at for at, one in enumerate(who) if at > last and one in ("assistant", "gpt")]
-            found.append(f"{text} --answer {name}.{answers[-1]}.{keys[1]}" if answers else f"{text} reads one of them")
-    return found
+    used = [column.partition(".")[0] for column in mapped.values()]
+    chats = {field: name for field, name in chats_in(rows[:1]).items() if name.partition(".")[0] not in used}
+    return [*found, f"{' and '.join({*chats.values()})} has messages: {options_for(chats)}"] if chats else found
 
 
 def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
@@ -347,6 +340,12 @@ def possible_outcomes(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
             by_task.setdefault(repr([nested_value(row, one.split(".")) for one in tasks]), set()).add(str(row.get(column)))
         found += [column] if any(len(one) > 1 for one in by_task.values()) else []
     return found
+
+
+def is_judged(rows: Rows, chosen: Mapping[str, str]) -> bool:
+    """Return whether a column of rows is the outcome; one that only says that a service answered is none."""
+    named = [chosen[name] for name in OUTCOMES if name in chosen and name != "error"]
+    return any({str(value).lower() for value in values_of(rows, name)} - SERVED for name in named)
 
 
 def options_for(likely: Mapping[str, str]) -> str:

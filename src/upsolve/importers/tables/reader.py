@@ -22,6 +22,7 @@ from upsolve.importers.recogniser.failing import About, Found
 from upsolve.importers.recogniser.values import recognise
 from upsolve.importers.rows import (
     Row,
+    answered_in,
     as_json,
     decoded,
     language_of_task,
@@ -232,6 +233,9 @@ class Reader:
             cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in tables.FILE_FIELDS if key in cells}
         for path in nested.values():
             rest = without(rest, path)
+        given = (cells.get("prompt"), cells.get("answer"))
+        if any(isinstance(one, list) or (isinstance(one, str) and one.startswith("[{")) for one in given):
+            cells = {name: value for name, value in (cells | answered_in(*given)).items() if value != ""}
         return cells, rest
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: dict[str, Any]) -> None:

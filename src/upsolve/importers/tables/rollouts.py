@@ -11,7 +11,7 @@ from typing import Any
 from upsolve.archive.store import read_tasks
 from upsolve.errors import SourceError
 from upsolve.importers.outcome import WORDS
-from upsolve.importers.rows import Rows, columns_in, everywhere
+from upsolve.importers.rows import Rows, columns_in, everywhere, halves, text_of
 from upsolve.importers.source import Option
 from upsolve.importers.tables import OF_TASK, SPANS, hash_of
 from upsolve.importers.tables.columns import says_opposite, values_of
@@ -36,7 +36,6 @@ __all__ = [
     "rollouts_in",
     "rollouts_of",
     "score_columns",
-    "text_of",
 ]
 
 TASKS_HELP = "tasks of the attempts: an archive, or source:path, such as humaneval:HumanEval.jsonl.gz"
@@ -157,9 +156,8 @@ class Rollouts(Reader):
         if answer is None and "answer" in self.columns:
             raise ValueError(f"field {self.columns['answer']!r} is missing or null")
         if isinstance(answer, list):
-            users = (at for at, one in enumerate(answer) if isinstance(one, dict) and one.get("role") == "user")
-            start = 1 + max(users, default=-1)
-            prompt, answer = prompt or answer[:start], answer[start:]
+            asked, answer = halves(answer)
+            prompt = prompt or asked
         if not prompt and "prompt" in self.columns:
             raise ValueError(f"neither a prompt ({self.columns['prompt']!r}) nor messages that begin with one")
         given = {"prompt": prompt, "answer": answer}
@@ -296,16 +294,3 @@ def number_of(value: Any) -> float | None:
     except (TypeError, ValueError):
         raise ValueError(f"the score {str(value)[:60]!r} is not a number") from None
     return None if math.isnan(number) else number
-
-
-def text_of(value: Any) -> str:
-    """Return a prompt or a message's content as text; joins parts and messages by empty lines. ValueError for other types."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n\n".join(filter(None, map(text_of, value)))
-    if isinstance(value, dict) and ("content" in value or "text" in value):
-        return text_of(value.get("content", value.get("text")) or "")
-    if isinstance(value, dict) and value.get("type"):
-        return ""  # an image, a tool call
-    raise ValueError(f"{str(value)[:60]!r} is neither text nor messages")
