@@ -72,6 +72,40 @@ def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
         assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
 
 
+def shown(page, number):
+    page.locator(".code").get_by_text(f"return {number}", exact=True).wait_for()
+    return page.locator(".steps-bar").inner_text()
+
+
+def test_an_attempt_has_the_neighbours_of_its_list(chromium, tmp_path, show):
+    """By buttons and keys, in the order of the list, over the end of its loaded rows; then "back" is the list, at the row of the last one."""
+    with open_page(chromium, viewport={"width": 900, "height": 300}) as (page, faults):
+        page.goto(f"{show(by_length(tmp_path / 'a'))}#/attempts?sort=tokens")
+        page.get_by_text("250 attempts").wait_for()
+        page.locator("main tbody tr").nth(98).locator("a").click()
+        assert shown(page, 151) == "← Previous\nNext →\n99 of 250"
+        page.evaluate("scrollTo(0, 30)")
+        page.keyboard.press("ArrowRight")
+        assert shown(page, 150).endswith("100 of 250") and page.evaluate("scrollY") == 30, "the place of the reader"
+        page.locator("#next").click()
+        assert shown(page, 149).endswith("101 of 250") and page.evaluate("document.activeElement.id") == "next"
+        page.keyboard.press("ArrowLeft")
+        shown(page, 150)
+        page.keyboard.press("ArrowRight")
+        shown(page, 149)
+        page.keyboard.press("u")
+        page.wait_for_selector("main tbody tr:nth-child(101) a:focus")
+        page.evaluate("location.hash = '#/task/a%2Ftask'")
+        page.wait_for_selector("main tbody tr:nth-child(100)")
+        page.locator("main tbody a").first.click()
+        assert shown(page, 0) == "← Previous\nNext →\n1 of 100" and not page.locator("#previous").count()
+        page.keyboard.press("ArrowRight")
+        shown(page, 1)
+        page.reload()
+        page.wait_for_selector(".code")
+        assert not page.locator(".steps-bar").count() and not faults, "opened by its address, it is in no list"
+
+
 def test_the_attempts_at_a_task_sort_too(chromium, tmp_path, show):
     with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
         page.goto(f"{show(by_length(tmp_path / 'a'))}#/task/a%2Ftask")

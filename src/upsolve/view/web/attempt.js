@@ -2,7 +2,7 @@
 import { build, el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
-import { headCell, hideEmpty, preview } from "./lists.js";
+import { headCell, hideEmpty, keepRow, preview } from "./lists.js";
 import { diffLines, diffWords } from "./diff.js";
 
 export const marked = { place: null };
@@ -201,6 +201,8 @@ export async function taskView(main, id, info, query, go) {
     if (info.ready && page.rows.length) preview(page.rows, [...body.rows].slice(from), 4).then(() => hideEmpty(table)).catch(() => {});
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).then(fill);
+    table.loadMore = () => page.next === null || load(page.next);
+    return page.next;
   };
   let group = null;
   const fill = () => {
@@ -215,7 +217,7 @@ export async function taskView(main, id, info, query, go) {
       own[2].textContent = row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", ");
     }
   };
-  await load(-1);
+  await load(-1).then((next) => keepRow(table, load, next));
   if (!info.scores) return hideEmpty(table);
   group = await get("group", { id });
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");

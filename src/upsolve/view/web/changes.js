@@ -2,6 +2,7 @@
 import { build, decimal, el, link, outcome, plural, show } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
+import { keepRow } from "./lists.js";
 import { sortable } from "./table.js";
 
 const KEPT = { all: () => true, changed: (row) => row.change !== 0, better: (row) => row.change > 0, worse: (row) => row.change < 0 };
@@ -32,6 +33,7 @@ export async function changesView(main, query, go) {
   table.className = "changes";
   show(main, el("form", { class: "filters" }, el("label", {}, "Task set and temperature", choose), el("div", { role: "group", "aria-label": "Tasks" }, buttons)),
     el("p", { class: "soft", role: "status" }, `${label}: samples that passed, and one answer of each model`), table);
+  keepRow(table.querySelector("table"));
 }
 
 function answerCell(name, [passed, samples], answer) {
@@ -57,7 +59,7 @@ export async function changeView(main, id, query) {
 
 function sampleLinks(task, { name, sampled }) {
   const said = el("span", { class: "soft" }, "being read ...");
-  const box = el("div", {}, el("b", {}, `${name}: `), said);
+  const box = el("div", { class: "list" }, el("b", {}, `${name}: `), said);
   indexed().then(() => get("attempts", { of: "samples", task, author: name, sampled })).then((page) => {
     said.remove();
     box.append(...page.rows.flatMap((row, index) => [el("a", { href: `#/samples/attempt/${row.place}` }, `${index + 1}`), " ", outcome(row.status), "  "]));

@@ -2,11 +2,11 @@
 import { el, show, link, outcome, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 
-export const trail = { places: [] };
-
 const COLUMNS = [["task", "Task"], ["outcome", "Outcome"], ["tests", "Tests"], ["", "Code and error"], ["author", "Author"], ["difficulty", "Difficulty"], ["findings", "Findings"], ["tokens", "Tokens"]];
 const TASK_COLUMNS = [["task", "Task"], ["passed", "Passed"], ["attempts", "Attempts"], ["difficulty", "Difficulty"], ["language", "Language"]];
 const LESS = ["Author", "Difficulty", "Findings", "Tokens", "Language"];
+const OPENED = /^#\/(?:samples\/)?(attempt|task|change|group)\//;
+const trails = new Map(); // kind of page -> the list by which one was opened last, and the address of that list
 const left = new Map(); // address of a list -> number of its rows, and which one was selected, when another page was opened
 
 export async function attemptList(main, query, info, go) {
@@ -16,14 +16,13 @@ export async function attemptList(main, query, info, go) {
   const heads = COLUMNS.map(([key, name]) => headCell(key, name, query, go, "attempts"));
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   show(main, filterForm(query, info, go), counted, el("div", { class: "wide" }, table), more);
-  trail.places = [];
   const load = async (after) => {
     const page = await get("attempts", { ...query, after });
     const rows = page.rows.map(attemptRow);
     body.append(...rows);
-    trail.places.push(...page.rows.map((row) => row.place));
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).catch(fail(main));
+    table.loadMore = () => page.next === null || load(page.next);
     if (!body.firstChild) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length }, "No attempt has all of this.")));
     hideEmpty(table);
     select(table, selected(table) ?? 0, false);
@@ -32,15 +31,37 @@ export async function attemptList(main, query, info, go) {
   };
   await load(-1).then((next) => keepRow(table, load, next));
   if (!info.ready) counted.textContent = "The first attempts; the others are being indexed ...";
-  else get("count", query).then((answer) => { show(counted, noted(plural(answer.attempts ?? 0, "attempt"), info)); }).catch(() => {});
+  else get("count", query).then((answer) => { table.total = answer.attempts; show(counted, noted(plural(answer.attempts ?? 0, "attempt"), info)); }).catch(() => {});
 }
 
 function noted(text, info) {
   return info.note ? `${text}; ${info.note}` : text;
 }
 
+// A click on a link of a list: the list is where the page that it opens has its neighbours.
+export function follow(event) {
+  const opened = event.target.closest("a");
+  const list = opened?.closest("table, .list");
+  if (list && OPENED.test(opened.hash)) trails.set(opened.hash.match(OPENED)[1], { list, address: location.hash });
+}
+
+// Links to the neighbours of this page in the list by which it was opened, and its number there; null without a list, which keeps the row.
+export async function neighbours() {
+  const { list, address } = trails.get(location.hash.match(OPENED)?.[1]) ?? {};
+  const links = () => [...new Map([...(list?.querySelectorAll("a") ?? [])].filter((one) => OPENED.test(one.hash)).map((one) => [one.hash, one])).values()];
+  const at = links().findIndex((one) => one.hash === location.hash);
+  if (at < 0) return null;
+  if (at === links().length - 1 && list.loadMore) await list.loadMore();
+  const all = links();
+  const row = all[at].closest("tbody tr");
+  if (row) left.set(address, { rows: row.parentNode.rows.length, at: row.sectionRowIndex });
+  const beside = (by, id, key, text) => (all[at + by] ? el("a", { id, class: "button", href: all[at + by].hash, "aria-keyshortcuts": key }, text) : el("span", { class: "button soft" }, text));
+  return el("p", { class: "steps-bar" }, beside(-1, "previous", "ArrowLeft", "← Previous"), beside(1, "next", "ArrowRight", "Next →"),
+    el("a", { href: address || "#/attempts" }, `${(at + 1).toLocaleString("en")} of ${(list.total ?? all.length).toLocaleString("en")}`));
+}
+
 // Where the reader left this list, the row is selected again, and as many rows are loaded; the list remembers it when it is left.
-async function keepRow(table, load, next) {
+export async function keepRow(table, load, next) {
   const address = location.hash;
   const known = left.get(address);
   table.addEventListener("click", (event) => {
@@ -137,6 +158,7 @@ export async function taskList(main, query, info, go) {
     hideEmpty(table);
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).catch(fail(main));
+    table.loadMore = () => page.next === null || load(page.next);
     select(table, selected(table) ?? 0, false);
     return page.next;
   };

@@ -1,20 +1,21 @@
 // The page: address, views, keys, theme.
 import { el, show, prefix } from "./dom.js";
 import { get } from "./source.js";
-import { attemptList, taskList, trail, select, selected } from "./lists.js";
+import { attemptList, follow, neighbours, select, selected, taskList } from "./lists.js";
 import { attemptView, compareView, marked, taskView } from "./attempt.js";
 import { changeView, changesView, groupView, rewardsView } from "./changes.js";
 import { compareRuns, overviewView, runsView } from "./overview.js";
 import { curvesView } from "./curves.js";
 import { askView } from "./ask.js";
 
-const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt or task of the list"], ["/", "search"],
+const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next page of the list"], ["/", "search"],
   ["o, a, t, g", "overview, attempts, tasks, training"], ["b", "before and after, by task"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["m", "ask the model"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
 const main = document.getElementById("main");
 let info = null; // about what is shown: the archive, or the samples of evaluations
 let whole = null; // about the archive or run
 let shown = 0;
 let kept = "";
+let stays = false; // whether the next page is a neighbour of this one, which is read from the same place on
 let timer = 0;
 
 function address() {
@@ -57,10 +58,15 @@ async function render() {
   } catch (error) {
     show(box, el("p", { class: "error", role: "alert" }, error.message));
   }
+  const bar = await neighbours();
   if (now !== shown) return;
+  if (bar && !box.querySelector("#next, #previous")) box.prepend(bar);
+  const focused = document.activeElement.id;
   show(main, box);
+  if (["next", "previous"].includes(focused)) document.getElementById(focused)?.focus({ preventScroll: true });
   drawTabs(words[0] ?? (whole.overview ? "overview" : "attempts"));
-  window.scrollTo(0, 0);
+  if (!stays) window.scrollTo(0, 0);
+  stays = false;
 }
 
 function drawTabs(current) {
@@ -82,6 +88,7 @@ async function start() {
   document.getElementById("theme").onclick = nextTheme;
   window.addEventListener("hashchange", render);
   document.addEventListener("keydown", onKey);
+  main.addEventListener("click", onClick);
   await refresh();
   await render();
   document.documentElement.dataset.loaded = "yes";
@@ -151,12 +158,21 @@ function openRow() {
 }
 
 function neighbour(by) {
-  const { words } = address();
-  if (words[0] === "change") main.querySelector(by > 0 ? "#next" : "#previous")?.click();
-  if (words[0] !== "attempt") return words[0] === "change";
-  const next = trail.places[trail.places.indexOf(Number(words[1])) + by];
-  if (next !== undefined) go(`attempt/${next}`);
+  const link = main.querySelector(by > 0 ? "#next" : "#previous");
+  const focused = document.activeElement;
+  if (!link || (focused !== document.body && focused.scrollWidth > focused.clientWidth)) return false; // the keys move what is wide
+  link.click();
   return true;
+}
+
+// A neighbour takes the place of its page in the history, so that "back" is the list.
+function onClick(event) {
+  follow(event);
+  const link = event.target.closest("#next, #previous");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  stays = true;
+  location.replace(link.hash);
 }
 
 function nextHeat() {

@@ -29,7 +29,10 @@ export function sortable(columns, rows, { empty = "No rows." } = {}) {
   });
   more.onclick = () => { count += MOST_ROWS; draw(); };
   draw();
-  return el("div", {}, el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)), more);
+  const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
+  table.loadMore = () => more.hidden || more.onclick();
+  table.total = rows.length;
+  return el("div", {}, el("div", { class: "wide" }, table), more);
 }
 
 function hasValue(cell) {
