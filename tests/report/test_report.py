@@ -465,3 +465,13 @@ def test_every_metric_of_the_documents_has_a_plain_name():
     assert len(names) > 25 and {*names} <= {*CURVES} and not [label for label in CURVES.values() if "_" in label]
     assert logged([{"step": 1, "lr": 1, "loss": 2, "my_metric": 3}]) == ["loss", "lr", "my_metric"]
     assert curve_name("my_metric") == "my metric"
+
+
+def test_a_report_has_no_heading_without_content(tmp_path):
+    """All samples passed: no reason of failure is to be shown; a page of a conclusion alone has no contents."""
+    passed = single(Evaluation("a", "m", "x:test", 1, 1, 1, 100, (TaskScore("t", "", 1, 1, {"passed": 1}),)))
+    write_report(tmp_path / "r.html", ReportContent("t", (passed,)))
+    page = (tmp_path / "r.html").read_text()
+    assert "Why answers fail" not in page and 'aria-label="Contents"' in page
+    write_report(tmp_path / "r.html", ReportContent("t", ()))
+    assert 'aria-label="Contents"' not in (tmp_path / "r.html").read_text()

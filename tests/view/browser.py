@@ -53,7 +53,30 @@ def broken_rules(page):
     page.evaluate(Path(folder, "axe.min.js").read_text(encoding="utf-8"))
     broken = {rule["id"]: rule["nodes"][0]["html"][:200] for rule in page.evaluate("axe.run()")["violations"]}
     wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    return broken | ({"scrolls sideways": page.url} if wide else {})
+    return (
+        broken
+        | ({"scrolls sideways": page.url} if wide else {})
+        | dict.fromkeys(empty_headings(page), "a heading without content")
+    )
+
+
+EMPTY = """() => {
+  const seen = [...document.querySelectorAll("h1, h2, h3")].filter((one) => one.checkVisibility() && !one.closest("dialog"));
+  return seen.filter((one, index) => {
+    const next = seen.slice(index + 1).find((other) => other.tagName <= one.tagName);
+    const range = new Range();
+    range.setStartAfter(one);
+    if (next) range.setEndBefore(next); else range.setEndAfter(document.querySelector("main") ?? document.body);
+    const part = range.cloneContents();
+    part.querySelectorAll("thead, script, style").forEach((each) => each.remove());
+    return !part.textContent.trim() && !part.querySelector("svg, img, input");
+  }).map((one) => one.textContent);
+}"""
+
+
+def empty_headings(page):
+    """Return the headings of a page without content up to the next heading of their rank; heads of a table are no content."""
+    return page.evaluate(EMPTY)
 
 
 def local(url):

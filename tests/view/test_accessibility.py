@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from browser import open_page
+from browser import empty_headings, open_page
 
 from upsolve.cli.comparing import write_runs
 from upsolve.evaluate.scores import Evaluation, TaskScore, single
@@ -39,6 +39,7 @@ def checked(file, browser, axe, *, scheme, width):
         assert not faults, faults
         page.evaluate(axe)
         found = page.evaluate("axe.run()")
+        assert empty_headings(page) == [], file
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), (scheme, width)
     broken = {rule["id"]: rule["nodes"][0]["html"][:200] for rule in found["violations"]}
     return len(found["passes"]) / (len(found["passes"]) + len(broken)), broken

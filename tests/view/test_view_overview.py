@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 from archives import EVIL, PASSES, eight_tasks, finished_run
-from browser import Served, open_page
+from browser import Served, empty_headings, open_page
 from test_view_server import Viewer
 
 from upsolve.cli.comparing import report_content, write_content
@@ -221,6 +221,16 @@ def test_runs_of_a_folder_are_listed_opened_and_compared(chromium, tmp_path, run
             gained, tasks = (table.locator("tbody tr").all_inner_texts() for table in page.locator("main table").all())
             assert [row.split("\t")[0] for row in gained] == ["placebo", "rloo"]
             assert tasks[0].split("\t") == ["d/2", "0 of 4 (0)", "4 of 4 (+100)"]
+            assert page.locator("main h2").all_inner_texts()[1] == "Training"
+            for name in ("rloo", "placebo"):
+                (runs / name / "training" / "metrics.jsonl").write_text("")
+            page.reload()
+            page.get_by_role("heading", name="placebo, rloo").wait_for()
+            assert page.locator("main h2").count() == 2 and empty_headings(page) == [], (
+                "runs without curves have no such heading"
+            )
+            page.evaluate("document.querySelector('main').append(document.createElement('h2'))")
+            assert empty_headings(page) == [""], "the check finds an empty heading"
             page.go_back()
             page.get_by_role("link", name="rloo").click()
             page.wait_for_selector(".overview .bars")

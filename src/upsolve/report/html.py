@@ -56,7 +56,7 @@ def write_page(
     parts = {
         "content": content,
         "head": html_of(head),
-        "tables": tables,
+        "tables": [table for table in tables if table.rows],
         "pictures": pictures,
         "unfolded": unfolded,
         "more": [example for example in content.examples if example not in shown],

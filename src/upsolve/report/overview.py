@@ -143,9 +143,9 @@ def capability_block(about: Capability) -> tuple[Node, ...]:
     return (*titled(capability_table(about)), *(el("p", line, class_="soft") for line in about.choices))
 
 
-def titled(table: Table) -> tuple[Node, Node]:
-    """Return a table under its title."""
-    return el("h2", table.title), table_block(table)
+def titled(table: Table) -> tuple[Node, ...]:
+    """Return a table under its title; nothing of a table without rows."""
+    return (el("h2", table.title), table_block(table)) if table.rows else ()
 
 
 def table_block(table: Table) -> Node:

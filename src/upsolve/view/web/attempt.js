@@ -20,7 +20,7 @@ export async function attemptView(main, place, info) {
   const why = verdict?.reason ? el("section", {}, el("h3", {}, "Why it did not pass"), build(verdict.reason)) : null;
   show(main, el("div", { class: "heat head" }, el("div", {}, el("h2", {}, link(path, attempt.task_id)), verdict ? verdictHead(verdict) : el("p", {}, "Not judged yet.")), el("div", { class: "tools" }, compareButton(place), copyButton("Copy the code", attempt.code), copyButton("Copy the link", location.href.replace(/#.*/, "") + location.hash),
       downloadLink(attempt), link(path, "All attempts"))),
-    el("div", { class: "sides" }, task ? el("section", {}, el("h3", {}, "Task"), el("pre", { class: "prompt", tabindex: 0 }, task.prompt)) : null, why),
+    el("div", { class: "sides" }, task?.prompt.trim() ? el("section", {}, el("h3", {}, "Task"), el("pre", { class: "prompt", tabindex: 0 }, task.prompt)) : null, why),
     el("h3", {}, attempt.author ? `Attempt of ${attempt.author}` : "Attempt"), info.scores ? heatBar(code, data, place) : null, code,
     verdict ? tests(verdict, task, place, info) : null,
     verdict ? folded("More on the verdict", verdictFacts(verdict)) : null, folded("More on the attempt", attemptFacts(data)),
@@ -183,7 +183,7 @@ export async function taskView(main, id, info, query, go) {
   const heads = names.map(([key, name]) => headCell(key, name, query, go, `task/${encodeURIComponent(id)}`));
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
   const more = el("button", { type: "button", hidden: true }, "More");
-  show(main, el("h2", {}, id), task ? el("pre", {}, task.prompt) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
+  show(main, el("h2", {}, id), task ? (task.prompt.trim() ? el("pre", {}, task.prompt) : null) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
     task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Outputs compared by", task.compare], ["Further fields", task.extra]]) : null,
     task && task.reference ? el("details", {}, el("summary", {}, "Reference"), codeView(task.reference, [])) : null,
     info.model && task ? el("p", {}, link(`ask?id=${encodeURIComponent(id)}`, "Ask the model")) : null,
@@ -218,7 +218,9 @@ export async function taskView(main, id, info, query, go) {
     }
   };
   await load(-1).then((next) => keepRow(table, load, next));
-  if (!info.scores) return hideEmpty(table);
+  table.hidden = !body.rows.length;
+  if (table.hidden) said.textContent = "No attempt at this task is stored.";
+  if (!info.scores || table.hidden) return hideEmpty(table);
   group = await get("group", { id });
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
   said.textContent = `Advantages of kind ${group.kind}, ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
