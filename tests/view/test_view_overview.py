@@ -108,6 +108,11 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
             first = page.locator(".overview details").first
             assert "test 1\nf(2)\ngot\n5\nexpected\n4" in first.inner_text() and first.locator("pre").count() == 2
             assert [first.locator(name).all_inner_texts() for name in ("del", "ins")] == [["3", "+"], ["2", "*"]]
+            page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+            for number, button in enumerate(first.get_by_role("button", name="Copy the code").all()):
+                button.click()
+                page.wait_for_function("(text) => window.copied === text", arg=first.locator("pre").nth(number).text_content())
+            assert number == 1, "a button at each program"
             assert page.locator(".overview figure svg polyline").count() == 2, "loss, held-out passed attempts"
             assert page.locator(".overview details[open]").count() == 1, "one task fills a screen"
             if how != "report":

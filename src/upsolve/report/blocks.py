@@ -3,12 +3,15 @@
 An element is ``[name, attributes, *children]``, a child an element or a text; nothing in a text is ever interpreted.
 """
 
+import base64
+import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["Node", "Points", "bars", "curve", "el", "html_of", "listing"]
+__all__ = ["Node", "Points", "bars", "curve", "digest", "el", "html_of", "inline_script", "listing"]
 
 Node = Any
 """A text, or ``[name, attributes, *children]``."""
@@ -145,3 +148,14 @@ def value(point: tuple[float, float]) -> float:
 def short(number: float) -> str:
     """Return a number with four digits."""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+
+
+def inline_script(modules: str) -> str:
+    """Return modules as one script of a page, in the order of their imports."""
+    script = re.sub(r"^(?:export |import .*;\n)", "", modules, flags=re.MULTILINE)
+    return f'"use strict";\n(() => {{\n{script}\n}})();\n'
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text as a Content-Security-Policy writes it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

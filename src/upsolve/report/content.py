@@ -3,19 +3,22 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from upsolve.config import VerifyConfig
+from upsolve.errors import UpsolveError
 from upsolve.evaluate.calibration import Calibration
 from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import drops, interval_text
 from upsolve.evaluate.intervals import Estimate
 from upsolve.evaluate.runs import Stage
 from upsolve.evaluate.scores import Sweep, TaskScore, by_task_set, defined_ks
-from upsolve.report.programs import Reason, Sample, diff_lines, reason_of
+from upsolve.report.programs import MOST_SHOWN, Reason, Sample, diff_lines, reason_of
 from upsolve.report.tables import Table, calibration_tables, cost_table, result_tables, reward_tables, stage_table
 from upsolve.reward.formula import Rewarded
-from upsolve.types import Task
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict, with_tests
 
 __all__ = [
     "Change",
@@ -25,12 +28,14 @@ __all__ = [
     "changes_of",
     "compared",
     "example",
+    "got_of",
     "markdown_of",
     "markdown_text",
     "messages_of",
     "pick_examples",
     "samples_of",
     "tables_of",
+    "with_outputs",
 ]
 
 EACH = 6
@@ -119,6 +124,48 @@ def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Ex
     reasons = reason_of(first.kind, first.error, task), reason_of(second.kind, second.error, task)
     programs = (first.code, first.status, second.code, second.status)
     return Example(task.task_id, task.prompt, *programs, counts, change, reasons, task.language)
+
+
+def with_outputs(
+    examples: Sequence[Example], find: Callable[[Sequence[str]], Mapping[str, Task]], verify: VerifyConfig
+) -> tuple[Example, ...]:
+    """Return examples with what failed programs gave at tests whose messages hide it: these tests run again, not hidden.
+
+    Nothing changes at a test that now ends otherwise, or if this machine cannot judge.
+    """
+    tasks = find([one.task_id for one in examples]) if examples else {}
+    hidden = [
+        (at, side, with_tests(task, [number - 1]), code)
+        for at, one in enumerate(examples)
+        if (task := tasks.get(one.task_id))
+        for side, (code, reason) in enumerate(zip((one.before, one.after), one.reasons, strict=True))
+        if (number := reason.test) and number <= len(task.tests) and task.tests[number - 1].hidden and not reason.kind
+    ]
+    shown = [replace(task, tests=(replace(task.tests[0], hidden=False),)) for _, _, task, _ in hidden]
+    found = list(examples)
+    with suppress(UpsolveError):
+        pairs = [(task, Attempt(task.task_id, code, task.language)) for task, (*_, code) in zip(shown, hidden, strict=True)]
+        for (at, side, task, _), verdict in zip(hidden, judged_again(pairs, verify), strict=True):
+            reasons = list(found[at].reasons)
+            if verdict.status is Status.FAILED:
+                reasons[side] = replace(reasons[side], got=got_of(verdict, task.tests[0])[:MOST_SHOWN])
+            found[at] = replace(found[at], reasons=(reasons[0], reasons[1]))
+    return tuple(found)
+
+
+def judged_again(pairs: Sequence[tuple[Task, Attempt]], verify: VerifyConfig) -> Sequence[Verdict]:
+    """Return the verdicts of attempts at tasks, judged now."""
+    from upsolve.verify.limits import judge_settings
+    from upsolve.verify.pool.pool import verify as judge
+
+    return judge(pairs, judge_settings(verify)) if pairs else ()
+
+
+def got_of(verdict: Verdict, test: TestCase) -> str:
+    """Return what a failed attempt gave at its only test: its output, or the value in the judge's message."""
+    if test.kind is TestKind.STDIO:
+        return verdict.stdout_head.rstrip("\n") or "no output"
+    return reason_of("", verdict.error_message, None).got
 
 
 @dataclass(frozen=True, slots=True)

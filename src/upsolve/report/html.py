@@ -7,13 +7,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from upsolve.evaluate.scores import temperature_name
 from upsolve.files import write_text
-from upsolve.report.blocks import Node, html_of, listing
+from upsolve.report.blocks import Node, digest, html_of, inline_script, listing
 from upsolve.report.content import ReportContent, tables_of
 from upsolve.report.overview import curves_of, example_block, logged, most_changed, overview_block, table_block
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, reliability
 from upsolve.report.tables import Table
 
 __all__ = ["write_page", "write_report"]
+
+COPY = Path(__file__).with_name("copy.js")
+"""Buttons at programs."""
+POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
@@ -53,7 +57,10 @@ def write_page(
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     shown = most_changed(content.examples)
+    script = inline_script(COPY.read_text(encoding="utf-8") + "copyPrograms(document);")
     parts = {
+        "script": script,
+        "policy": POLICY.format(script=digest(script)),
         "content": content,
         "head": html_of(head),
         "tables": [table for table in tables if table.rows],

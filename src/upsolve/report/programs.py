@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -16,6 +16,7 @@ __all__ = [
     "KINDS",
     "MEANINGS",
     "MOST_LINE",
+    "MOST_SHOWN",
     "Reason",
     "Sample",
     "diff_lines",
@@ -138,15 +139,35 @@ def reason_text(reason: Reason) -> Node | None:
     means = el("div", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
     if reason.test is None or not (reason.got or reason.expected):
         return el("div" if means else "p", reason.text, means, class_="reason")
-    parts = {
-        f"test {reason.test}": reason.input,
-        "got": reason.got or reason.message or "not recorded",
-        "expected": reason.expected,
-    }
-    shown: list[Node] = []
-    for name, text in parts.items():
-        shown += [el("dt", name), el("dd", el("code", text), means if name == "got" else None)] if text else []
+    got, expected = differing(reason.got or reason.message or "not recorded", reason.expected)
+    shown = [el("dt", f"test {reason.test}"), el("dd", input_text(reason.input))] if reason.input else []
+    shown += [el("dt", "got"), el("dd", got, means)]
+    shown += [el("dt", "expected"), el("dd", expected)] if reason.expected else []
     return el("dl", *shown, class_="reason facts")
+
+
+def input_text(text: str) -> Node:
+    """Return the input of a test, of several lines folded, such as the script of a database."""
+    lines = text.count("\n") + 1
+    if lines == 1:
+        return el("code", text)
+    kind = "database script" if text.lstrip().upper().startswith("CREATE ") else "input"
+    return el("details", el("summary", f"{kind}, {lines} lines"), el("code", text))
+
+
+def differing(got: str, expected: str) -> tuple[Node, Node]:
+    """Return two values, in which the words that differ are marked if they have enough words in common."""
+    if not are_alike(got, expected):
+        return el("code", got), el("code", expected)
+    joined = [[piece for line in lines for piece in (*line, ("\n", ""))][:-1] for lines in marked(got, expected)]
+    first, second = (el("code", *coloured(pieces, repeat(None))) for pieces in joined)
+    return first, second
+
+
+def are_alike(before: str, after: str) -> bool:
+    """Return whether two texts share ``ALIKE`` of their words; marks on nearly every word say nothing."""
+    ours, theirs = ([word for word in WORD.findall(text) if not word.isspace()] for text in (before, after))
+    return difflib.SequenceMatcher(None, ours, theirs).quick_ratio() >= ALIKE
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
@@ -172,8 +193,7 @@ def program_pair(before: str, after: str, language: str = "") -> tuple[Node, Nod
     """
     old, new = before.splitlines(), after.splitlines()
     left, right = list[tuple[str, list[Piece]]](), list[tuple[str, list[Piece]]]()
-    ours, theirs = ([word for word in WORD.findall(code) if not word.isspace()] for code in (before, after))
-    if difflib.SequenceMatcher(None, ours, theirs).quick_ratio() < ALIKE:  # marks on nearly every word say nothing
+    if not are_alike(before, after):
         left, right = ([("", [(line, "")]) for line in lines] for lines in (old, new))
         old = new = []
     for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -26,6 +26,7 @@ from upsolve.config import (
     OptimConfig,
     Recipe,
     SampleConfig,
+    VerifyConfig,
     load_recipe,
     recipe_yaml,
 )
@@ -40,7 +41,7 @@ from upsolve.evaluate.scores import Sweep
 from upsolve.extras import needs_extras
 from upsolve.files import read_rows, write_text
 from upsolve.report.blocks import html_of
-from upsolve.report.content import Gain, ReportContent, markdown_of, messages_of, pick_examples
+from upsolve.report.content import Example, Gain, ReportContent, markdown_of, messages_of, pick_examples, with_outputs
 from upsolve.report.overview import overview_block
 from upsolve.report.several import RunResult, gains, run_result, seeds_of, without_seeds
 from upsolve.report.tables import cost_table, is_timed
@@ -163,8 +164,16 @@ def run_content(
         controls=controls,
         warnings=warnings_of(sweeps, trained, recipe.data, evaluate=recipe.evaluate, optim=recipe.optim),
         messages=messages_of(folder, sweeps),
-        examples=pick_examples(folder, (sweeps[0], sweeps[1]), find) if find and len(sweeps) > 1 else (),
+        examples=run_examples(folder, sweeps, find, recipe.verify if split is not None else None) if find else (),
     )
+
+
+def run_examples(folder: Path, sweeps: Sequence[Sweep], find: Find, verify: VerifyConfig | None) -> tuple[Example, ...]:
+    """Return examples of a run with two models; with settings of the judge, what failed programs gave at hidden tests, too."""
+    if len(sweeps) < 2:
+        return ()
+    examples = pick_examples(folder, (sweeps[0], sweeps[1]), find)
+    return with_outputs(examples, find, verify) if verify else examples
 
 
 def next_steps(folder: Path, verdicts: str, controls: Sequence[Gain]) -> dict[str, str]:

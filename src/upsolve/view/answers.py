@@ -12,8 +12,8 @@ from upsolve import __version__
 from upsolve.archive.preference import preferred
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
+from upsolve.report.content import got_of
 from upsolve.report.overview import CURVES
-from upsolve.report.programs import reason_of
 from upsolve.types import Status, with_tests
 from upsolve.view.browse import (
     CHOICES,
@@ -62,8 +62,10 @@ def outputs_of(index: Index, place: int) -> list[dict[str, Any]]:
     verdicts = verify([(with_tests(shown, [at]), attempt) for at in failed], JudgeSettings(workers=1))
     rows: list[dict[str, Any]] = []
     for at, found in zip(failed, verdicts, strict=True):
-        reason, test = reason_of(found.error_type, found.error_message, None), shown.tests[at]
-        got = reason.got or (found.error_message if found.status is not Status.PASSED else "as expected")
+        test, is_wrong = shown.tests[at], found.status is Status.FAILED
+        got = (is_wrong and got_of(found, test)) or (
+            found.error_message if found.status is not Status.PASSED else "as expected"
+        )
         rows.append({"test": at + 1, "status": found.status, "input": test.input, "got": got, "expected": test.expected})
     return rows
 

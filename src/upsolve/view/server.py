@@ -20,12 +20,12 @@ from upsolve.view.address import Address
 from upsolve.view.answers import Answers
 from upsolve.view.runs import Runs
 
-__all__ = ["HEADERS", "WEB", "application", "serve", "style_text", "to_json"]
+__all__ = ["FILES", "HEADERS", "WEB", "application", "serve", "style_text", "to_json"]
 
 WEB = Path(__file__).parent / "web"
 """The files of the page."""
-BLOCKS = Path(__file__).parents[1] / "report" / "block.css"
-"""The style of what reports show, too."""
+REPORT = Path(__file__).parents[1] / "report"
+"""The files that reports share: the style of what both show (``block.css``), and ``copy.js``."""
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -148,8 +148,8 @@ async def asked(answers: Answers | Runs, request: Any) -> Any:
         return refusal(error)
 
 
-FILES = frozenset(file.name for file in WEB.iterdir() if file.suffix in TYPES)
-"""The files that the server sends; nothing else can be named."""
+FILES = {file.name: file for file in (REPORT / "copy.js", *WEB.iterdir()) if file.suffix in TYPES}
+"""The files that the server sends, by name; nothing else can be named."""
 
 
 def is_foreign(method: str, path: str, headers: Mapping[str, str]) -> bool:
@@ -173,12 +173,12 @@ def file_of(name: str) -> tuple[bytes, str] | None:
     """Return a file of the page and its type; None for another name."""
     if name not in FILES:
         return None
-    return style_text().encode() if name == "style.css" else (WEB / name).read_bytes(), TYPES[Path(name).suffix]
+    return style_text().encode() if name == "style.css" else FILES[name].read_bytes(), TYPES[Path(name).suffix]
 
 
 def style_text() -> str:
     """Return the style of the page, and of the parts that it shares with reports."""
-    return "".join(file.read_text(encoding="utf-8") for file in (BLOCKS, WEB / "style.css"))
+    return "".join(file.read_text(encoding="utf-8") for file in (REPORT / "block.css", WEB / "style.css"))
 
 
 def serve(answers: Answers | Runs, address: Address, *, browser: bool = True) -> None:

@@ -2,8 +2,6 @@
 
 import base64
 import gzip
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -14,11 +12,12 @@ from typing import Any
 from upsolve import __version__
 from upsolve.errors import ArchiveError, UpsolveError, counted
 from upsolve.files import write_text
+from upsolve.report.blocks import digest, inline_script
 from upsolve.report.overview import CURVES
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts, describe, read_tasks, records_of
 from upsolve.view.scores import TaskScores
-from upsolve.view.server import WEB, style_text, to_json
+from upsolve.view.server import FILES, WEB, style_text, to_json
 
 __all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "first_entries", "heat_maps", "packed", "write_page"]
 
@@ -82,6 +81,7 @@ SCRIPTS = (
     "static.js",
     "table.js",
     "code.js",
+    "copy.js",
     "diff.js",
     "lists.js",
     "attempt.js",
@@ -199,9 +199,8 @@ def share_of(answers: Answers, count: int) -> str:
 def assemble(data: Sequence[str]) -> str:
     """Return the page with its data (``packed``)."""
     style = style_text()
-    modules = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    script = re.sub(r"^(?:export |import .*;\n)", "", modules, flags=re.MULTILINE)
-    script = f'"use strict";\n(() => {{\n{script}\n}})();\n'
+    modules = "\n".join(FILES[name].read_text(encoding="utf-8") for name in SCRIPTS)
+    script = inline_script(modules)
     policy = POLICY.format(script=digest(script), style=digest(style))
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
     blocks = "\n".join(f'<script type="application/octet-stream" class="data">{block}</script>' for block in data)
@@ -209,8 +208,3 @@ def assemble(data: Sequence[str]) -> str:
     page = page.replace('<link rel="stylesheet" href="style.css">\n', head)
     page = page.replace('<script type="module" src="main.js"></script>\n', "")
     return page.replace("</body>", f"{blocks}\n<script>{script}</script>\n</body>")
-
-
-def digest(text: str) -> str:
-    """Return the SHA-256 of a text as a Content-Security-Policy writes it."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

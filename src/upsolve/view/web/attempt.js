@@ -2,6 +2,7 @@
 import { build, el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
+import { copyButton } from "./copy.js";
 import { headCell, hideEmpty, keepRow, preview } from "./lists.js";
 import { diffLines, diffWords } from "./diff.js";
 
@@ -37,17 +38,6 @@ function verdictHead(verdict) {
   const points = verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("");
   const counted = verdict.total ? `, ${verdict.passed} of ${plural(verdict.total, "test")} passed` : "";
   return el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "");
-}
-
-export function copyButton(name, text) {
-  return el("button", { type: "button", onclick: async (event) => {
-    const button = event.target;
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch { button.textContent = "The browser forbids copying"; }
-    setTimeout(() => { button.textContent = name; }, 2000);
-  } }, name);
 }
 
 const ENDINGS = { python: "py", pypy: "py", cpp: "cpp", javascript: "js", typescript: "ts", rust: "rs", ruby: "rb", haskell: "hs", bash: "sh", duckdb: "sql", ocaml: "ml", racket: "rkt", perl: "pl", fortran: "f90", ada: "adb", pascal: "pas" };

@@ -2,6 +2,7 @@
 import { build, decimal, el, link, outcome, plural, show } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
+import { copyPrograms } from "./copy.js";
 import { keepRow } from "./lists.js";
 import { sortable } from "./table.js";
 
@@ -55,6 +56,7 @@ export async function changeView(main, id, query) {
   show(main, el("h2", {}, el("a", { href: `#/task/${encodeURIComponent(id)}` }, id), build(moves)),
     el("p", { class: "soft" }, label, " · ", el("a", { href: `#/changes?${new URLSearchParams(query)}` }, "all tasks"), beside(-1, "previous"), beside(1, "next")),
     parts.map(build), el("h2", {}, "All answers"), el("div", { class: "pair" }, [before, after].map((one) => sampleLinks(id, one))));
+  copyPrograms(main);
 }
 
 function sampleLinks(task, { name, sampled }) {

@@ -2,7 +2,7 @@
 import { build, decimal, el, plural, show } from "./dom.js";
 import { get } from "./source.js";
 import { sortable } from "./table.js";
-import { copyButton } from "./attempt.js";
+import { copyButton, copyPrograms } from "./copy.js";
 
 const MOST = 4;
 
@@ -13,8 +13,9 @@ export async function overviewView(main, whole) {
   (page.querySelector(".bars") ?? page.querySelector(".verdict")).after(el("p", {}, "Look at ", links));
   const counts = whole.changes && [...page.querySelectorAll(".verdict p")].map((line) => [line, line.textContent.match(/^(.*?)([\d,]+ better), ([\d,]+ worse)(.*)$/)]).find(([, match]) => match);
   if (counts) show(counts[0], counts[1][1], el("a", { href: "#/changes?show=better" }, counts[1][2]), ", ", el("a", { href: "#/changes?show=worse" }, counts[1][3]), counts[1][4]);
-  if (whole.changes) for (const task of page.querySelectorAll("details")) task.append(el("p", {}, el("a", { href: `#/change/${encodeURIComponent(task.querySelector("b").textContent)}` }, "all answers to this task")));
+  if (whole.changes) for (const task of page.querySelectorAll(":scope > details")) task.append(el("p", {}, el("a", { href: `#/change/${encodeURIComponent(task.querySelector("b").textContent)}` }, "all answers to this task")));
   for (const command of page.querySelectorAll(":scope > dl.facts code")) command.after(" ", copyButton("Copy", command.textContent));
+  copyPrograms(page);
   show(main, page);
 }
 
