@@ -27,9 +27,7 @@ RUNS = 2
 """Most runs: a call that exceeds the limits is left out, and the calls after it are run once more; together less than an attempt may take."""
 
 
-def expected_values(
-    code: str, calls: Sequence[str], settings: JudgeSettings | None = None, *, requires: Sequence[str] = ()
-) -> list[str | None]:
+def expected_values(code: str, calls: Sequence[str], settings: JudgeSettings | None = None) -> list[str | None]:
     """Return the value of each call as a literal; ``OPAQUE`` for a value that is no literal, None for a value that is too long and for a
     call that raised or was not reached.
 
@@ -37,7 +35,6 @@ def expected_values(
         code: the reference program.
         calls: expressions that call its functions.
         settings: limits and isolation (default limits: ``REFERENCE_LIMITS``).
-        requires: packages that it may import.
 
     Raises:
         ValueError: the program does not compile, fails before the calls, or no call has a value; says why.
@@ -47,7 +44,7 @@ def expected_values(
     values: dict[int, str | None] = {}
     start, problem = 0, ""
     for _ in range(RUNS):
-        end = run_calls(code, calls[start:], settings, requires)
+        end = run_calls(code, calls[start:], settings)
         found = {start + record["test"]: record for record in end.records if type(record.get("test")) is int}
         values |= {index: as_literal(record["value"]) for index, record in found.items() if "value" in record}
         problem = why(end, found)
@@ -59,8 +56,10 @@ def expected_values(
     return [values.get(index) for index in range(len(calls))]
 
 
-def run_calls(code: str, calls: Sequence[str], settings: JudgeSettings, requires: Sequence[str], *, setup: str = "") -> Exit:
-    """Run a program and calls of its functions in the sandbox."""
+def run_calls(
+    code: str, calls: Sequence[str], settings: JudgeSettings, *, requires: Sequence[str] = (), setup: str = ""
+) -> Exit:
+    """Run a program, which may import the packages of ``requires``, and calls of its functions in the sandbox."""
     sent = [as_sent(TestKind.CALL, call) for call in calls]
     job = {"kind": "tests", "code": code, "setup": setup, "tests": sent, "nonce": "", **common_fields(settings)}
     (end,) = run_jobs([Job(job, None, settings.limits.wall_seconds, profile=profile_of(requires))], settings)
@@ -117,7 +116,7 @@ def expected_answers(task: Task, settings: JudgeSettings | None = None) -> list[
 def values_of(task: Task, settings: JudgeSettings) -> list[str]:
     """Return the literals of the values of all CALL tests."""
     calls = [test.input for test in task.tests]
-    end = run_calls(task.reference, calls, settings, task.requires, setup=task.setup)
+    end = run_calls(task.reference, calls, settings, requires=task.requires, setup=task.setup)
     if failed := whole_program(end):
         raise ValueError(f"the reference fails: {failed[1][0]}: {failed[1][1]}")
     by_test, texts = {record["test"]: record for record in end.records if "test" in record}, list[str]()
