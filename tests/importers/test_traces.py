@@ -14,9 +14,11 @@ from test_rollouts import lines_of as lines
 
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.importers.door import reading_of
+from upsolve.importers.door import preview, reading_of
 from upsolve.importers.ingest import ingest
+from upsolve.importers.logs.calls import SOURCE as CALLS_SOURCE
 from upsolve.importers.logs.calls import call_in
+from upsolve.importers.logs.calls import read as read_calls
 from upsolve.records import from_row
 from upsolve.types import Status, Task, Verdict
 
@@ -514,7 +516,11 @@ def test_scores_of_calls_count_if_they_are_named(tmp_path):
         (2, [{}], "files have different requests of a"),
         (1, [{"custom_id": None}], "has an answer and no request"),
         (1, [{"response": None, "error": {"code": "batch_expired", "message": "too late"}}], "has no answer: too late"),
-        (1, [{"response": {"status_code": 500, "body": {"error": {"message": "down"}}}}], "has no answer: down"),
+        (1, [{"response": {"status_code": 500, "body": {"error": {"message": "down"}}}}], "has no answer: down (status 500)"),
+        (1, [{"response": {"status_code": 429, "body": {"message": "slow down"}}}], "has no answer: slow down (status 429)"),
+        (1, [{"response": {"status_code": 502, "body": "<html>bad"}}], "has no answer: no text in the response (status 502)"),
+        (1, [{"response": None, "result": {"type": "expired"}}], "has no answer: no text in the response (expired)"),
+        (1, [{"response": None, "error": "timed out"}], "has no answer: timed out"),
         (
             1,
             [{"response": {"body": {"choices": [{"message": {"content": None, "tool_calls": [{}]}}]}}}],
@@ -571,6 +577,43 @@ def test_chats_with_outcomes_are_attempts_with_these(tmp_path, row, statement, c
     archive, report = imported(tmp_path, reading.source, path, **reading.options)
     assert ([task.prompt for task in archive.tasks()], outcomes(archive), report.bad) == ([statement], statuses, 0)
     assert [(one.code, one.author) for one in archive.attempts()] == [(CODE, "a"), (CODE.replace("return", "yield"), "b")]
+
+
+FAILED = {
+    "a": {"error": "timed out"},
+    "b": {"status": "failure", "error_str": "429"},
+    "c": {"response": {"status": 500, "message": "x"}},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*attempts are unscored")
+@pytest.mark.parametrize("answers_first", [True, False])
+def test_requests_that_failed_are_rejected_and_the_others_imported(tmp_path, answers_first):
+    asked = [{"custom_id": str(at), "body": {"messages": ASKED}} for at in range(12)]
+    answered = [{"custom_id": str(at), "response": {"choices": CHOICES[:1]}} for at in range(6)]
+    failed = [{"custom_id": str(at), **row} for at, row in enumerate([*FAILED.values()] * 2, start=6)]
+    lines(tmp_path / "log" / f"{'z' if answers_first else 'a'}.jsonl", *asked)
+    lines(tmp_path / "log" / "out.jsonl", *failed, *answered)
+    archive, report = imported(tmp_path, "calls", tmp_path / "log")
+    assert (len(archive.attempts()), report.bad, report.too_many) == (6, 6, False)
+    assert [row.reason for row in report.reasons] == [f"has no answer: {why}" for why in ("timed out", "429", "x (status 500)")]
+    assert preview(CALLS_SOURCE, tmp_path / "log", {}, whole=True).too_many is False
+
+
+def test_one_log_of_answers_and_failures_is_recognised(tmp_path):
+    good = {"messages": ASKED, "response": {"choices": CHOICES[:1]}, "status": "success"}
+    path = lines(tmp_path / "log.jsonl", *[{"messages": ASKED, "response": None, **FAILED["b"]}] * 3, good)
+    assert reading_of(path, {}).source == "calls"
+
+
+@pytest.mark.filterwarnings("ignore:.*attempts are unscored")
+def test_calls_are_parsed_once(tmp_path, monkeypatch):
+    asked, answered, _ = CALLS["openai"]
+    lines(tmp_path / "log" / "in.jsonl", *asked)
+    lines(tmp_path / "log" / "out.jsonl", *answered)
+    seen = []
+    monkeypatch.setattr("upsolve.importers.logs.calls.calls_in", lambda row: seen.append(1) or iter([row]))
+    assert len([*read_calls(tmp_path / "log")]) == 5 and len(seen) == 4  # the first row of each file once more
 
 
 def test_a_chat_that_ends_with_the_user_is_rejected(tmp_path):

@@ -23,8 +23,8 @@ from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.logs.calls import log_in
-from upsolve.importers.rows import BadRow, LeftOut, Rows, chats_in, columns_in, counted, first_rows
+from upsolve.importers.logs.calls import call_in, log_in
+from upsolve.importers.rows import BadRow, LeftOut, Rows, chats_in, columns_in, counted, enough, first_rows, keep_example
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
 from upsolve.importers.tables.columns import (
@@ -56,8 +56,8 @@ SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "re
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
 """Kind of a record -> the word under which it is counted."""
-FILES, TABLES, RECORDS = 20_000, 9, 3000
-"""Most files of a tree that are looked at, tables of a folder that may be of different columns, and records that are read before an import."""
+FILES, TABLES, RECORDS, SHOWN = 20_000, 9, 3000, 50
+"""Most files of a tree, tables of a folder that may be of different columns, records, and rows of chats, that are read before an import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +260,9 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
     chosen = {**known, **likely}
     if not {*PROGRAMS} & chosen.keys() and (name := other_programs(rows, columns, {**chosen, "code": ""}, SOLUTIONS)):
         likely, chosen = {**likely, "code": name}, {**chosen, "code": name}
-    if is_judged(rows, chosen):  # other chats are calls
-        free = {"prompt"} - chosen.keys() | ({"answer"} if {*PROGRAMS}.isdisjoint(chosen) else set[str]())
-        chats = {name: one for name, one in chats_in(rows).items() if name in free}
+    taken = {*chosen, *PROGRAMS} if {*PROGRAMS} & chosen.keys() else {*chosen}
+    chats = {name: one for name, one in chats_in(rows[:SHOWN]).items() if name not in taken}
+    if chats and is_judged([row for row in rows if call_in(row)[1]] or rows, chosen):  # others are calls
         likely, chosen = {**likely, **chats}, {**chosen, **chats}
     if {*NAMES} & chosen.keys() and {*PROGRAMS}.isdisjoint(chosen) and (plan := plan_of_lists(rows, chosen)):
         why = f"{' and '.join(plan['explode'])} have attempts: {', '.join(f'{k} = {v}' for k, v in plan['columns'].items())}"
@@ -395,7 +395,7 @@ class Preview:
     counts: Counter[str] = field(default_factory=Counter[str])
     """Number of records by the words of ``COUNTED``."""
     rejected: list[BadRow] = field(default_factory=list[BadRow])
-    """The first three rejected rows."""
+    """Three rejected rows, of different reasons if there are."""
     bad_rows: int = 0
     """Number of rows with rejected records."""
     rows: int = 0
@@ -429,8 +429,9 @@ class Preview:
         shown += [f"{'all' if self.whole else 'first'} rows: {counts}"]
         shown += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.rejected]
         if self.too_many:
-            share = f"{self.bad_rows:,} of {self.rows or self.counts.total():,} rows are rejected"
-            shown += [f"the import would fail: {share}; fix the file, or raise --max-rejected (now {self.allowed:g})"]
+            rows = self.rows or self.counts.total()
+            share = f"{self.bad_rows:,} of {rows:,} rows are rejected; fix the file, or allow it"
+            shown += [f"the import would fail: {share}: --max-rejected {enough(self.bad_rows, rows)} (now {self.allowed:g})"]
         shown += [self.unread] * bool(self.unread)
         return "\n".join(shown)
 
@@ -483,7 +484,7 @@ def preview(
             continue
         seen.counts[COUNTED[type(row)]] += 1
         if isinstance(row, BadRow):
-            seen.rejected += [row] * (len(seen.rejected) < 3)
+            keep_example(seen.rejected, row)
             without += not row.line
             places |= {(row.file, row.line)} if row.line else set()
         elif isinstance(row, Task):

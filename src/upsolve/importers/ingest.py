@@ -24,7 +24,7 @@ from upsolve.importers.formats import Kind
 from upsolve.importers.formats.files import files_of, size_of
 from upsolve.importers.formats.tabular import copy_of_query, is_database
 from upsolve.importers.importing import Job, Journal, Tally
-from upsolve.importers.rows import BadRow
+from upsolve.importers.rows import BadRow, enough, keep_example
 from upsolve.importers.shares import import_shares, shares_of
 from upsolve.importers.source import Source, parse_options
 from upsolve.plugins import find, names
@@ -44,7 +44,7 @@ class IngestReport(Tally):
     added: Counter[str] = field(default_factory=Counter[str])
     """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
     reasons: list[BadRow] = field(default_factory=list[BadRow])
-    """The first three rejected rows."""
+    """Three rejected rows, of different reasons if there are."""
     rejected: Path | None = None
     """File with all rejected rows, each with its reason."""
     written: Counter[str] = field(default_factory=Counter[str])
@@ -101,7 +101,8 @@ class IngestReport(Tally):
         if self.missing:
             orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
         where = [f"all rejected rows, with reasons: {self.rejected}"] if self.rejected else []
-        fix = "too many were rejected: fix the file and import it again (it replaces this import), or raise --max-rejected"
+        least = enough(self.bad_rows, self.rows) if self.rows else enough(self.bad, self.read)
+        fix = f"too many were rejected: fix the file and import it again (it replaces this import), or allow it: --max-rejected {least}"
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
@@ -257,7 +258,7 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
 
 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
-    """Write the rejected records, which each batch has in its own file, into one file; return it, its first three, and of how many rows they are at least.
+    """Write the rejected records, which each batch has in its own file, into one file; return it, three of different reasons if there are, and of how many rows they are at least.
 
     Several records of a row are one. Attempts and verdicts that are rejected after all shares are stored have no line, and may be of rows with one.
     """
@@ -269,7 +270,7 @@ def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
                 for line in lines:
                     out.write(line)
                     row = BadRow(**json.loads(line))
-                    first += [row] * (len(first) < 3)
+                    keep_example(first, row)
                     if row.line:
                         places.add((row.file, row.line))
                     else:

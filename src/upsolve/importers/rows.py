@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import islice
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,14 @@ __all__ = [
     "data_in",
     "decoded",
     "emptied",
+    "enough",
     "everywhere",
     "first_rows",
     "halves",
     "head_of",
     "is_message",
     "json_in",
+    "keep_example",
     "known_words",
     "language_of_task",
     "languages_from",
@@ -212,6 +214,22 @@ def build_row(file: Path, number: int, row: dict[str, Any] | BadRow, build: Buil
     except ODD as error:
         tasks = [record for record in records if isinstance(record, Task) and is_sound(record)]
         return [BadRow(str(file), number, reason_of(error), head_of(row))], tasks
+
+
+def enough(bad: int, rows: int) -> str:
+    """Return the least ``--max-rejected`` that allows a number of rejected rows, rounded up to a hundredth."""
+    return f"{min(1, ceil(100 * bad / max(1, rows)) / 100):g}"
+
+
+def keep_example(shown: list[BadRow], row: BadRow) -> None:
+    """Add a rejected row to the three that are shown, or replace one by it whose reason is that of another one."""
+    reasons = [one.reason for one in shown]
+    again = next((at for at, reason in enumerate(reasons) if reason in reasons[:at]), 3)
+    if len(shown) < 3:
+        shown.append(row)
+    elif again < 3 and row.reason not in reasons:
+        del shown[again]
+        shown.append(row)
 
 
 def is_sound(task: Task) -> bool:

@@ -18,7 +18,7 @@ from upsolve.importers.formats import Kind, kind_of, rows_of
 from upsolve.importers.formats.texts import lists_in
 from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, halves, json_in, text_of
 from upsolve.importers.source import Option, Source
-from upsolve.importers.tables.columns import bare, likely_fields, says_opposite, values_of
+from upsolve.importers.tables.columns import SERVED, bare, likely_fields, says_opposite, values_of
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
 from upsolve.importers.tables.table import split, table_at
 
@@ -44,6 +44,9 @@ RESPONSES = ("response", "body", "result", "message", "outputs", "output", "mode
 """Names of objects that hold a response."""
 SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
 """Names of lists of calls."""
+ERRORS = ("error", "error_str", "statusMessage", "result", "response", "status")
+"""Names of what says why a request failed."""
+CODES = ("status_code", "statusCode", "status", "code")
 IDS = ("custom_id", "key", "recordId")
 """Names by which a response names its request in another file."""
 MODELS = ("assistant", "gpt", "ai", "model")
@@ -115,9 +118,35 @@ def answers_in(value: Any) -> list[Json]:
     return []
 
 
+def code_in(value: Any) -> int:
+    """Return the HTTP code of a failed request, of a call or of its response; 0 without one."""
+    if not isinstance(value := opened(value), dict):
+        return 0
+    codes = (str(value.get(name)) for name in CODES)
+    found = (int(code) for code in codes if code.isdecimal() and 400 <= int(code) < 600)
+    return next(found, 0) or next(filter(None, (code_in(value[name]) for name in ("response", "result") if name in value)), 0)
+
+
+def has_failed(call: Mapping[str, Any]) -> bool:
+    """Return whether a call says that its request failed."""
+    return bool(code_in(call) or call.get("error") or call.get("error_str"))
+
+
+def failure_in(call: Json) -> str:
+    """Return why a request has no answer."""
+    names = ("message", "errorMessage", "error_message", "detail")
+    found = (first_of(one, names) or one for name in ERRORS if isinstance(one := opened(call.get(name)), str | dict))
+    told = next((one for one in found if isinstance(one, str) and one.lower() not in SERVED), "")
+    ends = ("finish_reason", "finishReason", "stop_reason", "status", "type")
+    code, end = code_in(call), first_of(call.get("response") or call.get("result"), ends)
+    return f"{told or 'no text in the response'}{f' (status {code})' if code else f' ({end})' if end and not told else ''}"[
+        :200
+    ]
+
+
 def call_in(row: Mapping[str, Any]) -> tuple[str, list[Json]]:
     """Return what a row asks, empty if another row does, and its answers; chats end with theirs."""
-    asked, answers = request_in({**row}), answers_in({**row})
+    asked, answers = request_in({**row}), [] if code_in(row) else answers_in({**row})
     if not answers and isinstance(asked, list):
         before, after = halves(asked)
         if before and any(one.get("role", one.get("from")) in MODELS for one in after if isinstance(one, dict)):
@@ -163,7 +192,10 @@ def are_calls(path: Path) -> bool:
         outcomes = {*likely_fields(answered, {}, ["status", "passed", "outcomes"]).values()} if answered else set[str]()
         outcomes = {name for name in outcomes if name.partition(".")[0] not in RESPONSES}
         judged = [name for name in outcomes if bare(name) != "status" or len({*map(str, values_of(answered, name))}) > 1]
-        complete = sum(bool(asked and answers) or bool(id_of(call) and (asked or answers)) for call, asked, answers in found)
+        complete = sum(
+            bool(asked and (answers or has_failed(call))) or bool(id_of(call) and (asked or answers))
+            for call, asked, answers in found
+        )
         return bool(answered) and 2 * complete > len(found) and not judged
     return False
 
@@ -204,26 +236,24 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
     if reward and says_opposite(reward):
         raise SourceError(f"--reward {reward}: more is worse by its name, and scores from --passed-at on count as passed")
     records, asked = rollouts_of("calls", **options).records, dict[str, str]()
-    for _, rows in rows_at(path):
-        for call in (call for _, row in rows if not isinstance(row, BadRow) for call in calls_in(row)):
-            text, answers = call_in(call)
-            if (name := id_of(call)) and text and not answers:
-                asked[name] = "" if asked.get(name, text) != text else text
-    names, answered = set[str](), set[str]()
+    names, answered, ended = set[str](), set[str](), set[str]()
+    first = {file: next(rows, (0, None))[1] for file, rows in rows_at(path)}
 
     def build(row: Json) -> Iterator[Row]:
         for call in calls_in(row):
             text, answers = call_in(call)
-            if text and not answers and id_of(call):
+            if is_request(call, text, answers):
+                asked[id_of(call)] = text if asked.get(id_of(call), text) == text else ""
                 continue
+            ended.add(id_of(call))
             for one in attempts_in(call, text, answers, asked, reward):
                 yield from records(one)
             names.update(scores_of(call))
             answered.add(id_of(call))
 
-    for file, rows in rows_at(path):
+    for file, rows in sorted(rows_at(path), key=lambda one: not asks(first[one[0]])):
         yield from build_each(file, rows, build)
-    if left := [name for name in asked if name not in answered]:
+    if left := [name for name in asked if name not in ended]:
         warnings.warn(f"{path}: {len(left)} requests have no answer, such as {left[0]}", stacklevel=1)
     if answered and not reward:
         has = (
@@ -234,13 +264,21 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
         warnings.warn(f"{path}: attempts are unscored: {has}", stacklevel=1)
 
 
+def is_request(call: Json, text: str, answers: Sequence[Json]) -> bool:
+    """Return whether a call is a request whose answer another row has."""
+    return bool(text and id_of(call)) and not answers and not has_failed(call)
+
+
+def asks(row: Any) -> bool:
+    """Return whether the first row of a file is a request, so that the file is read before those with the answers."""
+    return isinstance(row, dict) and any(is_request(call, *call_in(call)) for call in calls_in(row))
+
+
 def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[str, str], reward: str) -> Iterator[Json]:
     """Yield the rollout of each answer of a call. ValueError if the call has no answer, or its request is missing."""
     name, scores = id_of(call), scores_of(call)
     if not answers:
-        found = (first_of(call.get(name), ("message",)) for name in ("error", "result", "response"))
-        error = next(filter(None, found), call.get("error"))
-        raise ValueError(f"has no answer: {str(error or call.get('error_str') or 'no text in the response')[:200]}")
+        raise ValueError(f"has no answer: {failure_in(call)}")
     if not (text := text or asked.get(name, "")):
         why = (
             f"files have different requests of {name}"
@@ -271,4 +309,5 @@ SOURCE = Source(
     read,
     "calls of model APIs: a file, or a folder of requests and responses",
     (Option("reward", str, "name of the score (default: none, attempts are unscored)"), *ROLLOUT_OPTIONS),
+    max_rejected=1.0,  # requests that failed are no sign of a wrong file
 )
