@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from upsolve.importers.benchmarks import evalplus, functions, nbgrader, spider, swe_bench
+from upsolve.importers.benchmarks import evalplus, functions, gradescope, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import calls, ci_reports, samples, trajectories
 from upsolve.importers.problems import codenet, polygon, problem_package
@@ -43,6 +43,7 @@ CODE: Mapping[str, Source] = {
     "git": git.SOURCE,
     "github_log": ci_reports.GITHUB,
     "gitlab_log": ci_reports.GITLAB,
+    "gradescope": gradescope.SOURCE,
     "inspect": trajectories.INSPECT,
     "jsonl": jsonl.SOURCE,
     "junit": ci_reports.JUNIT,
