@@ -66,7 +66,7 @@ def compact(archive: Archive, *, target_bytes: int = 1 << 28, keep_hours: float 
                 replace_parts(archive, name, run)
             removed = remove_replaced(archive, time.time() - keep_hours * 3600)
     except BlockingIOError as error:
-        raise ArchiveError(f"{archive.path}: another process compacts it; wait for it") from error
+        raise ArchiveError(f"{archive.path}: another process is compacting the archive; wait until it ends") from error
     after = sum(len(archive.parts(name)) for name in TABLES)
     waiting = sum(len(entry["replaced"]) for entry in archive.meta().get("merged", {}).values())
     return Compacted(before, after, removed, waiting)

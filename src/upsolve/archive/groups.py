@@ -90,7 +90,7 @@ def sorted_blocks(parts: Mapping[str, Sequence[Path]], *, small: bool) -> Iterat
 
 
 def shares_of(connection: "duckdb.DuckDBPyConnection", parts: Sequence[Path]) -> list[Any]:
-    """Return the order of the tasks of some parts in tables of consecutive tasks that are sorted together."""
+    """Return the order of the tasks of some parts, in tables of consecutive tasks; each of these tables is sorted at once."""
     ids = pa.chunked_array([chunk for part in parts for chunk in read_part(part, ["task_id"])["task_id"].chunks], pa.string())
     names = ids.unique()
     order = pa.table([pa.array(range(len(names))), names], schema=ORDER)
@@ -125,7 +125,7 @@ def starts_of(rows: Any) -> list[int]:
 
 
 def with_lists(table: Any, starts: Sequence[int]) -> Any:
-    """Return a record batch with a row for each attempt and the list of its verdicts, which is [null] without a verdict."""
+    """Return a record batch with a row for each attempt and the list of its verdicts; the list is [null] without a verdict."""
     offsets = pa.array([*starts, table.num_rows], pa.int32())
     structs = table.column("verdict").combine_chunks()
     lists = pa.ListArray.from_arrays(offsets, structs.chunk(0) if isinstance(structs, pa.ChunkedArray) else structs)
@@ -162,7 +162,7 @@ class Lazy(Sequence[T], Generic[S, T]):
 
 
 def task_ids(groups: Sequence[Group]) -> list[str]:
-    """Return the task ids of the groups of an archive, without reading their attempts."""
+    """Return the task ids of the groups of an archive; reads no attempts."""
     return [task.task_id for task in groups.tasks] if isinstance(groups, Groups) else [group.task.task_id for group in groups]
 
 
@@ -186,7 +186,7 @@ def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Grou
 
 
 def stored_at(groups: Sequence[Group], index: int) -> "tuple[Groups, int] | None":
-    """Return the archive's groups that a group is read from, and its number there; None if the group is held in memory."""
+    """Return the stored groups that hold a group, and its index among them; None if the group is held in memory."""
     while isinstance(groups, Picked):
         item = groups.items[index]
         if not isinstance(item, int):
@@ -245,7 +245,7 @@ class Groups(Lazy[int, Group]):
         return self.built(self.tasks[index], pa.Table.from_batches(rows).to_pylist())
 
     def built(self, task: Task, rows: Iterable[dict[str, Any]]) -> Group:
-        """Return the group of some rows."""
+        """Return the group that some rows of the table hold."""
         attempts: list[Attempt] = []
         verdicts: list[Verdict | None] = []
         for row in rows:

@@ -36,9 +36,9 @@ class ArchiveInfo:
     contradicting: int
     """Programs with opposite outcomes, of one judge or of two; the view ``contradictions`` names them."""
     mixed_tasks: int
-    """Tasks with an attempt that passed and a scored one that did not."""
+    """Tasks with at least one passed attempt and at least one scored attempt that did not pass."""
     statuses: dict[str, int]
-    """Attempts by status (as in ``groups()``, so without those whose task is missing)."""
+    """Attempts by status, as in ``groups()``: attempts whose task is missing are not counted."""
     judges: dict[str, int]
     """Verdicts by judge."""
     sources: dict[str, int]
@@ -91,7 +91,7 @@ def archive_info(archive: Archive) -> ArchiveInfo:
 
 
 def info_of(connection: Any, parts: Mapping[str, Sequence[Path]]) -> ArchiveInfo:
-    """Count over a connection with the views of an archive and ``place``, whose files by table are given."""
+    """Return the statistics over a connection with the views of an archive and the column ``place``; the files are given by table."""
     connection.execute(f"create view contradictions as {select_contradictions()}")
     connection.execute(SCORES.format(verdicts="verdicts"))
     connection.execute(ENTRIES)
@@ -121,7 +121,7 @@ select a.judge, b.judge, count_if(a.passed and b.passed), count_if(a.passed and 
 from labels a join labels b on a.attempt_id = b.attempt_id and a.judge < b.judge
 group by a.judge, b.judge order by count(*) desc, a.judge, b.judge
 """
-"""The last scored verdict of each judge on each program, compared in pairs."""
+"""Query for the agreement of every two judges, by the last scored verdict of each judge on each program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +133,17 @@ class Agreement:
     second: str
     """Another judge."""
     both_passed: int
-    """Programs that passed for both."""
+    """Programs that passed for both judges."""
     first_only: int
-    """Programs that passed for the first only."""
+    """Programs that passed for the first judge only."""
     second_only: int
-    """Programs that passed for the second only."""
+    """Programs that passed for the second judge only."""
     both_failed: int
-    """Programs that passed for neither."""
+    """Programs that passed for neither judge."""
 
     @property
     def programs(self) -> int:
-        """Programs that both have scored, >= 1."""
+        """Programs that both judges have scored, >= 1."""
         return self.both_passed + self.first_only + self.second_only + self.both_failed
 
     @property
@@ -181,7 +181,7 @@ class Overview:
     labels: list[JudgeLabels]
     """The labels of each judge."""
     stale: int
-    """Number of stale verdicts: a fix of the judge after the verdict may change the outcome."""
+    """Number of stale verdicts: a later fix of the judge may change the outcome."""
     stale_unscored: dict[str, int]
     """Stale verdicts that could not be judged again, by reason."""
 

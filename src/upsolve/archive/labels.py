@@ -12,7 +12,7 @@ are computed by expectation maximisation. With one judge this is pi_t = (p_t - 1
 three judges. They start at the values below, and only programs with three votes change them:
 
 * Flips: two verdicts of one judge on one program differ with probability d = 2 e (1 - e), so e = (1 - sqrt(1 - 2 d)) / 2.
-* Missed programs: of wrong programs, of which f1 fail exactly one of m tests and f2 exactly two, the tests miss at least
+* Missed programs: if f1 wrong programs fail exactly one of m tests and f2 exactly two, the tests miss at least
   f0 = (m - 1) / m * f1 (f1 - 1) / (2 (f2 + 1)) on average, whatever the programs' chances of failing a test (Chao 1987, Biometrics 43, with the
   correction for bias), if the tests are as good as drawn at random. With w wrong programs found, 1 - b = f0 / (f0 + w) without flips.
 
@@ -35,11 +35,11 @@ __all__ = ["Accuracies", "JudgeLabels", "Labels", "estimate", "label_rows", "lab
 FLIPS, MISSED = 0.01, 0.05
 """Assumed probabilities that a verdict differs from the judge's usual one, and that a judge's tests pass a wrong program."""
 STRENGTH, FEW = 10.0, 2.0
-"""Programs by which assumptions about judges, and about the share of right programs at a task, are weighed."""
+"""Weights of the assumptions about judges, and about the share of right programs at a task, in programs."""
 LEARNING = 3
-"""Votes on a program from which the accuracies are learned."""
+"""Number of votes on a program from which the accuracies of judges are learned."""
 MOST_JUDGES = 62
-"""Judges whose votes count, those with the most programs: a vote is a bit of an integer."""
+"""Largest number of judges whose votes count, since a vote is a bit of an integer; judges with the most programs come first."""
 ROUNDS, PRECISION = 300, 1e-6
 """Most rounds of expectation maximisation, and the change of all probabilities below which it ends."""
 
@@ -64,7 +64,7 @@ select attempt_id, any_value(task) as task, bit_or(if(passes = n and not flaky, 
 from votes join (select distinct attempt_id, task_id from attempts) using (attempt_id) join some_tasks using (task_id)
 group by attempt_id
 """
-"""A judge that passed and failed a program, or that found it flaky, has no vote on it."""
+"""Query for the programs with votes. A judge has no vote on a program if it both passed and failed the program, or found it flaky."""
 PATTERNS = "select task, passes, fails, count(*) as n from programs group by all order by all"
 REPEATS = """
 select number, sum(differ), count(*) from (
@@ -108,13 +108,13 @@ class JudgeLabels:
     passed: int
     """Programs that passed."""
     passed_right: float
-    """Expected share of them that is right, [0, 1]; nan if none passed."""
+    """Expected share of right programs among the passed ones, [0, 1]; nan if none passed."""
     failed: int
     """Programs that failed."""
     failed_wrong: float
-    """Expected share of them that is wrong, [0, 1]; nan if none failed."""
+    """Expected share of wrong programs among the failed ones, [0, 1]; nan if none failed."""
     caught: int
-    """Failed programs with recorded outcomes of each test, from which the strength of the tests is estimated; 0: ``MISSED`` is assumed."""
+    """Failed programs with a recorded outcome of each test; the strength of the tests is estimated from these. 0: ``MISSED`` is assumed."""
 
 
 class Labels:

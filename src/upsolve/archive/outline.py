@@ -39,7 +39,7 @@ class Outline:
     groups: Groups
     """The archive's groups."""
     index: int
-    """Number of the task among them."""
+    """Index of the task among the groups."""
     passed_N: NDArray[np.bool_]
     """Whether the preferred verdict is ``passed``."""
     scored_N: NDArray[np.bool_]
@@ -49,7 +49,7 @@ class Outline:
     authors: Any
     """Authors, a dictionary array of Arrow [N]."""
     languages: Any
-    """Languages, likewise."""
+    """Languages, a dictionary array of Arrow [N]."""
 
     def usable(self, data: DataConfig) -> NDArray[np.bool_]:
         """Return whether each attempt is by an author in ``data.authors`` (empty: any) and in the task's language."""
@@ -63,7 +63,7 @@ class Outline:
 
 
 def chosen_in(names: Any, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Return whether each name of a dictionary array fits."""
+    """Return for each name of a dictionary array whether it is among the chosen names."""
     return np.array([fits(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
 
 
@@ -83,7 +83,7 @@ def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
 
 
 def opened(groups: Groups, path: Path) -> Any:
-    """Return the outlines of all tasks; they are computed once for each state of the archive, judge, and version of the rules of preference."""
+    """Return the outlines of all tasks; computed once for each state of the archive, judge, and version of the rules of preference."""
     if groups.outlines is None:
         file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE), __version__, 'language')[:8]}.outline")
         if not file.exists():
@@ -93,7 +93,7 @@ def opened(groups: Groups, path: Path) -> Any:
 
 
 def write(groups: Groups, file: Path) -> None:
-    """Write the outlines of all tasks; small tasks, whose outlines are not read, get no outcomes."""
+    """Write the outlines of all tasks. Small tasks get no outcomes, because their outlines are not read."""
     sizes = np.diff(groups.starts)
     tasks = np.repeat(np.arange(len(sizes)), sizes)
     outcomes = np.zeros(len(tasks), np.uint8)

@@ -220,5 +220,5 @@ def refuse_shipped(name: str | Path) -> None:
     """Raise ArchiveError if this is the name of an archive of the package, which is read-only."""
     if str(name) in SHIPPED:
         raise ArchiveError(
-            f"{name} is part of the package and read-only: copy it (`upsolve archive copy {name} DIR`) and use the copy"
+            f"{name} is part of the package and read-only: copy the archive (`upsolve archive copy {name} DIR`) and use the copy"
         )

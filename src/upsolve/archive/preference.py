@@ -58,10 +58,10 @@ def by_judge(name: str) -> str:
 def preferred(verdicts: Sequence[Verdict], task: Task, judge: str = "") -> Verdict | None:
     """Return the preferred verdict, of one judge if ``judge`` is given (``is_judge``); None without a verdict.
 
-    A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many
-    tests: the task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many.
-    Otherwise it may be based on a few sample tests, and would turn recorded failures into passes. A preferred verdict without analyses is
-    returned with the findings of another verdict's. The scores of all verdicts are added; an attempt with scores alone has an unscored verdict.
+    A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many tests: the
+    task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many. Otherwise upsolve's
+    verdict may be based on a few sample tests, and would turn recorded failures into passes. A preferred verdict without analyses is returned with
+    the findings of another verdict. The scores of all verdicts are added; an attempt with scores alone has an unscored verdict.
     """
     return with_scores(preferred_outcome([one for one in verdicts if not one.is_score], task, judge), verdicts)
 
@@ -107,7 +107,7 @@ def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
 
 
 def with_scores(chosen: Verdict | None, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return a verdict with the last score of each name; None becomes the last verdict that holds only a score, if any."""
+    """Return a verdict with the last score of each name. Without a verdict, return the last one that holds only a score, if any."""
     scores = {one.rule: one for verdict in verdicts for one in verdict.findings if one.kind == "score"}
     if not scores:
         return chosen
@@ -166,8 +166,8 @@ from compared join (select distinct attempt_id, task_id from attempts) using (at
     left join (select task_id, bool_or(official) as official from tasks group by task_id) using (task_id)
 where itself or passes and fails and (official or recorded_pass or own_failure or failed_tests <= tests)
 """  # noqa: S608  a condition of ours
-"""All outcomes of a recorded judge count, because each may belong to another submission; of upsolve's judges the last one counts. A program
-that upsolve passes on fewer tests than the recorded judge that fails it is no contradiction."""
+"""All outcomes of a recorded judge count, because each may belong to another submission; of upsolve's judges the last one counts. A program that
+upsolve passes on fewer tests than the recorded judge that fails it does not count as a contradiction."""
 
 
 def select_contradictions(verdicts: str = "verdicts") -> str:

@@ -81,7 +81,7 @@ def split_tasks(
         ConfigError: a task lacks the field; only some values name splits; the values are too few for all splits.
     """
     if abs(sum(fractions.values()) - 1) > 1e-9:
-        raise ValueError(f"fractions must sum to one: {dict(fractions)}")
+        raise ValueError(f"the fractions of the splits must sum to one, got {dict(fractions)}")
     names = field_values(tasks, by) if by else {task.task_id: origin_of(task) for task in tasks}
     if by and RECORDED.keys() & set(names.values()):
         chosen = recorded_split(tasks, names, fractions, seed=seed, by=by)
@@ -235,7 +235,7 @@ def report_languages(archive: Archive, language: str) -> None:
     if left:
         shown = ", ".join(f"{count:,} in {name}" for name, count in left.most_common(5))
         warnings.warn(
-            f"{left.total():,} attempts are in another language than their task asks for, and are not used: {shown}; "
+            f"{left.total():,} attempts are not used, because their task asks for another language: {shown}; "
             "set data.language to choose the language of tasks that accept any (default: Python)",
             stacklevel=3,
         )

@@ -52,7 +52,7 @@ KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Counts of an append."""
+    """Counts of the records that one append has written."""
 
     tasks: int
     """New tasks."""
@@ -143,7 +143,7 @@ class Archive:
             fresh, other = self.new_tasks(new_tasks)
             if other:
                 raise ArchiveError(
-                    f"{self.path}: already has a task {other[0].task_id} with different content; rename one of the two"
+                    f"{self.path}: already has a task {other[0].task_id} with different content; give one of the two a new id"
                 )
             known = set(self.column("attempts", "attempt_id")) if new_attempts else set[str]()
             self.write_locked(fresh, new_attempts, new_verdicts, tag)
@@ -165,7 +165,7 @@ class Archive:
                 write_records(self.path / name / file, records)
 
     def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-        """Return new tasks, and tasks whose id is stored with different content."""
+        """Return the new tasks, and the tasks whose id is stored with different content."""
         known = {task.task_id: self.content_of(task) for task in self.tasks()} if tasks else {}
         fresh: list[Task] = []
         other: list[Task] = []
@@ -178,7 +178,7 @@ class Archive:
         return fresh, other
 
     def next_number(self, *names: str) -> int:
-        """Return a number that no part of these tables has, and that is above theirs."""
+        """Return a number for a new part, larger than that of any part of these tables."""
         files = (part for name in names for part in (fresh(self.path) / name).glob("*.parquet"))
         return 1 + max((int(part.name[:8]) for part in files), default=0)
 
@@ -256,7 +256,7 @@ class Archive:
         A query that mentions ``labels``, ``contradictions`` or ``scores`` finds the views of these names, too.
 
         Raises:
-            ArchiveError: the query is invalid, or of several statements another than the last returns rows; the message says where.
+            ArchiveError: the query is invalid, or a statement before the last one returns rows; the message says where.
         """
         parts = {name: self.parts(name) for name in TABLES}
         with connect(parts) as connection:
@@ -269,7 +269,9 @@ class Archive:
             try:
                 lost = [one for one in connection.extract_statements(sql)[:-1] if one.type is duckdb.StatementType.SELECT]
                 if lost:
-                    raise ArchiveError(f"query: only the last result is shown; run {one_line(lost[0].query)[:80]} alone")
+                    raise ArchiveError(
+                        f"query: only the last result is shown; run the other statement separately: {one_line(lost[0].query)[:80]}"
+                    )
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.DatabaseError as error:  # other kinds of duckdb.Error come from a damaged part

@@ -17,7 +17,7 @@ from upsolve.types import Attempt, Task, Verdict
 __all__ = ["Changes", "Programs", "Stale", "not_scored", "stale", "unjudged"]
 
 Changes = Callable[[Task, Attempt, Verdict], Sequence[int]]
-"""Numbers of the changes of the judge that concern a verdict and are newer than it; empty if it is valid."""
+"""Numbers of those changes of the judge that are newer than a verdict and concern it; empty if the verdict is valid."""
 
 ROWS = 1000
 """Rows that are read at once."""
@@ -33,7 +33,7 @@ LATEST = f"""
 create temp table latest as select attempt_id, place, {{among}} as may_be_stale from verdicts where {OWN} and status <> 'unscored'
 qualify row_number() over (partition by attempt_id order by place desc) = 1
 """  # noqa: S608  names of ours
-"""Place of the last scored verdict of upsolve on each program; recorded outcomes are not upsolve's."""
+"""Query for the place of the last scored verdict of upsolve on each program; recorded outcomes of other judges do not count."""
 VERSIONED = """
 with compared as (from latest where may_be_stale), programs as (
     from attempts semi join compared using (attempt_id) qualify row_number() over (partition by attempt_id order by place) = 1
@@ -54,7 +54,7 @@ with again as (
 )
 select coalesce(reason, ''), count(*) from again join latest using (attempt_id) where again.place > latest.place group by 1 order by 2 desc, 1
 """  # noqa: S608  names of ours
-"""Number of stale verdicts that an unscored one follows, by the reason of the last of these."""
+"""Query for the number of stale verdicts that were followed by an unscored one, by the reason of the last of these."""
 STALE_DATA = """
 select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null)
 from verdicts semi join (from latest semi join stale using (attempt_id)) using (place)
@@ -111,7 +111,7 @@ def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, ever
 
 @contextmanager
 def not_scored(archive: Archive, name: str, *, everything: bool = False) -> Generator[Programs]:
-    """Yield the programs without a score of a name, or all. ``done`` counts the programs with one, ``orphans`` those without a task."""
+    """Yield the programs without a score of a name, or all programs. ``done`` counts the programs with a score, ``orphans`` those without a task."""
     parts = {table: archive.parts(table) for table in TABLES}
     with connect(parts, places=True) as connection:
         register_scores(connection, parts)
@@ -155,8 +155,8 @@ class Stale(Programs):
 def stale(archive: Archive, changes: Changes, among: str = "true") -> Generator[Stale]:
     """Yield the programs whose last scored verdict of upsolve is stale; ``among``: SQL condition that every stale verdict fulfils.
 
-    ``done`` counts the programs whose verdict is valid, ``reasons`` the stale ones by change, and ``unscored`` the stale ones that could not be
-    judged again by reason. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.
+    ``done`` counts the programs whose verdict is valid, ``reasons`` the stale verdicts by change. ``unscored`` counts, by reason, the stale verdicts
+    that could not be judged again. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         yield Stale(connection, archive, changes, among)
