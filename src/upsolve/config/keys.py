@@ -44,7 +44,7 @@ def meant(model: type[BaseModel], path: Sequence[str]) -> str:
     """Return the key closest in meaning to an unknown key, ``optim.lr`` for ``optim.learning_rate``; empty if none is
     close.
 
-    Tried in this order: a key of the stage with a similar name, one that is the initials, the same last name in another stage,
+    Candidates are tried in this order: a key of the stage with a similar name; a key whose initials were given; the same last name in another stage;
     any similar key.
     """
     stage, last = ".".join(path[:-1]), path[-1]
@@ -115,13 +115,13 @@ def allowed(model: type[BaseModel], name: str) -> str:
 
 
 def documentation(model: type[BaseModel], name: str) -> str:
-    """Return the string under a key in the source; empty without one."""
+    """Return the docstring under a key in the source; empty if the key has none."""
     return " ".join(source(model)[name][1].split())
 
 
 @cache
 def source(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
-    """Return the annotation of every key as it is written, without pydantic's marks, and the string under it."""
+    """Return the annotation of every key as it is written, without pydantic's marks, and the docstring under it."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(tree, ast.ClassDef)
     keys: dict[str, tuple[str, str]] = {}

@@ -72,7 +72,7 @@ class AdvantageConfig(RecordConfig):
         return self.record.reads == "values"
 
     def at(self, number: int, rounds: int) -> Self:
-        """Return the settings of a round, the first of which is 0; an int is rounded to the nearest (a half up)."""
+        """Return the settings of a round, counted from 0; integer options are rounded to the nearest (a half up)."""
         done, start = min(1.0, number / max(1, rounds - 1)), self.settings
         now = {name: start[name] + done * (end - start[name]) for name, end in self.options_end.items()}
         whole = {name: math.floor(value + 0.5) for name, value in now.items() if type(start[name]) is int}
@@ -184,7 +184,7 @@ class ObjectiveConfig(RecordConfig):
     beta_policy: float = Field(default=1e-3, gt=0)
     """``oapl``: weight of the log-ratio."""
     beta_dro: float = Field(default=1e-2, gt=0)
-    """``dro``: weight of the squared log-ratio of an attempt; the default is ours, not the paper's."""
+    """``dro``: weight of the squared log-ratio of an attempt; the default is upsolve's, not the paper's."""
     clip: ClipConfig = ClipConfig()
     correction: CorrectionConfig = CorrectionConfig()
     kl: KlConfig = KlConfig()

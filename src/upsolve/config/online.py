@@ -101,7 +101,7 @@ class SourceConfig(Strict):
     """Most rounds between the weights that sampled a group and those that train on it, new or replayed; null: as old as ``ahead`` and
     ``replay_rounds`` make them."""
     rollout: RolloutConfig = RolloutConfig()
-    """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
+    """How the policy is sampled. ``data.group_size`` is the number of samples of a task; another value of ``samples`` is rejected."""
 
     def takes(self, kind: Kind) -> bool:
         """Return whether a round can have groups from a source."""
@@ -109,26 +109,27 @@ class SourceConfig(Strict):
 
 
 UNSOLVED = 8
-"""Tasks with failed attempts alone for each task with a passed one, at or above which failures are imitated first: near misses gain at 29 and 9, and lose at 2 (docs/failures.md)."""
+"""Ratio of tasks with only failed attempts to tasks with a passed one, from which failures are imitated first. Near misses gain at ratios 29 and 9,
+and lose at 2 (docs/failures.md)."""
 
 
 class OwnConfig(Strict):
     """Rounds of own judged samples after training on the archive (``upsolve run``); 0 rounds: none."""
 
     rounds: int = Field(default=0, ge=0)
-    """Most rounds. Each samples the best model so far, judges, and trains that model on what passed; the first that gains nothing on dev tasks
-    is the last, and its model is not the result."""
+    """Most rounds. Each samples the best model so far, judges the samples, and trains that model on the passed ones. The first round without a gain
+    on dev tasks is the last, and its model is not the result."""
     tasks: int = Field(default=400, ge=1)
-    """Training tasks that a round samples: first those that nobody passed, then others at random."""
+    """Number of training tasks that a round samples: first tasks that no attempt passed, then others at random."""
     samples: int = Field(default=4, ge=1)
-    """Samples a task."""
+    """Number of samples of each task."""
     temperature: float = Field(default=0.8, gt=0)
     """Temperature of these samples."""
     steps: int = Field(default=0, ge=0)
     """Optimizer steps of a round; 0: as many as the training on the archive (``optim.max_steps``)."""
     repeats: int = Field(default=0, ge=0)
-    """Most repetitions of the training on the archive, before the rounds. Each continues from the best model so far, for as many steps as this
-    model had; the first that gains nothing on dev tasks is the last, and its model is not the result."""
+    """Most repetitions of the training on the archive, before the rounds. Each continues from the best model so far, for as many steps as this model
+    had. The first repetition without a gain on dev tasks is the last, and its model is not the result."""
     failures: bool = False
     """Before the rounds, also imitate the failed attempts of tasks that nobody solved, then train on the archive, if such tasks are at least
     8 times (``UNSOLVED``) as many as solved ones. The model is kept if dev tasks gain (docs/failures.md)."""

@@ -38,7 +38,7 @@ __all__ = [
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each; those in a folder are named with it: ``papers/2605.28409_rloo``."""
 WHOLE = ("source.mix", "source.mix_end")
-"""Mappings that an override replaces instead of merging, since their shares belong together."""
+"""Mappings that an override replaces instead of merging, since their shares only make sense together."""
 
 
 NEAREST = 3
@@ -105,8 +105,7 @@ def explain(key: str) -> str:
 
 
 def recipe_file(name: str | Path) -> Path:
-    """Return the file of a recipe, a path or a name of the package; a ConfigError names similar recipes, or the command that
-    lists all."""
+    """Return the file of a recipe, given by its path or its name in the package. A ConfigError names similar recipes, or the command that lists all."""
     path = Path(name)
     if path.is_file():
         return path
@@ -121,7 +120,7 @@ def recipe_file(name: str | Path) -> Path:
 
 
 def recipe_text(path: str | Path) -> str:
-    """Return the text of a recipe, then what it inherits from its ``base`` and from that one's base, as comments: a key a line.
+    """Return the text of a recipe, then the keys that it inherits from its ``base``, and from the base of that, as comments, one key a line.
     ConfigError: no such recipe."""
     file = recipe_file(path)
     lines, above, taken = [file.read_text(encoding="utf-8").strip()], [file], {*leaves(read_mapping(path, file))}
@@ -137,8 +136,7 @@ def recipe_text(path: str | Path) -> str:
 
 
 def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
-    """Read the YAML of a recipe, merged into the recipe that its key ``base`` names; ``above``: recipes that are based on this
-    one."""
+    """Read the YAML of a recipe, merged into the recipe that its key ``base`` names; ``above``: recipes that are based on this one."""
     beside = above[-1].parent / path if above else Path(path)
     try:
         file = beside if beside.is_file() else recipe_file(path)
@@ -149,13 +147,13 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     if not base:
         return own
     if not isinstance(base, str) or file.resolve() in [one.resolve() for one in above]:
-        raise ConfigError(f"{path}: base: {base}: must be the name or the file of another recipe that is not based on this one")
+        raise ConfigError(f"{path}: base: {base}: must name another recipe, or its file, that is not based on this one")
     below = read_recipe(base, [*above, file])
     return merged(below, own) if own else below  # an empty mapping replaces what it is merged with
 
 
 def read_mapping(path: str | Path, file: Path) -> dict[str, Any]:
-    """Read what the file of a recipe itself says; a ConfigError names ``path``, under which the file was found."""
+    """Read the keys that the file of a recipe itself sets; a ConfigError names ``path``, under which the file was found."""
     try:
         data: Any = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -173,7 +171,7 @@ def own_keys(path: str | Path) -> set[str]:
 
 
 def leaves(data: Any, key: str = "", whole: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the values of nested mappings by key: ``objective.clip.low``; the mappings of the keys ``whole`` are values."""
+    """Return the values of nested mappings by key, such as ``objective.clip.low``; mappings under the keys ``whole`` count as values."""
     if not isinstance(data, dict) or not data or key in whole:
         return {key: data}
     found = (leaves(inner, f"{key}.{name}".lstrip("."), whole) for name, inner in data.items())
@@ -236,9 +234,7 @@ def set_key(data: dict[str, Any], override: str) -> tuple[str, Any]:
         if data.get(stage) is None:
             data[stage] = {}
         if not isinstance(data[stage], dict):
-            raise ConfigError(
-                f"override {override!r}: {stage} is a key, not a stage, so it has no key of its own; leave out what follows it"
-            )
+            raise ConfigError(f"override {override!r}: {stage} is a key, not a stage; write {stage}=value")
         data = data[stage]
     data[last] = merged(data.get(last), value, key.strip())
     return key.strip(), value
@@ -257,9 +253,10 @@ def recipe_yaml(recipe: Recipe) -> str:
 
 
 def recipe_changes(recipe: Recipe) -> tuple[str, dict[str, Any]]:
-    """Return the recipe of upsolve that has the name of a recipe, and the keys in which they differ; no name: the keys that are no defaults.
+    """Return the recipe of upsolve with the name of a recipe, and the keys in which the two differ. Without such a recipe: the keys that differ from
+    the defaults.
 
-    ``bf16: auto`` is what a run decided, and does not count as changed.
+    ``bf16: auto``, which a run replaces by its choice, does not count as changed.
     """
     name = recipe.name if recipe.name in recipe_names() else ""
     before = (load_recipe(name) if name else Recipe()).model_dump(mode="json")
@@ -269,7 +266,7 @@ def recipe_changes(recipe: Recipe) -> tuple[str, dict[str, Any]]:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of nested mappings that are new or have another value; a mapping that lost an entry is returned whole."""
+    """Return the entries of nested mappings that are new or have another value. A mapping that lost an entry is returned as a whole."""
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     for name, value in changed.items():
         if isinstance(value, dict) and isinstance(old.get(name), dict) and not old[name].keys() - value.keys():

@@ -40,7 +40,7 @@ PRESETS: Mapping[Preset, Mapping[str, float]] = {
 
 
 def over(defaults: Mapping[Any, float]) -> BeforeValidator:
-    """Merge a table of a recipe with its defaults, so that naming one key keeps the default of every other key."""
+    """Merge a table of a recipe into its defaults: a key that the recipe does not name keeps its default."""
 
     def merged(table: Any) -> Any:
         return {**defaults, **table} if isinstance(table, dict) else table
@@ -110,7 +110,7 @@ class RewardConfig(Strict):
     efficiency: Literal["group", "reference"] = "group"
     """Baseline of ``efficiency``: the median processor time of the group's passed attempts, or that of the task's reference."""
     rank: ComponentName = "fraction"
-    """``rank``: the component whose values are ranked within the group; one of a single attempt."""
+    """``rank``: the component whose values are ranked within the group."""
     complexity: int = Field(default=10, ge=1)
     """``complexity``: largest cyclomatic complexity with value 0 (McCabe's limit is 10); at twice that it is -1."""
     length: tuple[int, int] = (2000, 4000)
@@ -128,7 +128,7 @@ class RewardConfig(Strict):
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts that a detector flags: the same choice as for ``truncated``. Flagged attempts are counted in any case."""
     in_process: Literal["drop", "keep"] = "drop"
-    """Attempts whose tests ran in the attempt's own process, which could have forged the outcome: leave out and count these, or use them."""
+    """Attempts whose tests ran in the attempt's own process, which could have forged the outcome: leave these out and count them, or use them."""
     detectors: tuple[DetectorName, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
@@ -152,5 +152,5 @@ class RewardConfig(Strict):
 
     @property
     def read(self) -> set[str]:
-        """Components whose values are computed: those with a weight, and the one that ``rank`` ranks."""
+        """Components whose values are computed: components with a weight, and the component that ``rank`` ranks."""
         return {*self.components, *([self.rank] if "rank" in self.components else [])}

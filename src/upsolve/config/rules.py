@@ -62,7 +62,7 @@ def options_rule(key: str) -> Rule:
 
 
 def limit_set(r: Any) -> str:
-    """Return the name of the first limit on held-out attempts that is set; empty without a limit."""
+    """Return the name of the first limit on held-out attempts that is set; empty if none is set."""
     return next((name for name in ("max_logit_variance", "max_negative_gap") if getattr(r.monitor, name) is not None), "")
 
 
@@ -255,13 +255,13 @@ class Condition:
     """When a setting has an effect."""
 
     needs: str
-    """The key that decides whether the setting has an effect, and its values for which it has."""
+    """The key that decides whether the setting has an effect, and the values of this key with which it has."""
     holds: Callable[[Any], bool]
     """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
     switch: str = ""
-    """The key that switches the setting off, such as ``source.rounds: 0``. The setting may stay if the user sets this key; empty: no key."""
+    """The key that switches the setting off, such as ``source.rounds: 0``; the setting may stay if the user sets this key. Empty: no such key."""
     even_default: bool = False
-    """True: the default value has no effect either, because another setting decides."""
+    """Whether the default value has no effect either, because another setting decides."""
 
 
 def built_in(kind: str, name: Any) -> bool:
@@ -431,14 +431,15 @@ READ: Mapping[str, Condition] = {
     ),
     "monitor.project": Condition("monitor.trackers", lambda r: r.monitor.trackers),
 }
-"""Setting, or stage of settings -> when it has an effect. ``source.rollout`` is not among them: it is set for recipes of both kinds at once; but the settings of an engine are."""
+"""Setting, or stage of settings -> condition under which it has an effect. ``source.rollout`` is missing, because recipes of both kinds may set it;
+the settings of an engine are in the table."""
 
 
 def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
     """Yield the settings that a user gave and that have no effect, unless their value is the default.
 
-    ``given`` are keys in the user's recipe and in overrides, without keys that come from other recipes by ``base``. A user who
-    sets ``source.rounds: 0`` has chosen offline training: the other keys of the stage may stay (``Condition.switch``).
+    ``given`` are keys in the user's recipe and in overrides, without keys that other recipes contribute by ``base``. A user who sets ``source.rounds:
+    0`` has chosen offline training: the other keys of the stage may stay (``Condition.switch``).
     """
     named, default = {*given} - {""}, type(recipe)()
     for setting, condition in READ.items():
@@ -455,17 +456,17 @@ def value(recipe: Any, key: str) -> Any:
 
 
 FEW_STEPS = 10
-"""Optimizer steps of a run below which there is a warning."""
+"""Number of optimizer steps of a run below which a warning is given."""
 FEW_DEV_TASKS = 10
-"""Dev tasks on which a temperature is chosen below which there is a warning."""
+"""Number of dev tasks for choosing a temperature, below which a warning is given."""
 
 
 FEW_TASKS = 30
-"""Measured tasks below which only large differences show."""
+"""Number of measured tasks below which only large differences are detected."""
 
 
 def few_tasks(count: int, config: EvalConfig) -> str:
-    """Return a warning if a run is measured on only some tasks with tests; "" if not, or on none."""
+    """Return a warning if a run is measured on few tasks with tests; "" if on enough, or on none."""
     if not 0 < count < FEW_TASKS:
         return ""
     fix = f"raise evaluate.tasks (now {config.tasks})" if count == config.tasks else "add tasks, or run with --folds 5"
@@ -473,7 +474,7 @@ def few_tasks(count: int, config: EvalConfig) -> str:
 
 
 def few_steps(steps: int, optim: OptimConfig) -> str:
-    """Return a warning if a run has only some optimizer steps, less than ``optim.max_steps`` allows; "" if not."""
+    """Return a warning if a run has few optimizer steps, less than ``optim.max_steps`` allows; "" otherwise."""
     if not 0 < steps < FEW_STEPS or 0 < optim.max_steps <= steps:
         return ""
     key = "attempts_per_step" if optim.attempts_per_step else "tokens_per_step"
@@ -484,7 +485,7 @@ def few_steps(steps: int, optim: OptimConfig) -> str:
 
 
 def few_dev_tasks(count: int, config: EvalConfig, data: DataConfig) -> str:
-    """Return a warning if the temperature is chosen on only some dev tasks with tests; "" if not."""
+    """Return a warning if the temperature is chosen on few dev tasks with tests; "" otherwise."""
     if count >= FEW_DEV_TASKS or len(config.temperatures) == 1:
         return ""
     short = f"evaluate.dev_tasks (now {config.dev_tasks})" if count == config.dev_tasks else f"data.dev (now {data.dev:g})"

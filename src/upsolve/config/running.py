@@ -34,7 +34,7 @@ class Shot(Strict):
     prompt: str = Field(min_length=1)
     """Statement of the example, like the prompt of a task."""
     code: str = Field(min_length=1)
-    """A program that answers it; shown in a fence."""
+    """A program that solves the example; the prompt shows it in a fence."""
 
 
 class PromptConfig(Strict):
@@ -455,8 +455,8 @@ class EvalConfig(Strict):
     """Samples per measured task at the temperature that is best for pass@k: for large k, and for the number of tasks that are solved at all,
     such as in 64 samples; 0: ``sample.samples``."""
     choose: tuple[str, ...] = KINDS
-    """Evidence by which one sample a task is chosen, of those that are drawn anyway, the strongest kind first: the built-in kinds or your own
-    (docs/solving.md). Hidden tests are no evidence; ``[]``: nothing is chosen."""
+    """Evidence for choosing one sample a task among those already drawn, the strongest kind first: built-in kinds or your own (docs/solving.md).
+    Hidden tests never count as evidence; ``[]``: nothing is chosen."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4, 8), min_length=1)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)
@@ -466,7 +466,7 @@ class EvalConfig(Strict):
     """Further tasks to measure on, at the same temperatures: archives and benchmarks, with a split if not all of their tasks:
     ``[mbpp:test, humaneval+, my-archive:test]`` (docs/evaluation.md)."""
     benchmarks: dict[str, str] = Field(default_factory=dict[str, str])
-    """Where benchmarks are, by name: ``{mbpp: data/mbpp.jsonl}``; a file, ``source:file``, or the folder of an archive. Others are looked for
+    """Where benchmarks are, by name: ``{mbpp: data/mbpp.jsonl}``; a file, ``source:file``, or the folder of an archive. Other benchmarks are searched
     in the folder that $UPSOLVE_BENCHMARKS names."""
     leaks: Literal["report", "refuse"] = "report"
     """Reaction to tasks of ``archives`` that are nearly equal to training or dev tasks: a warning, or an error."""
@@ -474,9 +474,9 @@ class EvalConfig(Strict):
     @field_validator("archives")
     @classmethod
     def archives_differ(cls, archives: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse a task set that is named twice."""
+        """Refuse a task set that is named twice in ``archives``."""
         if twice := sorted({name for name in archives if archives.count(name) > 1}):
-            raise ValueError(f"archives: {twice[0]} is named twice")
+            raise ValueError(f"archives: {twice[0]} is named twice; name it once")
         return archives
 
     @field_validator("choose")
@@ -484,7 +484,7 @@ class EvalConfig(Strict):
     def kinds_exist(cls, choose: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse an unknown kind of evidence."""
         if "score" in choose:
-            raise ValueError("choose: score needs a scorer, which only `upsolve solve --score` takes; remove it")
+            raise ValueError("choose: score needs a scorer, which only `upsolve solve --score` takes; remove score")
         for name in choose:
             if name not in KINDS:
                 find("evidence", name)

@@ -90,15 +90,15 @@ PAIRS: Mapping[str, str] = {
     "outcome": PASSED_AND_FAILED,
     "reward": "chosen.reward > rejected.reward AND chosen.code <> rejected.code ORDER BY chosen.reward - rejected.reward DESC",
 }
-"""Name -> condition on a pair of attempts at a task, with the order of preference. A small edit isolates the mistake; times are noisy, so the
-faster one takes at most half of the time; costs (``verify.cost``) are without the start of a process, and compared with costs alone."""
+"""Name -> condition on a pair of attempts at a task, with the order of preference. A small edit isolates the mistake. Times are noisy, so the faster
+attempt takes at most half of the time. Costs (``verify.cost``) exclude the start of a process, and are only compared with costs."""
 PAIR_QUERY = """
 SELECT chosen.place, rejected.place, {} FROM attempts AS chosen JOIN attempts AS rejected ON chosen.place <> rejected.place WHERE (
 {}
 ) ORDER BY chosen.place, rejected.place
 """
 NO_PAIR_COLUMNS = {"start_logp", "start_min_logp", "label_right"}
-"""Columns of which the value is computed for ``select`` alone."""
+"""Columns whose value is computed for ``select`` alone, so that conditions on pairs cannot use them."""
 SPLIT = re.compile(r"""'[^']*'|"[^"]*"|[()]|\border\s+by\b""", re.IGNORECASE)
 
 
@@ -127,9 +127,9 @@ def edit_distance(text: str | None, other: str | None) -> int | None:
 
 
 def pair_query(kind: str) -> str:
-    """Return the SQL query of a way of pairing, a name of ``PAIRS`` or a condition with or without ``ORDER BY``.
+    """Return the SQL query for pairs of attempts: by a name of ``PAIRS``, or by a condition with or without ``ORDER BY``.
 
-    Its rows are the places of the chosen and of the rejected attempt, and the rank of the pair: 1 for the best, equal for equals.
+    A row has the place of the chosen attempt, that of the rejected one, and the rank of the pair: 1 is the best, equal pairs share a rank.
     """
     text, depth = PAIRS.get(kind, kind), 0
     condition, order = text, ""
@@ -141,7 +141,7 @@ def pair_query(kind: str) -> str:
 
 
 def ask_pairs(table: sqlite3.Connection, kind: str) -> list[tuple[int, int, int]]:
-    """Return the rows of ``pair_query`` over the attempts of one group; ValueError, with the columns, if SQLite cannot read it."""
+    """Return the rows of ``pair_query`` over the attempts of one group; ValueError, with the known columns, if SQLite cannot read the query."""
     table.set_authorizer(read_only)
     try:
         return table.execute(pair_query(kind)).fetchall()
@@ -155,10 +155,10 @@ def ask_pairs(table: sqlite3.Connection, kind: str) -> list[tuple[int, int, int]
 
 
 def checked_pairs(kinds: str | tuple[str, ...]) -> str | tuple[str, ...]:
-    """Return ways of pairing; ValueError for an empty list, a repeated way, or an expression that SQLite cannot parse."""
+    """Return the checked names or conditions of pairs; ValueError for an empty list, a repeated entry, or an expression that SQLite cannot parse."""
     several = (kinds,) if isinstance(kinds, str) else kinds
     if not several or len({*several}) < len(several):
-        raise ValueError("name at least one kind of pairs, and each once")
+        raise ValueError("name at least one kind of pairs, and each only once")
     with selection_table() as table:
         for kind in several:
             ask_pairs(table, kind)
@@ -183,7 +183,7 @@ def columns_read(queries: Iterable[str]) -> set[str]:
 
 
 def read_only(action: int, _first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
-    """Let expressions read the table alone, and nothing that differs from run to run."""
+    """Restrict expressions to reading the table, and to functions with the same result in every run."""
     fits = action in ALLOWED and not (action == sqlite3.SQLITE_FUNCTION and second in RANDOM)
     return sqlite3.SQLITE_OK if fits else sqlite3.SQLITE_DENY
 
@@ -207,12 +207,12 @@ class SelectConfig(Strict):
 
     @property
     def reads_start(self) -> bool:
-        """True if an expression names a column that the frozen start has to score attempts for."""
+        """True if an expression reads a column of likelihoods: the frozen start model must then score the attempts."""
         return self.names("start_logp") or self.names("start_min_logp")
 
     @property
     def reads_labels(self) -> bool:
-        """True if an expression names the probability that a label is right, which has to be estimated."""
+        """True if an expression reads ``label_right``, the probability that a label is right: it must then be estimated."""
         return self.names("label_right")
 
     def names(self, column: str) -> bool:
@@ -234,8 +234,7 @@ class SelectConfig(Strict):
         return self
 
     def ask(self, table: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
-        """Return the rows that an expression gives over a table; ValueError, with similar column names, if SQLite cannot read
-        it."""
+        """Return the rows that an expression selects from a table. ValueError, with similar column names, if SQLite cannot read the expression."""
         expression: str = getattr(self, name)
         table.set_authorizer(read_only)
         try:

@@ -16,10 +16,10 @@ __all__ = ["RecordConfig", "Rule", "Strict", "broken", "check_options"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule across several keys, which its message names."""
+    """A rule across several keys; its message names the keys."""
 
     holds: Callable[[Any], object]
-    """Takes a recipe, or the stage that has the rule; true if the rule holds."""
+    """Takes the recipe or stage; returns True if the rule holds."""
     message: str | Callable[[Any], str]
     """The problem and its remedy: a sentence in which ``{0.key}`` is a value of the recipe or stage, or a function of it."""
     error: type[UpsolveError] = ConfigError
@@ -36,12 +36,12 @@ def broken(rules: Iterable[Rule], subject: Any) -> Iterator[str]:
 
 
 class Strict(BaseModel):
-    """Base class of stages: unknown keys, wrong types, NaN, infinity, and booleans in the place of numbers are errors; instances are frozen."""
+    """Base class of stages. Unknown keys, wrong types, NaN, infinity, and booleans in the place of numbers are errors. Instances are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
-    """Rules across the keys of this stage; those across stages are in ``config.rules``."""
+    """Rules across the keys of this stage; ``config.rules`` has the rules across stages."""
 
     @model_validator(mode="after")
     def rules_hold(self) -> Self:
@@ -53,7 +53,7 @@ class Strict(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def booleans_stay(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        """Refuse true and false where pydantic would make 1 and 0 of them."""
+        """Refuse true and false where pydantic would convert them to 1 and 0."""
         result = handler(value)
         if booleans(value) > booleans(result):
             raise ValueError("true and false are not numbers")
@@ -61,7 +61,7 @@ class Strict(BaseModel):
 
 
 class RecordConfig(Strict):
-    """A stage that names a record (``upsolve.plugins``) and sets its options; subclasses add the key of the name and ``options``."""
+    """A stage that names a record (``upsolve.plugins``) and sets its options. Subclasses add ``options`` and the key with the name."""
 
     NAMED_BY: ClassVar[tuple[str, str]]
     """Kind of the record, and the key that holds its name: ``("objective", "kind")``."""
@@ -90,7 +90,7 @@ class RecordConfig(Strict):
 
 
 def booleans(value: Any) -> int:
-    """Return the number of booleans in a value, its members, and the keys that a stage sets."""
+    """Return the number of booleans in a value, in its members, and in the keys that a stage sets."""
     if isinstance(value, BaseModel):
         value = [getattr(value, name) for name in value.model_fields_set]
     if isinstance(value, Mapping):
@@ -102,8 +102,8 @@ def check_options(record: str, defaults: Mapping[str, Any], options: Mapping[str
     """Check the options that a recipe gives to a record against its options with their defaults; ``record`` names it in
     messages.
 
-    A value has the type of its default, an int may stand for a float; ValueError for another type, or an option that the record
-    does not have.
+    A value must have the type of its default; an int may stand for a float. ValueError for another type, or for an option that the record does not
+    have.
     """
     for name, value in options.items():
         if name not in defaults:
