@@ -123,7 +123,7 @@ def missing_rewards(start: Start) -> str:
 def missing_outcomes(start: Start) -> str:
     """Return why no group can be drawn (``draw_groups``); "" if one task has the attempts that the advantage needs.
 
-    ``Advantage.needs`` names them: ``contrast`` a passed and a failed attempt, ``pass`` a passed one, ``attempt`` a scored one.
+    ``Advantage.needs`` says which attempts: ``contrast``, a passed and a failed one; ``pass``, a passed one; ``attempt``, a scored one.
     """
     reasons, needs = Counter[str](), start.recipe.advantage.record.needs
     for group in start.selected:

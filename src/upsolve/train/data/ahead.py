@@ -120,7 +120,7 @@ class RoundsAhead:
             self.thread.start()
 
     def wait(self, number: int) -> Exception | None:
-        """Wait until a round is stored, and return what its sampler raised."""
+        """Wait until a round is stored; return the exception that its sampler raised, if any."""
         future = self.rounds.get(number)
         while future and not future.done():
             if self.news:
@@ -130,11 +130,11 @@ class RoundsAhead:
         return error if error is None or isinstance(error, Exception) else TrainingError(repr(error))
 
     def note(self, stage: str, done: int, total: int) -> None:
-        """Keep the progress of the round that is sampled, for the thread that waits for it."""
+        """Store the progress of the round being sampled, for the thread that waits for it."""
         self.news = (stage, done, total)
 
     def work(self) -> None:
-        """Sample the queued rounds in turn; after an exception all later ones fail with it."""
+        """Sample the queued rounds in turn; after an exception all later rounds fail with it."""
         error: BaseException | None = None
         while not self.stopped.is_set():
             with suppress(Empty):
@@ -158,7 +158,7 @@ class RoundsAhead:
                 shutil.rmtree(place, ignore_errors=True)
 
     def close(self) -> None:
-        """Stop sampling; return when nothing more will be stored."""
+        """Stop sampling; return when no further sample will be stored."""
         self.stopped.set()
         if self.thread.ident:
             self.thread.join()

@@ -24,7 +24,7 @@ FOLDER = "groups"
 MOST_ROWS = 1_000_000
 """Most attempts that are recorded per round, about 20 MB; a larger round records its first groups."""
 PART = 65_536
-"""Rows that are in memory at once, as Python objects."""
+"""Number of rows that are in memory at once as Python objects."""
 ROW = pa.schema(
     [
         ("round", pa.int32()),
@@ -77,11 +77,10 @@ class DrawnGroups:
     by_token: bool
     """Whether the estimator gives each token its own advantage; the column ``advantage`` is then null."""
     writes: bool = True
-    """False: another process records them."""
+    """Whether this process writes the records; False: another process does."""
 
     def record(self, number: int, groups: Sequence[TrainGroup]) -> None:
-        """Write the groups of a round, in the order of training, atomically. Round 0 removes those of an earlier run that was
-        never trained."""
+        """Write the groups of a round, in the order of training, atomically. Round 0 removes the groups of an earlier run without a training step."""
         if not self.writes:
             return
         if number == 0:

@@ -74,7 +74,7 @@ def build_pairs(ranked: Sequence[Sequence[tuple[int, Pair]]], random: np.random.
 def draw_pairs(
     rewarded: Sequence[Rewarded], data: DataConfig, kinds: str | Sequence[str], *, epoch: int, most: int | None = None
 ) -> Formed:
-    """Sample up to ``data.groups_per_task`` pairs per task, different ones in every epoch; ``most``: as for ``draw_groups``."""
+    """Sample up to ``data.groups_per_task`` pairs per task, different pairs in every epoch; ``most``: see ``draw_groups``."""
     several = [kinds] if isinstance(kinds, str) else [*kinds]
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
@@ -172,7 +172,7 @@ class Tokenized(NamedTuple):
     """Groups of a round as token ids, before their advantages."""
 
     groups: list[TokenizedGroup]
-    """In the order of training."""
+    """The groups, in the order of training."""
     left_out: Counter[str]
     """Attempts that do not fit, by reason."""
 
@@ -303,9 +303,8 @@ def tokenize_groups(groups: Sequence[Rewarded], config: Encoding) -> Tokenized:
 def encode_groups(tokenized: Tokenized, config: Encoding) -> Encoded:
     """Compute the advantages of groups, over the attempts that fit; attempts without a gradient are left out and counted.
 
-    A baseline holds only attempts that are trained on. Equal attempts of a group become one, with their count: it is scored
-    once. A group whose attempts belong to several conversations becomes one for each, of which the first counts the attempts
-    with advantage 0.
+    A baseline holds only attempts that are trained on. Equal attempts of a group become one, with their count: it is scored once. A group whose
+    attempts belong to several conversations becomes one group for each; the first of these counts the attempts with advantage 0.
     """
     encoded: list[EncodedGroup] = []
     trained: list[TrainGroup] = []
@@ -395,8 +394,8 @@ def encode_attempt(
 ) -> EncodedAttempt:
     """Return an attempt of a group with one advantage for all its tokens.
 
-    The author's log-probability of a whole answer counts only where whole answers are trained on (``answers``), that of an attempt with a
-    parent only where the prompt shows the parent, and that of a failed attempt only where its prompt does not name the outcome (``named``).
+    The author's log-probability counts only if training sees the same text: of a whole answer if whole answers are trained on (``answers``), of an
+    attempt with a parent if the prompt shows the parent, of a failed attempt if its prompt does not name the outcome (``named``).
     """
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
     shown = (not attempt.parent_id or bool(turns_of(item.group, index))) and not (named and not item.passed_G[index])

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TRIES = 32
-"""Most rejected draws in a row; then the remaining counts are summed again."""
+"""Most rejected draws in a row before the remaining counts are summed again."""
 
 
 class ListSampler:
@@ -123,7 +123,7 @@ def draw_mixed(
 
 Floats = NDArray[np.float64]
 Draw = Callable[[Rewarded, np.random.Generator], tuple[Sequence[Sequence[int]], str]]
-"""Draws groups of a task's attempts, each as indices, and says why there is none."""
+"""Draws groups of a task's attempts, each as indices; returns a reason if it draws none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Formed:
     """Groups to train on, before their advantages are computed, and counts of attempts and tasks left out."""
 
     groups: list[Rewarded]
-    """In the order of training; a pair is a group of the chosen and the rejected attempt."""
+    """The groups, in the order of training; a pair is a group of the chosen and the rejected attempt."""
     left_out: Counter[str]
     """Attempts and tasks left out, by reason."""
     flagged: Counter[str]
@@ -293,11 +293,10 @@ def draw_groups(
 ) -> Formed:
     """Sample groups of ``data.group_size`` attempts from each task, each with a passed and a failed attempt, anew in every epoch.
 
-    A group of size 1 is a passed attempt. Attempts are drawn without replacement, with probabilities proportional to ``count``.
-    If a task has fewer distinct attempts than a group takes, an attempt can be drawn ``count`` times. ``needs`` is
-    ``Advantage.needs`` of the estimator: a task without such a group also gives one if an attempt passed (``pass``), or always
-    (``attempt``). Groups come in random order, or in the order of the tasks (``in_order``); ``most`` draws a random sample of
-    this many groups.
+    A group of size 1 is a passed attempt. Attempts are drawn without replacement, with probabilities proportional to ``count``. If a task has fewer
+    distinct attempts than a group takes, an attempt can be drawn ``count`` times. ``needs`` is ``Advantage.needs`` of the estimator: a task without
+    such a group still gives a group if an attempt passed (``pass``), or always (``attempt``). Groups come in random order, or in the order of the
+    tasks (``in_order``); ``most`` draws a random sample of this many groups.
     """
 
     def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
@@ -362,7 +361,7 @@ def passed(verdict: Verdict | None) -> bool:
 
 
 def failed(verdict: Verdict | None) -> bool:
-    """Return whether an attempt was judged and did not pass; an unscored one neither passed nor failed."""
+    """Return whether an attempt was judged and did not pass; an unscored attempt neither passed nor failed."""
     return verdict is not None and verdict.status not in (Status.PASSED, Status.UNSCORED)
 
 

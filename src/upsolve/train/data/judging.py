@@ -178,13 +178,13 @@ def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processe
 
 
 def staleness_metrics(found: RoundGroups) -> dict[str, float]:
-    """Return ``staleness``, the mean over the groups that the policy sampled, and ``staleness_max``, in rounds; {} without any."""
+    """Return ``staleness`` and ``staleness_max``, the mean and the maximum over the groups that the policy sampled, in rounds; {} without such groups."""
     ages = found.staleness
     return {"staleness": float(np.mean(ages)), "staleness_max": float(max(ages))} if ages else {}
 
 
 def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share of the scored ones) of new samples; {} without any."""
+    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share of the scored ones) of new samples; {} without new samples."""
     attempts = [attempt for group in groups for attempt in group.attempts]
     if not attempts:
         return {}

@@ -138,7 +138,7 @@ def tokens_of(group: EncodedGroup | PrefixGroups) -> int:
 
 
 def attempts_of(group: EncodedGroup) -> int:
-    """Return the attempts of a group as the denominator of the loss counts them: merged ones, and those with advantage 0."""
+    """Return the attempts of a group as the denominator of the loss counts them, including merged attempts and those with advantage 0."""
     return sum(attempt.count for attempt in group.attempts) + group.zero_attempts
 
 
@@ -181,9 +181,9 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
-    Groups whose prompts begin alike, such as questions about one database, share a micro-batch: at most ``prefix_groups`` of them.
-    With ``prefix_groups`` 0 they fill at most half of a step, so that a step mixes tasks. They may fill the whole step if the common
-    beginning takes more than a quarter of it, or two groups more than half.
+    Groups whose prompts begin alike, such as questions about one database, share a micro-batch: at most ``prefix_groups`` of them. With
+    ``prefix_groups`` 0 these groups fill at most half of a step, so that a step mixes tasks; or the whole step if the common beginning takes more
+    than a quarter of it, or two groups more than half.
     """
     row, most = longest_row(optim), optim.prefix_groups or len(groups)
     if optim.attempts_per_step:

@@ -189,7 +189,7 @@ class OnlineSource:
         return [with_hint(tasks[i], self.hinted(number)) if self.answers else tasks[i] for i in order]
 
     def hinted(self, number: int) -> float:
-        """Return the share of each reference that the samples of a round are given."""
+        """Return the share of each reference that is given to the samples of a round as a hint."""
         return self.source.hints * (1 - number / max(1, self.source.rounds - 1))
 
     def prefixes(self, number: int, tasks: Sequence[Task]) -> dict[str, str]:

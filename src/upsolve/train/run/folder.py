@@ -56,11 +56,11 @@ FREE = (
     *("monitor.project", "monitor.trackers"),
     *(f"source.rollout.server.{key}" for key in ("url", "urls", "key_variable", "timeout_seconds", "retries", "wait_seconds")),
 )
-"""Keys that a started run may change: they do not affect training, up to the rounding of sums."""
+"""Keys that a started run may change: they affect training only by the rounding of sums."""
 LIMITS = ("monitor.max_likelihood_drop", "monitor.min_entropy", "monitor.max_logit_variance", "monitor.max_negative_gap")
-"""Keys that a run may change until it is finished: they stop it."""
+"""Keys that may change until the run is finished, because they only stop it."""
 LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
-"""Keys that a started run may raise, to become longer; ``optim.max_steps`` 0 means no limit."""
+"""Keys that a started run may raise to become longer; ``optim.max_steps`` 0 means no limit."""
 UNMEASURED = (
     *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
     *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
@@ -136,7 +136,7 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
 
 
 def within(key: str, keys: Sequence[str]) -> bool:
-    """Return whether a key is one of the given keys or below one."""
+    """Return whether a key is one of the given keys, or lies below one of them."""
     return any(key == each or key.startswith(f"{each}.") for each in keys)
 
 
@@ -298,7 +298,7 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
-    """Write a folder under a temporary name, then replace the old one by it."""
+    """Write a folder under a temporary name, then replace the old folder with it."""
     temporary = folder.with_name(folder.name + ".tmp")
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)

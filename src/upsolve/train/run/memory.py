@@ -37,21 +37,21 @@ class ModelShape:
     """The sizes of a decoder that determine its memory."""
 
     parameters: int
-    """N, tied weights once."""
+    """N, the number of parameters; tied weights count once."""
     layers: int
-    """L."""
+    """L, the number of layers."""
     hidden: int
-    """D."""
+    """D, the hidden size."""
     heads: int
-    """Query heads."""
+    """Number of query heads."""
     queries: int
     """Q: query heads times head size."""
     keys: int
     """K: key-value heads times head size."""
     mlp: int
-    """I."""
+    """I, the width of the MLP."""
     vocabulary: int
-    """V."""
+    """V, the size of the vocabulary."""
     adapters: int = 0
     """Parameters of LoRA adapters; 0: every weight is trained."""
     linear: int = 0
@@ -61,7 +61,7 @@ class ModelShape:
     quantized: int = 0
     """Parameters of linear layers that ``model.quantize`` stores in few bits."""
     largest: int = 0
-    """Parameters of the largest of their matrices."""
+    """Number of parameters of the largest quantised matrix."""
 
     @property
     def trained(self) -> int:
@@ -76,7 +76,7 @@ class GroupShape:
     prompt: int
     """Tokens of the prompt."""
     attempts: int
-    """G."""
+    """G, the number of attempts."""
     longest: int
     """Tokens of the longest attempt."""
 
@@ -142,7 +142,7 @@ QUANTIZED = {"none": 0.0, "nf4": 4 + 8 / 64 + 32 / (64 * 256), "int8": 8.0}
 """Bits of a parameter; ``nf4`` scales blocks of 64 by 8 bits, and 256 of these scales by 32. The scales of ``int8``, one a row, are left out."""
 LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
 SMALLER = {"none": f"model.quantize: nf4, or {SHARD}", "int8": "model.quantize: nf4", "nf4": ""}
-"""Settings that make frozen weights smaller, by ``model.quantize``."""
+"""``model.quantize`` -> settings that make frozen weights smaller still."""
 ZERO = "model.deepspeed.zero_optimization"
 MOMENTS = {
     "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
@@ -188,7 +188,7 @@ class MemoryPlan:
         return self.held("always") + max(self.held("step"), self.held("sampling"))
 
     def text(self) -> str:
-        """Return one line for a log: the peak and its items."""
+        """Return a line for a log: the peak and its items."""
         parts = ", ".join(f"{row.name} {row.bytes / GIB:.2f}" for row in self.rows)
         return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
 
@@ -202,7 +202,7 @@ class MemoryPlan:
         return f"needs {self.peak_bytes / GIB:.2f} GiB, {available / GIB:.2f} are available. Largest parts: {advice}"
 
     def held(self, phase: str) -> int:
-        """Return the bytes of a phase."""
+        """Return the bytes that a phase allocates."""
         return sum(row.bytes for row in self.rows if row.phase == phase)
 
 
@@ -239,9 +239,8 @@ def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
 
 
 def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool, gpu: bool = False) -> int:
-    """Return the memory of the language-model head, bytes: its rounded weight, the logits of a block of the vocabulary
-    (``HEAD_COPIES`` times), and the gradient of the weight in float32 where it is trained.
-    """
+    """Return the memory of the language-model head, bytes: its rounded weight, the logits of a block of the vocabulary (``HEAD_COPIES`` times), and
+    the gradient of the weight in float32 where it is trained."""
     weight = shape.vocabulary * shape.hidden
     gradient = 0 if shape.adapters else 4 * weight
     return HEAD_COPIES * 4 * block_elements(tokens, shape.vocabulary, gpu=gpu) + (2 * weight if bf16 else 0) + gradient
@@ -320,10 +319,10 @@ def stored_bytes(shape: ModelShape, model: ModelConfig) -> int:
 
 
 def gathered_bytes(shape: ModelShape, model: ModelConfig) -> int:
-    """Return the memory of what a pass of a sharded policy gathers, bytes: a layer, its copy in one piece, and the next one.
+    """Return the memory of the weights that a pass of a sharded policy gathers, bytes: a layer, its copy in one piece, and the next layer.
 
-    Trained layers also have whole gradients, twice, until these are scattered. What is in no layer (embedding, head) stays
-    whole during the pass, in float32.
+    Trained layers also have whole gradients, twice, until these are scattered. Weights outside of layers (embedding, head) stay whole during the
+    pass, in float32.
     """
     layer, outer = shape.inner // max(1, shape.layers), shape.parameters - shape.inner
     gradients = 0 if shape.adapters else 4

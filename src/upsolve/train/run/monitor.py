@@ -125,9 +125,9 @@ def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[P
 
 
 def warn_of(row: Mapping[str, float], config: MonitorConfig, objective: ObjectiveConfig) -> None:
-    """Warn of a step in which more than ``CLIPPED`` of the tokens have no gradient, or which drifts by more than ``monitor.max_drift``.
+    """Warn of a step in which more than ``CLIPPED`` of the tokens have no gradient, or whose drift exceeds ``monitor.max_drift``.
 
-    The advice names ``objective.correction`` only where it is not set and the objective can be corrected.
+    The advice names ``objective.correction`` only if it is not set and the objective supports it.
     """
     if row.get("clipped", 0.0) > CLIPPED:
         warnings.warn(
@@ -151,14 +151,14 @@ def warn_of(row: Mapping[str, float], config: MonitorConfig, objective: Objectiv
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
     """Check the row of a step for a collapse, or for one of the two signs that precede it (2609.11956), by ``limits_of``.
 
-    CollapseError, with step and numbers: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of
+    CollapseError, with step and numbers: the loss or the gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of
     held-out passed attempts fell by more than ``max_likelihood_drop``. With ``ahead``: the held-out logit variance is more than
     ``max_logit_variance`` times that of the start, or the margin between passed and failed held-out attempts grew by more than
     ``max_negative_gap`` because the failed ones fell.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
-        raise CollapseError(f"step {step}: loss or gradient is not finite")
+        raise CollapseError(f"step {step}: the loss or the gradient is not finite")
     for name, (is_upper, message) in LIMITS.items():
         limit, value = limits.get(name), row.get(name)
         if limit is None or value is None or not (value > limit if is_upper else value < limit):
@@ -198,9 +198,8 @@ def advice_after(collapsed: str, keep: str) -> str:
 
 
 def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:
-    """Return the value of each metric beyond which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an
-    upper one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
-    """
+    """Return the value of each metric beyond which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an upper
+    one of ``heldout_logit_variance`` and ``heldout_margin``; limits that are not set, or whose metric is not in ``start``, are left out."""
     limits = {
         "entropy": config.min_entropy,
         "heldout_passed_logp": start.get("heldout_passed_logp", np.nan) - config.max_likelihood_drop,
@@ -211,7 +210,7 @@ def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, fl
 
 
 class Tracker:
-    """A run at a tracker."""
+    """A run as recorded by an experiment tracker."""
 
     def __init__(self, name: str, project: str, folder: Path) -> None:
         """Open the run, or continue it if it is there; it is named after the run's folder, and has the recipe as its
@@ -229,7 +228,9 @@ class Tracker:
                 self.run: Any = self.module.init(project=project, name=run, config=config, resume="allow", **own)
         except Exception as error:  # the trackers have no common exception
             hint = "; WANDB_MODE=offline needs no account" if name == "wandb" else ""
-            raise ConfigError(f"monitor.trackers: {name} does not start ({type(error).__name__}: {error}){hint}") from error
+            raise ConfigError(
+                f"monitor.trackers: the tracker {name} does not start ({type(error).__name__}: {error}){hint}"
+            ) from error
 
     def write(self, row: Mapping[str, float]) -> None:
         """Log the row of a step."""
@@ -237,7 +238,7 @@ class Tracker:
             self.run.log({name: value for name, value in row.items() if name != "step"}, step=int(row["step"]))
 
     def close(self) -> None:
-        """Finish the run; trackio would finish it again at the end of the process unless its own function does."""
+        """Finish the run. trackio would finish it again at the end of the process, unless its own function does so."""
         with silent():
             self.module.finish()
 

@@ -1,7 +1,7 @@
-"""Several nodes of one run: equal copies of what they read, files of rank 0 for disks that are not shared, and lost nodes.
+"""Several nodes of one run: equal copies of input files, files of rank 0 for disks that are not shared, and lost nodes.
 
-The disk of rank 0 holds the run. Where another node does not see it, files go over the process group: the checkpoint and the
-samples of earlier rounds to that node, its part of a checkpoint back.
+The disk of rank 0 holds the run. Where another node does not see it, files go over the process group: rank 0 sends the checkpoint and the samples of
+earlier rounds; the node sends its part of a checkpoint back.
 """
 
 import os
@@ -45,7 +45,7 @@ RESUME = "run the same command on all nodes to resume from the last checkpoint"
 
 
 def digest_of(root: Path) -> str:
-    """Return a digest of a file, or of all files of a folder: names, sizes and content. Of a file above 64 MiB only 64 pieces of 1 MiB count."""
+    """Return a digest of a file, or of all files of a folder: names, sizes and content. For a file above 64 MiB only 64 pieces of 1 MiB are read."""
     digest = sha256()
     for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
         if path.is_file():
@@ -105,13 +105,13 @@ def find_disks(folder: Path, processes: Processes) -> None:
 
 
 def files_of(root: Path) -> dict[str, str]:
-    """Return the digest of each file of a folder, or of a file itself, by its name in it; {} if there is none."""
+    """Return the digest of each file of a folder (or of a single file) by its name in the folder; {} if there is none."""
     paths = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else [root] * root.is_file()
     return {str(path.relative_to(root)): digest_of(path) for path in paths}
 
 
 def pieces(file: Path) -> Iterator[bytes]:
-    """Yield the content of a file in pieces, the last of which is empty."""
+    """Yield the content of a file in pieces; the last piece is empty."""
     with file.open("rb") as handle:
         while piece := handle.read(CHUNK):
             yield piece
@@ -159,7 +159,7 @@ def collect(root: Path, processes: Processes) -> None:
 
 
 def leave_disks(folder: Path, processes: Processes) -> None:
-    """Remove the copies of a finished run's files from a node with a disk of its own."""
+    """Remove the copies of a finished run's files from a node that has a disk of its own."""
     if processes.index in processes.disks:
         (folder / CHECKPOINT).unlink(missing_ok=True)
         for name in NEEDED[1:]:
@@ -171,8 +171,8 @@ def leave_disks(folder: Path, processes: Processes) -> None:
 class Watch:
     """Ends this process with one line when another node gives no sign of life, or when the store of rank 0's node does not answer.
 
-    A node that crashes closes its connections, which collectives notice at once; one that loses its network or its power does
-    not, and they would wait for ``PATIENCE``.
+    A node that crashes closes its connections, so collectives fail at once. A node that loses its network or power does not: collectives would wait
+    for ``PATIENCE``.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -204,7 +204,8 @@ class Watch:
         store.set(f"upsolve/{self.node}", text)
 
     def watch(self) -> None:
-        """End the process when a node is silent. If this node's own sign of life is old, the store is silent: name node 0, which holds it."""
+        """End the process when another node is silent. If even this node's own sign of life is old, the store is silent: name node 0, which holds the
+        store."""
         while not self.stopped.wait(1.0):
             silent = [node for node, heard in self.heard.items() if time.monotonic() - heard > LOST]
             if silent:
@@ -219,7 +220,7 @@ class Watch:
 
 STORES: Any = torch.distributed
 WATCHING: list[Watch] = []
-"""The ``Watch`` of this process, while it runs; else empty."""
+"""The ``Watch`` of this process while it runs; else empty."""
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Processes:
         """Join the group; TrainingError if started with ``accelerate launch --use_deepspeed``."""
         if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
             raise TrainingError(
-                "started with --use_deepspeed: leave it out and set model.shard: deepspeed (see docs/recipes.md)"
+                "the run was started with --use_deepspeed; leave this option out and set model.shard: deepspeed (see docs/recipes.md)"
             )
         self.accelerator = Accelerator(
             mixed_precision="no",

@@ -57,13 +57,13 @@ class Round:
     scores: FrozenScores
     """Scores of other policies that the loss needs."""
     groups: int
-    """Number of groups of all its steps; several passes over a group count once."""
+    """Number of groups of all its steps; a group counts once, even with several passes."""
     left_out: Counter[str]
     """Attempts and tasks that are not trained on, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated or that a detector flagged, by its name."""
     metrics: Mapping[str, float]
-    """Metrics of its new samples and values, for the log."""
+    """Metrics of the round's new samples and values, for the log."""
 
     def groups_in(self, steps: int) -> int:
         """Return the number of groups in the first steps of the round."""
@@ -212,7 +212,7 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether all rounds, or ``optim.max_steps``, are done."""
+        """Whether all rounds, or ``optim.max_steps`` steps, are done."""
         return self.progress.round >= self.schedule.rounds or 0 < self.max_steps <= self.progress.step
 
     def agreed(self, row: dict[str, float]) -> dict[str, float]:
@@ -282,7 +282,7 @@ class Run:
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
     def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
-        """Return the counts (groups, left out, flagged) of the finished rounds and of the steps done of ``now``."""
+        """Return the counts (groups, left out, flagged) over the finished rounds and the finished steps of ``now``."""
         progress = self.progress
         if now is None:
             return progress.groups, progress.left_out, progress.flagged
@@ -307,9 +307,7 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
-            raise TrainingError(
-                f"{collapsed}; there are no earlier weights to end with: {advice_after(collapsed, monitor.keep)}"
-            )
+            raise TrainingError(f"{collapsed}; no earlier weights were saved: {advice_after(collapsed, monitor.keep)}")
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:

@@ -32,7 +32,7 @@ __all__ = ["Progress", "restore_checkpoint", "save_checkpoint"]
 SAVING: Any = config
 """PyTorch's settings of ``torch.save``."""
 REST = "rest.pt"
-"""File of a checkpoint in parts with what is no tensor of a rank: progress and random numbers."""
+"""File of a checkpoint in parts for everything that is not a rank's tensor: progress and random numbers."""
 DAMAGED = (RuntimeError, TypeError, ValueError, LookupError, EOFError, OSError, CheckpointException)
 """Errors of reading a damaged checkpoint."""
 
@@ -105,7 +105,7 @@ def save_parts(folder: Path, placement: Replicated, rest: dict[str, Any], *, wri
 
 
 def load_parts(folder: Path, placement: Replicated, example: PackedBatch) -> dict[str, Any]:
-    """Load a checkpoint in parts: of sharded tensors only this rank's part is read. Returns what is no tensor of a rank."""
+    """Load a checkpoint in parts; of sharded tensors only this rank's part is read. Returns everything that is not a rank's tensor."""
     learning, found = placement.parameters(), dict[str, Tensor]()
     metadata = FileSystemReader(folder).read_metadata().state_dict_metadata
     for key, stored in metadata.items():
@@ -126,8 +126,7 @@ def load_parts(folder: Path, placement: Replicated, example: PackedBatch) -> dic
 
 
 def restore_checkpoint(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
-    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0. TrainingError: it is
-    damaged.
+    """Load the checkpoint of a folder into the policy and its optimizer; without a checkpoint, start at step 0. TrainingError if it is damaged.
 
     ``example`` is any batch that the policy can score; DeepSpeed needs one.
     """

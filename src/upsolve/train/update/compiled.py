@@ -115,7 +115,7 @@ def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision:
     """Return a scorer with compiled layers, or the given one, with a warning, if they cannot be compiled or compute something else.
 
     Log-probabilities and gradients of a sample of the batch must be as close to those in float32 as with plain layers
-    (``reference_scorer.choose_scorer``); for a model of a form that passed in another run, it is enough that they can be compiled.
+    (``reference_scorer.choose_scorer``). If a model of the same form passed in another run, it is enough that the layers can be compiled.
     """
     compiled, sample = CompiledScorer(model, scorer), sample_of(batch)
     file = check_file(f"compiled layers, {getattr(scorer, '__name__', 'whole rows')}", model)

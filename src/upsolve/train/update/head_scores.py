@@ -65,7 +65,7 @@ def rows_of(weight_VD: Tensor, padding: int | None, shared: HeadGradient, ids_BL
 
 @contextmanager
 def tied_embedding(model: Any, head: Head) -> Generator[HeadGradient | None]:
-    """Compute the model's embedding by ``TiedEmbedding`` within the context, if it has the trained weight of the head; else yield None.
+    """Compute the model's embedding by ``TiedEmbedding`` within the context, if it shares its trained weight with the head; else yield None.
 
     On CPUs only: on GPUs ``index_add_`` adds in no fixed order.
     """

@@ -63,7 +63,9 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
     """Return the sliding window of a model, tokens; None if it has none, or if it exceeds the row; ModelError for other kinds
     of layers."""
     if odd := odd_layers(config):
-        raise ModelError(f"layers of the kind {', '.join(odd)} cannot share a prompt")
+        raise ModelError(
+            f"layers of the kind {', '.join(odd)} cannot be packed, because attempts cannot share a prompt in them"
+        )
     window: int | None = getattr(config, "sliding_window", None)
     return None if window is None or int(positions_BL.max()) < window else window
 
@@ -90,7 +92,7 @@ def pad_rows(batch: PackedBatch, multiple: int) -> PackedBatch:
 
 
 def padded_tokens(batch: PackedBatch, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ``source_T`` and ``target_T``, on CPUs with the last one repeated until their number is a multiple of ``ROW``."""
+    """Return ``source_T`` and ``target_T``; on CPUs the last entry is repeated until their number is a multiple of ``ROW``."""
     extra = -len(batch.target_T) % ROW if device.type == "cpu" else 0
     source, target = (np.pad(tokens, (0, extra), mode="edge") for tokens in (batch.source_T, batch.target_T))
     return torch.from_numpy(source).to(device), torch.from_numpy(target).to(device)
@@ -136,7 +138,7 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     """
     head = head_of(model)
     if head.bias_V is not None:
-        raise ModelError("the language-model head has a bias")
+        raise ModelError("the language-model head has a bias, which packed rows do not support")
     with tied_embedding(model, head) as shared:
         hidden = hidden_states(model, batch, blocks=blocks)
     # index_select is deterministic; several threads accumulate the gradient of hidden[rows] in no fixed order

@@ -16,7 +16,7 @@ CHUNK = 1 << 17
 """Numbers that are computed in float32 at once: on CPUs, as many as the cache holds."""
 CHUNK_ON_GPUS = 1 << 24
 UPPER_HALF = 1 if sys.byteorder == "little" else 0
-"""Which half of a number in float32 is the number in bfloat16."""
+"""Index of the half of a float32 number that is the number in bfloat16."""
 ADAMW: Mapping[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False}
 """The settings of ``torch.optim.AdamW``."""
 

@@ -61,7 +61,7 @@ class GradientSum:
         self.missing = [len(bucket) for bucket in self.buckets] if last else []
 
     def completed(self, parameter: Tensor) -> None:
-        """Note that the gradient of a parameter is complete; send its bucket, unless one before it is not ready."""
+        """Mark the gradient of a parameter as complete; send its bucket if all earlier buckets are ready."""
         if self.missing:
             self.missing[self.bucket_of[id(parameter)]] -= 1
             while len(self.works) < len(self.flats) and self.missing[len(self.works)] == 0:
@@ -72,7 +72,7 @@ class GradientSum:
         self.works.append(torch.distributed.all_reduce(self.flats[len(self.works)], async_op=True))
 
     def finish(self) -> None:
-        """Send the other buckets, those without a gradient as zeros, and wait until all are summed. Collective."""
+        """Send the other buckets (zeros for buckets without a gradient), and wait until all are summed. Collective."""
         self.missing = []
         if not self.flats:
             self.before_backward(last=False)
@@ -118,9 +118,10 @@ class Replicated:
         self.optimizer = adamw(self.parts(), optim, value_lr=value_lr, fused=not self.lockstep)
 
     def shard(self) -> None:
-        """Shard nothing. On CPUs, give trained weights memory of their own: loaded ones are pages of a file, and the first write to a page copies it.
+        """Shard nothing. On CPUs, copy trained weights into memory of their own: loaded weights are pages of a file, copied page by page at the first
+        write.
 
-        Copying all at once takes a twentieth of that time.
+        Copying all at once takes a twentieth of the time.
         """
         for parameter in self.parameters():
             if parameter.device.type == "cpu":
@@ -170,7 +171,7 @@ class Replicated:
         return norm
 
     def clip(self, norm: Tensor | None) -> None:
-        """Multiply the gradients, whose norm is given, by clip_norm / norm; None: by 1. Fused optimizers do it as they step."""
+        """Multiply the gradients, whose norm is given, by clip_norm / norm; None: by 1. Fused optimizers multiply during their step."""
         if hasattr(self.optimizer, "grad_scale") or self.optimizer.defaults.get("fused"):
             self.optimizer.grad_scale = None if norm is None else ((norm + CLIP_EPS) / self.optim.clip_norm).clamp(min=1)
         elif norm is not None:
@@ -312,7 +313,7 @@ class Fsdp2(Distributed):
         return self.scoring.scores(batch)
 
     def sum_gradients(self) -> None:
-        """Do nothing: the backward pass reduce-scatters them."""
+        """Do nothing: the backward pass has already reduce-scattered the gradients."""
 
 
 def zero_loss(scores: TokenScores) -> Tensor:
@@ -322,7 +323,7 @@ def zero_loss(scores: TokenScores) -> Tensor:
 
 
 def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:
-    """Return a sharded tensor unsharded, on the CPU, and any other unchanged; empty on a rank that does not keep it. Collective."""
+    """Return a sharded tensor unsharded, on the CPU; any other tensor unchanged; an empty tensor on a rank that does not keep it. Collective."""
     if not isinstance(tensor, DTensor):
         return tensor
     full = tensor.full_tensor()
@@ -356,7 +357,7 @@ class DeepSpeed(Distributed):
         self.linked = False
 
     def shard(self) -> None:
-        """Leave weights that are partitioned already to the engine's hooks."""
+        """Do nothing to partitioned weights; the engine's hooks handle them."""
         if self.loaded is None:
             super().shard()
             return
@@ -365,7 +366,7 @@ class DeepSpeed(Distributed):
             hook.remove()
 
     def defaults(self) -> dict[str, Any]:
-        """Return DeepSpeed's configuration where ``model.deepspeed`` is empty."""
+        """Return DeepSpeed's configuration for an empty ``model.deepspeed``."""
         return {
             "zero_optimization": {"stage": 3},
             "gradient_clipping": self.optim.clip_norm,
@@ -395,7 +396,7 @@ class DeepSpeed(Distributed):
         return float(self.engine.get_global_grad_norm())
 
     def link(self) -> None:
-        """Link the moments of all parameters, for ``state``: stages 1 and 2 do it too early, when only the first group has stepped."""
+        """Link the moments of all parameters, for ``state``. Stages 1 and 2 link them too early, when only the first group has stepped."""
         self.linked = True
         if hasattr(self.optimizer, "_lazy_init_hp_params_optimizer_state"):
             self.optimizer._hp_optimizer_states_linked = False

@@ -1,4 +1,4 @@
-"""Log-probabilities under the frozen start, computed once and cached by content: 256 MiB a model at most, of the last eight models."""
+"""Log-probabilities under the frozen start, computed once and cached by content: at most 256 MiB a model, for the last eight models."""
 
 import os
 import zlib
@@ -69,7 +69,7 @@ def load_arrays(file: Path) -> dict[str, Floats]:
 
 
 def newest(cached: Mapping[str, Floats], requested: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return the requested log-probabilities after the newest cached ones, at most ``MOST_TOKENS`` together."""
+    """Return the requested log-probabilities behind the newest cached ones, together at most ``MOST_TOKENS``."""
     room, others = MOST_TOKENS - sum(map(len, requested.values())), list[str]()
     for key in reversed([*cached]):
         if key not in requested and (room := room - len(cached[key])) >= 0:

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 UNSUPPORTED = (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError)
-"""Errors of a scorer for an architecture that it does not support."""
+"""Errors that a scorer raises for an unsupported architecture."""
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
 ROUNDING = 4.0
@@ -175,7 +175,7 @@ def checked_parameters(model: Any) -> list[nn.Parameter]:
 
 @contextmanager
 def in_float32(model: Any) -> Generator[None]:
-    """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights, as quantised ones do."""
+    """Compute frozen linear layers that are stored in lower precision in the precision of the other weights, as quantised layers are."""
     dtype = model.get_input_embeddings().weight.dtype
     linear = (module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.is_floating_point())
     layers: list[Any] = [module for module in linear if module.weight.dtype != dtype]
@@ -274,7 +274,7 @@ def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = 
 def known_or_chosen(model: Any, batch: PackedBatch, precision: Precision | None = None) -> Scorer:
     """Return the scorer that was chosen in another run for a model of the same form, else the one that ``choose_scorer`` chooses now.
 
-    A run's precision is that of the weights, or bfloat16. Where no packed scorer agrees, every run looks for one anew, and warns.
+    A run's precision is that of the weights, or bfloat16. If no packed scorer agrees, every run searches again, and warns.
     """
     ways = {str(number): way for number, way in enumerate(packed_scorers(model))}
     file = check_file(f"scorer, {'precision of the weights' if precision is None else 'bfloat16'}", model)

@@ -136,8 +136,7 @@ def start_likelihoods(
 ) -> list[list[Likelihood | None]]:
     """Return the mean and the smallest log-probability of each attempt's tokens under the frozen start, nats, by group.
 
-    Those that are computed before the first step are cached by content. None for attempts that are empty or too long to be
-    trained on.
+    Results that are computed before the first step are cached by content. None for attempts that are empty or too long to be trained on.
     """
     codec, groups, ids = encoding.codec, list[EncodedGroup](), list[list[Pair]]()
     for item in rewarded:

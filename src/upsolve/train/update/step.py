@@ -34,7 +34,7 @@ class Tally:
     tokens: int = 0
     """Attempt tokens."""
     read: int = 0
-    """Tokens of the packed rows, prompts included, padding not."""
+    """Tokens of the packed rows: with prompts, without padding."""
     clipped: int = 0
     """Tokens changed by a clip or mask of the objective."""
     corrected: int = 0
@@ -93,9 +93,8 @@ def count(tally: Tally, batch: PackedBatch, *, scores: TokenScores, inputs: Loss
 def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str, float]:
     """Return the metrics of a step as one flat mapping.
 
-    ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their
-    log-probabilities are known; they are missing where neither is. The second moment is of the mean log-ratio of each attempt, weighed by its
-    tokens.
+    ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their log-probabilities are
+    known; the metrics are missing if neither is known. The second moment is that of each attempt's mean log-ratio, weighted by its tokens.
     """
     mass = tally.mass_up + tally.mass_down
     row = {
@@ -122,7 +121,7 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
 
 
 def drift_metrics(tally: Tally) -> dict[str, float]:
-    """Return the drift of sampler and trainer at the start of the round, over tokens with the sampler's log-probability; {} without any.
+    """Return the drift of sampler and trainer at the start of the round, over tokens with known sampler log-probability; {} if there are none.
 
     ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats per token; ``drift_max``: the largest
     |log pi_old/mu|; ``sampler_known``: share of tokens; ``corrected``: share of all tokens whose weight was truncated or masked.
@@ -164,7 +163,7 @@ class FrozenScores:
 
 
 def tokens_of(batch: PackedBatch, scores: ByAttempt | None, device: torch.device) -> Tensor | None:
-    """Return the scores of a batch's tokens, [T]; None where there are none."""
+    """Return the scores of a batch's tokens, [T]; None if there are no scores."""
     return None if scores is None else torch.from_numpy(np.concatenate([scores[key] for key in batch.keys])).to(device)
 
 
