@@ -1,4 +1,4 @@
-"""The program in a model's answer: the one rule of sampling, importers, exports and adapters. Linear in the answer's length."""
+"""The program in a model's answer: the rule that sampling, importers, exports and adapters share. Linear in the answer's length."""
 
 import ast
 import builtins
@@ -16,18 +16,18 @@ from upsolve.verify.judge.scopes import names_bound_by
 __all__ = ["code_spans", "defined_in", "free_names", "is_only_code", "names_of", "program_in"]
 
 NEAR = 200
-"""Characters of a line that are read on each side of a name."""
+"""Number of characters of a line that are read on each side of a name."""
 MOST = 2000
-"""Most occurrences of names that are read."""
+"""Largest number of occurrences of names that are read."""
 IMPORTED = 0.5
-"""Count of a name that a program only imports; a defined name counts 1."""
+"""Count of a name that a program only imports, where a defined name counts 1."""
 CASELESS = frozenset({"ada", "fortran", "pascal"})
 KEYWORD = re.compile(
     r"(?<![\w$])(?:def|function|func|fun|fn|sub|class|struct|interface|enum|trait|type|module|let|rec|const|var|val|local|procedure|define"
     r"|object|record|package|my|our|auto|proc|subroutine|constant)(?:[ \t]*\([^()]*\))?[ \t(*&]*(?:\w+(?:\.|:{1,2}))?$",
     re.IGNORECASE,
 )
-"""A word that introduces a definition, at the end of the text before a name; a receiver of Go or a class may stand between."""
+"""A word that introduces a definition, at the end of the text before a name; the receiver of a Go method or a class may stand between."""
 LINE_START = re.compile(r"^[ \t(]*(?:[\w.$]+[.:])?$")
 ASSIGNED = re.compile(r"[ \t]*(?:=(?![=>])|<-|:{1,2}=|::|:[ \t]*(?:async[ \t]+)?(?:function\b|\())")
 TYPED = re.compile(
@@ -40,7 +40,7 @@ EQUATION = re.compile(r"[^\n=]*=(?!=)")
 
 
 def defined_in(text: str, names: Sequence[str], language: str) -> float:
-    """Return how many of the names a program defines; a name that it imports alone counts a half."""
+    """Return how many of the names a program defines; a name that it only imports counts a half."""
     if not names:
         return 0
     if language in ("python", "python2", "pypy"):
@@ -75,7 +75,7 @@ def uses(text: str, names: tuple[str, ...], language: str) -> list[tuple[str, st
 
 
 def is_defined(before: str, after: str, language: str) -> bool:
-    """Return whether a name is defined at its place, judged by the text around it."""
+    """Return whether a name is defined at its position, judged by the text around it."""
     if KEYWORD.search(before):
         return True
     if LINE_START.match(before):
@@ -102,7 +102,7 @@ BUILTINS = frozenset(dir(builtins))
 LONGEST_PARSED = 1 << 18
 """Longest text that is parsed as Python, characters."""
 FEW = 3
-"""Paragraphs of prose behind an unfenced program that are cut."""
+"""Largest number of paragraphs of prose that are cut behind an unfenced program."""
 TESTS_READ = 50
 START = re.compile(
     r"^(?:(?:async[ \t]++)?def[ \t]++\w++[ \t]*+[(\[]|class[ \t]++\w++[ \t]*+[:(\[]|import[ \t]++\w[\w.]*+[ \t]*+(?:,|as\b|$)"
@@ -122,10 +122,9 @@ CODE = re.compile(r"[(){}=;$]")
 def program_in(answer: str, language: str = "python", names: Sequence[str] = (), *, prompt: str = "") -> str:
     """Return the program in a model's answer; empty if the answer ends within a thought.
 
-    If the prompt opened a fence, the program is the text before the closing fence. Otherwise the fenced blocks in the language are
-    compared (if there are none, blocks without a label; else all blocks). The program is the last block that defines most of ``names``
-    or, without names, the last block that can be a program of its own, else the longest. An answer without blocks is a whole
-    program; prose around a query, or around Python, is cut.
+    If the prompt opened a fence, the program is the text before the closing fence. Otherwise the fenced blocks in the language are compared (if there
+    are none, blocks without a label; else all blocks). The program is the last block that defines most of ``names`` or, without names, the last block
+    that can be a program of its own, else the longest. An answer without blocks is a whole program; prose around a query, or around Python, is cut.
     Line ends become ``\\n``; thoughts, and control tokens at the end such as ``<|im_end|>``, are removed.
 
     Args:
@@ -146,13 +145,13 @@ def names_of(task: Task) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def names_used(task: Task) -> tuple[str, ...]:
-    """Return the names that a task's tests read and neither they nor its setup bind."""
+    """Return the names that a task's tests read and that neither the tests nor the setup bind."""
     tests = [test.input for test in islice(task.tests, TESTS_READ) if test.kind in (TestKind.CALL, TestKind.CODE)]
     return free_names(tests, task.setup)
 
 
 def free_names(sources: Iterable[str], setup: str = "") -> tuple[str, ...]:
-    """Return the names that Python sources read and neither they, a setup nor Python bind, sorted."""
+    """Return the names that Python sources read and that neither the sources, a setup nor Python bind, sorted."""
     trees = [tree for source in sources if (tree := parsed(source))]
     before = parsed(setup)
     bound = {name for tree in [*trees, *([before] if before else [])] for name in bound_in(tree)}
@@ -167,8 +166,8 @@ def is_only_code(answer: str, code: str) -> bool:
 def code_spans(answer: str, code: str, spans: Iterable[tuple[int, int]], language: str = "") -> list[tuple[int, int]]:
     """Return spans (start, end) of an answer, in characters, counted from the start of its program.
 
-    Spans before the program are negative. Lines of the program stay lines where the answer indents them, or ends them with ``\\r\\n``.
-    If the program is not in the answer, all spans are negative.
+    Spans before the program are negative. Lines of the program correspond to lines of the answer, also if the answer indents them or ends them with
+    ``\\r\\n``. If the program is not in the answer, all spans are negative.
     """
     spans = list(spans)
     lines = lines_with(answer, code, language)
@@ -204,7 +203,7 @@ def lines_with(answer: str, code: str, language: str) -> Sequence[Line]:
 
 
 def is_python(language: str) -> bool:
-    """Return whether a language is Python; the empty name is."""
+    """Return whether a language is Python; the empty name means Python."""
     return (language_in(language) or "python") in ("python", "python2")
 
 
@@ -235,7 +234,7 @@ def whole_text(lines: Sequence[Line]) -> str:
 
 
 def chosen(found: Answer, before: Sequence[Line], language: str, names: Sequence[str]) -> Sequence[Line]:
-    """Return the lines of the block that is the program, or of the text before the first fence."""
+    """Return the lines of the block that holds the program, or of the text before the first fence."""
     blocks = [block for block in found.blocks if block.text.strip()]
     tiers = [tier(block.label, language) for block in blocks]
     head = unfenced_part(before, language, names)
@@ -257,7 +256,7 @@ def chosen(found: Answer, before: Sequence[Line], language: str, names: Sequence
 
 
 def tier(label: str, language: str) -> int:
-    """Return 2 for a label of the language, 1 for a missing, unknown or related label, 0 for any other label."""
+    """Return the priority of a block's label: 2 for the language, 1 for a missing, unknown or related label, 0 for any other label."""
     if not label:
         return 1
     if label in OTHERS and label != language:
@@ -270,16 +269,16 @@ def tier(label: str, language: str) -> int:
 
 
 def is_program(text: str, names: Sequence[str]) -> bool:
-    """Return whether a text as a whole is a program in Python that defines the names, or that does something."""
+    """Return whether a text as a whole is a Python program that defines the names, or that has an effect."""
     tree = parsed(text)
     return tree is not None and acts(tree) and (not names or defined_in(text, names, "python") >= 1)
 
 
 def alone_of(texts: Sequence[str], language: str) -> Iterator[int]:
-    """Yield the indices of the texts that can be programs of their own.
+    """Yield the indices of the texts that can be independent programs.
 
-    In Python such a text parses, has a statement that is more than a value, and reads no name that only an earlier text binds (tests
-    do). A query starts with SELECT or WITH. In other languages the text has a character of code, and does not end like a sentence.
+    In Python such a text parses, has a statement that is more than a value, and reads no name that only an earlier text binds (as tests would). A
+    query starts with SELECT or WITH. In other languages the text has a character of code, and does not end like a sentence.
     """
     before: set[str] = set()
     for index, text in enumerate(texts):
@@ -309,7 +308,7 @@ def parsed(code: str) -> ast.Module | None:
 
 
 def tree_or_line(code: str) -> tuple[ast.Module | None, int]:
-    """Return the tree of a program in Python, or the line of its first syntax error, 0 if it has none."""
+    """Return the tree of a program in Python, or the line of its first syntax error (0 if the error has no line)."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ast.parse(code), 0
@@ -330,7 +329,7 @@ def read_in(tree: ast.AST) -> set[str]:
 
 
 def unfenced(found: Answer, language: str, names: Sequence[str]) -> Sequence[Line]:
-    """Return the program in an answer without fences; a query from SELECT or WITH to an empty line or a semicolon at the end of a line."""
+    """Return the program in an answer without fences. A query runs from SELECT or WITH to an empty line, or to a semicolon at the end of a line."""
     lines = found.between(found.start, found.end)
     if not is_query_language(language):
         return unfenced_part(lines, language, names)
@@ -342,7 +341,7 @@ def unfenced(found: Answer, language: str, names: Sequence[str]) -> Sequence[Lin
 
 
 def unfenced_part(lines: Sequence[Line], language: str, names: Sequence[str]) -> Sequence[Line]:
-    """Return the program in Python between prose: from the first line of code to the last; the lines as they are if it is not found."""
+    """Return the Python program between prose: from the first to the last line of code; if none is found, all lines."""
     text = whole_text(lines)
     if not is_python(language) or len(text) > LONGEST_PARSED or tree_or_line(text)[0]:
         return lines
@@ -363,7 +362,7 @@ def unfenced_part(lines: Sequence[Line], language: str, names: Sequence[str]) ->
 
 
 def trim_end(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return lines without empty ones at their end."""
+    """Return lines without the empty lines at their end."""
     last = len(lines)
     while last and not lines[last - 1][1].strip():
         last -= 1

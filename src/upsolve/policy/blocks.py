@@ -9,23 +9,23 @@ from upsolve.languages.names import language_in
 __all__ = ["Answer", "Block", "Line", "before_fence", "end_of", "read_answer"]
 
 Line = tuple[int, str]
-"""Place of a line in the answer, characters, and its text without line end."""
+"""Position of a line in the answer, in characters, and its text without line end."""
 
 TAGS = "think|thinking|thought|reasoning|seed:think"
 BEGIN = rf"<(?:{TAGS})>|\[THINK\]|◁think▷|<\|channel\|>(?:analysis|commentary)\b"
 ENDS = (*(f"</{tag}>" for tag in TAGS.split("|")), "[/THINK]", "◁/think▷")
 CHANNEL = "<|channel|>final<|message|>"
 END = rf"(?:{'|'.join(map(re.escape, ENDS))})(?!['\"\\]|`(?!``))|{re.escape(CHANNEL)}"
-"""Begin and end of a thought. Quoted, as in ``text.split("</think>")``, an end is text."""
+"""Begin and end marks of a thought. A quoted end mark, as in ``text.split("</think>")``, is plain text."""
 FIRST = rf"(?:^|(?<=[>\]▷])(?:{'|'.join(f'(?<={re.escape(tag)})' for tag in (*ENDS, '|>', '｜>'))}))"
-"""Begin of a line, or the place behind the end of a thought or a control token."""
+"""Start of a line, or the position behind the end of a thought or a control token."""
 MARKS = re.compile(
     rf"{FIRST}[ \t]*+(?:(?P<fence>`{{3,}}+|~{{3,}}+)(?P<info>(?:(?!{END})[^\n])*+)"
     rf"|(?P<begin>{BEGIN})|(?P<end>{END}))|(?P<within>{END})"
     r"|(?:(?<=[\w:.)*>] )|(?<=[:>]))(?P<late>`{3,}+|~{3,}+)(?P<name>[\w+#.-]++)[ \t\r]*+$",
     re.MULTILINE,
 )
-"""Fences, and begins and ends of thoughts; ``late``: a fence that opens behind text on its line."""
+"""Fences, and begin and end marks of thoughts; ``late``: a fence that opens behind text on its line."""
 LABEL = re.compile(r"[ \t]*+\{?\.?([A-Za-z][\w+#-]*+)")
 CONTROL = re.compile(r"(?:<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>|<\[EOS\]>|\[EOS\])\Z")
 LONGEST_TOKEN = 48
@@ -36,7 +36,7 @@ TAIL = 200
 QUOTES = re.compile(r"\"\"\"|'''|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|#[^\n]*+|\\[\s\S]")
 CLOSES = {mark: re.compile(rf"(?:[^{mark[0]}\\]|\\[\s\S]|{mark[0]}(?!{mark[0] * 2}))*+{mark}") for mark in ('"""', "'''")}
 INSET = 4
-"""Columns by which a fence must be indented further than the fence of its block to be text of the block, as in CommonMark."""
+"""Number of columns beyond the indentation of a block's fence from which an indented fence is text of the block, as in CommonMark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Answer:
     text: str
     """The whole answer."""
     start: int
-    """Where the last thought ends."""
+    """Position at which the last thought ends."""
     end: int
-    """Where the control tokens at the end begin."""
+    """Position at which the control tokens at the end begin."""
     thinking: bool
     """True if the answer ends within a thought."""
     blocks: tuple[Block, ...]
@@ -71,9 +71,9 @@ class Answer:
     continued: bool
     """True if the first block continues a fence that the prompt opened."""
     first_fence: int
-    """Where the line of the first fence begins; ``end`` without a fence."""
+    """Start of the line with the first fence; ``end`` without a fence."""
     lone: bool
-    """True if the first fence has no label, so that it may be a closing one."""
+    """True if the first fence has no label, so that it may be a closing fence."""
 
     def between(self, start: int, end: int) -> tuple[Line, ...]:
         """Return the lines of a part of the answer."""
@@ -82,7 +82,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Open:
-    """A block whose closing fence has not come yet."""
+    """A block whose closing fence has not been read yet."""
 
     marks: str
     indent: str
@@ -95,7 +95,7 @@ class Open:
     """Triple quotes that are open at ``seen``."""
     seen: int = 0
     skipped: bool = False
-    """True if a fence was inside a string of three quotes, and so did not close the block."""
+    """True if a fence was inside a triple-quoted string, and so did not close the block."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Reading:
 
 
 def end_of(text: str) -> int:
-    """Return where white space and control tokens at the end of a text begin, such as ``<|im_end|>``; without tokens, its length."""
+    """Return the position at which trailing white space and control tokens such as ``<|im_end|>`` begin; without them, the length of the text."""
     end = len(text)
     while True:
         solid = end
@@ -133,9 +133,8 @@ def before_fence(text: str) -> str:
 def read_answer(text: str, *, prompt: str = "", python: bool = True) -> Answer:
     """Return the blocks of an answer; the end of ``prompt`` may open a fence or a thought.
 
-    A fence is closed by one of at least as many of the same character without a label; one with a label opens the next block.
-    An open fence runs to the end. In Python, fences in strings of three quotes are text; ``python``: blocks without a label
-    hold Python.
+    A fence is closed by a fence without a label of at least as many of the same characters; a fence with a label opens the next block. An open fence
+    runs to the end. In Python, fences in strings of three quotes are text; ``python``: blocks without a label hold Python.
     """
     end, tail = end_of(text), prompt[-TAIL:]
     opened, thinking = OPENED.search(tail), THINKING.search(tail) is not None
@@ -158,7 +157,7 @@ def read_answer(text: str, *, prompt: str = "", python: bool = True) -> Answer:
 
 
 def step(state: Reading, text: str, mark: re.Match[str], *, python: bool, strings_until: int) -> None:
-    """Read a fence, or the begin or end of a thought."""
+    """Process a fence, or the begin or end mark of a thought."""
     current = state.current
     if (
         current
@@ -212,7 +211,7 @@ def read_fence(state: Reading, text: str, mark: re.Match[str], *, python: bool) 
 
 
 def note_first(state: Reading, place: int, *, lone: bool) -> None:
-    """Note the first fence."""
+    """Record the position of the first fence."""
     if state.first_fence is None:
         state.first_fence, state.lone = place, lone
 
@@ -234,7 +233,7 @@ def is_python(label: str, python: bool) -> bool:
 
 
 def close(state: Reading, text: str, end: int, *, at_end: bool = False) -> None:
-    """End the open block; at the end of the answer, its closing fence may stand at the end of the last line."""
+    """End the open block. At the end of the answer, the closing fence may stand at the end of the last line."""
     block = state.current
     assert block
     lines = lines_of(text, block.start, end, block.indent)
@@ -257,7 +256,7 @@ def one_line(text: str, place: int) -> Block:
 
 
 def in_string(block: Open, text: str, end: int) -> bool:
-    """Return whether a place in a block of Python is within a string of three quotes; places are asked for in order."""
+    """Return whether a position in a Python block is within a triple-quoted string; positions must be asked for in order."""
     place = block.seen
     while place < end:
         found = CLOSES[block.quote].match(text, place, end) if block.quote else QUOTES.search(text, place, end)
@@ -270,7 +269,7 @@ def in_string(block: Open, text: str, end: int) -> bool:
 
 
 def lines_of(text: str, start: int, end: int, indent: str) -> tuple[Line, ...]:
-    """Return the lines of a part of a text, without ``indent`` as far as a line has it, and without empty lines around them."""
+    """Return the lines of a part of a text without their ``indent``, and without empty lines around them."""
     lines: list[Line] = []
     place = min(start, end)
     for line in text[place:end].split("\n"):
@@ -283,7 +282,7 @@ def lines_of(text: str, start: int, end: int, indent: str) -> tuple[Line, ...]:
 
 
 def trimmed(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return lines without empty ones around them."""
+    """Return lines without the empty lines around them."""
     first, last = 0, len(lines)
     while first < last and not lines[first][1]:
         first += 1

@@ -17,13 +17,13 @@ Message = dict[str, str]
 """``role`` and ``content``."""
 
 BEGIN_THOUGHT = r"[<\[◁][\w:]*think(?:ing)?[>\]▷]"
-"""Begins a thought: ``<think>``, ``[THINK]``, ``◁think▷``."""
+"""Mark that begins a thought: ``<think>``, ``[THINK]``, ``◁think▷``."""
 END_THOUGHT = r"[<\[◁]/[\w:]*think(?:ing)?[>\]▷]"
-"""Ends a thought."""
+"""Mark that ends a thought."""
 OPENED = re.compile(rf"({BEGIN_THOUGHT})\s*\Z", re.IGNORECASE)
 DATE = re.compile(r"\bstrftime_now\s*\(")
 TODAY = re.compile(rf"{DATE.pattern}\s*(\"[^\"\\]*\"|'[^'\\]*')\s*\)")
-"""Call by which a template asks transformers for today's date."""
+"""Call in a template that asks transformers for today's date."""
 GIVEN = ("messages", "add_generation_prompt")
 """Arguments of the template that every call passes."""
 GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
@@ -40,7 +40,7 @@ def is_thought_mark(token: str) -> bool:
 
 
 def open_thought(text: str) -> tuple[str, str]:
-    """Return the marks that open a thought at the end of a prompt and close it; empty strings if there is none."""
+    """Return the marks that open a thought at the end of a prompt and close it; empty strings if the prompt opens no thought."""
     found = OPENED.search(text)
     return (found[1], f"{found[1][0]}/{found[1][1:]}") if found else ("", "")
 
@@ -54,7 +54,7 @@ class ChatTemplate:
         self.arguments, date = {**style.template}, style.date
         self.source = TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), tokenizer.get_chat_template())
         if style.date != PromptConfig().date and self.source == tokenizer.get_chat_template():
-            raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; leave it out")
+            raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; remove the key")
         if DATE.search(self.source):
             raise ModelError(
                 f"the chat template of {self.name} computes the format of today's date; "
@@ -63,12 +63,12 @@ class ChatTemplate:
         if unread := [key for key in style.template if key not in self.names]:
             known = ", ".join(sorted(self.names)) or "none"
             raise ModelError(
-                f"model.prompt.template.{unread[0]}: the chat template of {self.name} does not read it; arguments that it reads: {known}"
+                f"model.prompt.template.{unread[0]}: the chat template of {self.name} does not read this argument; its arguments are {known}"
             )
         if not answers and "enable_thinking" in self.names and self.opens():
             if style.template.get("enable_thinking"):
                 raise ModelError(
-                    "model.prompt.template.enable_thinking: completions of code have no thought before them; set model.completion: answer"
+                    "model.prompt.template.enable_thinking: a completion of code has no thought before it; set model.completion: answer"
                 )
             self.arguments["enable_thinking"] = False
 
@@ -82,7 +82,7 @@ class ChatTemplate:
         return meta.find_undeclared_variables(tree) - {*GIVEN, *self.tokenizer.special_tokens_map}
 
     def opens(self) -> str:
-        """Return the beginning of an answer that the prompt ends with: ``<think>`` and a line end; empty if there is none."""
+        """Return the beginning of an answer with which the prompt ends, such as ``<think>`` and a line end; empty if there is none."""
         try:
             text = self.render([USER_TURN])
         except TemplateError:
@@ -91,8 +91,8 @@ class ChatTemplate:
         return text[text.rindex(begin) :] if begin else ""
 
     def render(self, chat: Sequence[Message], *, answer: bool = True) -> str:
-        """Return a conversation as text, with ``answer`` up to where the assistant begins; TemplateError if the template
-        refuses it."""
+        """Return a conversation as text; with ``answer``, up to the start of the assistant's turn. TemplateError if the template refuses the
+        conversation."""
         given = {"chat_template": self.source, "tokenize": False, "add_generation_prompt": answer}
         return str(self.tokenizer.apply_chat_template([*chat], **given, **self.arguments))
 

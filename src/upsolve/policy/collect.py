@@ -52,11 +52,10 @@ def sample_hinted(
     """Sample the tasks that a model has tried and never passed, with the first part of another author's passed program in the
     prompt.
 
-    A sample is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). Its author names the
-    model and the hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so
-    none are stored. An interrupted call resumes like ``sample_attempts``, which has the same result and errors. ``hint``, in
-    (0, 1), is the share of the shortest passed program (or of the reference) that is shown; ``author``, of the model's earlier
-    attempts, is by default the model's ``name``.
+    A sample is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). Its author names the model and the hint,
+    such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so none are stored. An interrupted call
+    resumes like ``sample_attempts``, which has the same result and errors. ``hint``, in (0, 1), is the share of the shortest passed program (or of
+    the reference) that is shown; ``author``, of the model's earlier attempts, is by default the model's ``name``.
     """
     tried_by = author or model.name
     tasks = tasks_to_hint(archive.groups(), tried_by, hint)
@@ -71,13 +70,11 @@ def sample_repairs(
     authors: Collection[str] = (),
     progress: OnProgress = no_progress,
 ) -> int:
-    """Sample one correction of every distinct failed program (of ``authors``; () all) of an archive; return the number of
-    attempts added.
+    """Sample one correction of every distinct failed program of ``authors`` (() for all) in an archive; return the number of attempts added.
 
-    The feedback of the stored verdict is in the prompt. A correction names what it corrects (``Attempt.parent_id``); its author
-    is the model with ``, repair``. Log-probabilities are those under the conversation, which training shows with ``data.turns:
-    1``. An interrupted call resumes like ``sample_attempts``; after the corrections are judged, the next call corrects those
-    that failed.
+    The feedback of the stored verdict is in the prompt. A correction names the program that it corrects (``Attempt.parent_id``); its author is the
+    model with ``, repair``. Log-probabilities are those under the conversation, which training shows with ``data.turns: 1``. An interrupted call
+    resumes like ``sample_attempts``; after the corrections are judged, the next call corrects those that failed.
 
     Raises:
         ConfigError: the engine cannot show earlier attempts.
@@ -99,7 +96,7 @@ def sample_repairs(
 
 
 def store_samples(archive: Archive, samples: Iterable[Attempt], progress: OnProgress, *, done: int, total: int) -> int:
-    """Store samples, also if their iterator raises, after ``done`` earlier ones; return the number of all."""
+    """Store samples, also those before an exception of their iterator, after ``done`` earlier ones; return the total number."""
     attempts: list[Attempt] = []
     try:
         for attempt in samples:
@@ -130,7 +127,7 @@ def sample_missing(
     author: str,
     progress: OnProgress,
 ) -> int:
-    """Sample tasks until each has ``config.samples`` attempts of an author; ``tasks``: id that attempts are stored under -> sampled task."""
+    """Sample tasks until each has ``config.samples`` attempts of an author; ``tasks``: id under which attempts are stored -> sampled task."""
     have = samples_of(archive, author)
     missing = [name for name in tasks if have[name] < config.samples]
     if not missing:
@@ -157,7 +154,7 @@ def samples_of(archive: Archive, author: str) -> Counter[str]:
 
 
 def tasks_to_hint(groups: Sequence[Group], tried_by: str, hint: float) -> dict[str, Task]:
-    """Return the tasks that an author has tried and never passed but another has: task id -> task with the hint in its prompt."""
+    """Return the tasks that an author has tried and never passed, but another author has: task id -> task with the hint in its prompt."""
     tasks: dict[str, Task] = {}
     for group in groups:
         passes: list[str] = []

@@ -33,8 +33,8 @@ class Engine:
     every_rank: bool = False
     """True: in online training each rank samples its share of the tasks. False: rank 0 samples them all."""
     tempered_logps: bool = False
-    """True: ``Attempt.token_logps`` are those of the sampled distribution, at any temperature and top-p. False: only at temperature 1
-    and top-p 1; at other settings they are None, and ``objective.correction`` is refused."""
+    """True: ``Attempt.token_logps`` belong to the sampled distribution, at any temperature and top-p. False: they are known only at temperature 1 and
+    top-p 1; at other settings they are None, and ``objective.correction`` is rejected."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
@@ -92,7 +92,7 @@ def follow_server(_config: SampleConfig, model: ModelConfig, folder: Path) -> Po
 
 
 def servers_beside(config: SampleConfig, model: ModelConfig, folder: Path) -> Sampler:
-    """Return a sampler of vLLM servers that load the weights in a folder; it has its own tokenizer, so a thread may use it."""
+    """Return a sampler of vLLM servers that load the weights in a folder; it has its own tokenizer, so that a thread may use it."""
     from upsolve.policy.model import codec_of
     from upsolve.policy.served import UpdatedServer
 
@@ -108,14 +108,13 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Return a sampler of a model that uses the engine ``config.engine``; ModelError if that or the model cannot be loaded."""
+    """Return a sampler of a model with the engine ``config.engine``; ModelError if the engine or the model cannot be loaded."""
     engine: Engine = find("engine", config.engine)
     return engine.make(config, model)
 
 
 def policy_sampler(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
-    """Return a sampler of the policy in training by the engine ``config.engine``; ``folder``, created if needed, is for the
-    engine's files."""
+    """Return a sampler of the policy in training, with the engine ``config.engine``; ``folder``, created if needed, holds the engine's files."""
     engine: Engine = find("engine", config.engine)
     assert engine.follow is not None, "the recipe was checked: SourceConfig.engine_follows_the_policy"
     return engine.follow(config, model, folder)

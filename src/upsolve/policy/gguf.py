@@ -85,7 +85,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
             )
     except Exception as error:  # the parser raises anything for a damaged file
         raise ModelError(
-            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); is the file complete?"
+            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); download the file again if it is incomplete"
         ) from error
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -94,7 +94,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def quick_parsing() -> Generator[None]:
-    """Parse a file once, as transformers parses three times, 0.7 s each, and asks for names once a module; show no progress bar.
+    """Parse a GGUF file once; transformers would parse it three times, 0.7 s each, and ask for names once a module. Shows no progress bar.
 
     Slices of numpy's memory maps take five times as long as those of plain arrays. The bar ignores transformers' setting for bars.
     """

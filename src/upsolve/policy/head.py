@@ -42,7 +42,7 @@ class Head:
         return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
 
     def slope(self, logits_NV: Tensor) -> Tensor | float:
-        """Return d logits / d (W h + b)."""
+        """Return the derivative d logits / d (W h + b)."""
         return self.scale if self.cap is None else self.scale * (1 - (logits_NV / self.cap).square())
 
 

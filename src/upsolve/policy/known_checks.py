@@ -22,7 +22,7 @@ from upsolve.types import content_id
 __all__ = ["cache_check", "cached_check", "check_file"]
 
 ALWAYS = "always"
-"""Value of $UPSOLVE_CHECK with which nothing is read from the cache."""
+"""Value of $UPSOLVE_CHECK that disables reading from the cache."""
 PARTS = ("policy", "train")
 """Folders of this package whose code is compared with a model's own."""
 
@@ -51,7 +51,7 @@ def cache_check(file: Path, found: str = "") -> None:
 
 
 def code_of(model: Any) -> list[str]:
-    """Return the classes of a model's modules, with the code of their forward passes and its files, and the files of this package's."""
+    """Return the classes of a model's modules with the code of their forward passes, and the files of both this code and this package's."""
     found = [(type(module), module.forward, getattr(module.forward, "__code__", None)) for module in model.modules()]
     forwards = {
         (kind, code.co_code.hex() if code else str(type(forward))) for kind, forward, code in found
@@ -64,7 +64,7 @@ def code_of(model: Any) -> list[str]:
 
 
 def state_of(path: Path) -> str:
-    """Return size and time of a file, which change with its content; for a file inside of an archive, its name."""
+    """Return size and modification time of a file; for a file inside of an archive, its name."""
     try:
         stat = path.stat()
     except OSError:

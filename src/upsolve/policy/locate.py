@@ -27,7 +27,7 @@ class Located:
     where: str
     """Folder of the model, or its name on the hub."""
     gguf: Path | None = None
-    """The .gguf file, if any; ``where`` is then its folder."""
+    """The .gguf file if the model is one; ``where`` is then its folder."""
     local: bool = True
     """True: use local files only."""
 
@@ -45,7 +45,7 @@ class Located:
 
 
 def locate(name: str, *, offline: bool = False) -> Located:
-    """Find a model by its name, first on this machine; a ModelError suggests similar names. ``offline``: the hub is not asked."""
+    """Find a model by its name, first on this machine; a ModelError suggests similar names. ``offline``: the hub is not queried."""
     path = builtin() if name == BUILTIN else Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -108,7 +108,7 @@ def on_hub(name: str, *, offline: bool) -> Located:
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ModelError(f"model {name}: no such folder, and no such model on the hub{close}") from error
     except HfHubHTTPError as error:
-        raise ModelError(f"model {name}: the hub refuses it: {error}{close}") from error
+        raise ModelError(f"model {name}: the hub refuses access: {error}{close}") from error
     except ModelError:
         raise
     except Exception as error:  # what the HTTP client of huggingface_hub raises differs between its versions

@@ -37,8 +37,7 @@ __all__ = [
 def multiplies_bfloat16() -> bool:
     """Return whether the device on which models are computed has instructions that multiply bfloat16.
 
-    Others convert all numbers before a product: on CPUs, a step of training takes twenty times as long as in float32, or
-    longer.
+    Other devices convert all numbers before a product: on such CPUs a training step takes at least twenty times as long as in float32.
     """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -71,8 +70,8 @@ def available_bytes() -> int:
 def keep_memory(*, keep: bool = True) -> None:
     """Make glibc keep freed memory in this process, because page faults on newly mapped large tensors cost more than computing on them.
 
-    Not ``keep``: freed tensors of 128 KiB or more return to the system at once. Layers that are gathered and freed between
-    activations otherwise leave gaps: a sharded policy took twice its memory. Does nothing where the C library has no ``mallopt``.
+    Without ``keep``, freed tensors of 128 KiB or more return to the system at once. Layers that are gathered and freed between activations otherwise
+    leave gaps: a sharded policy took twice its memory. Does nothing if the C library has no ``mallopt``.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -81,22 +80,22 @@ def keep_memory(*, keep: bool = True) -> None:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, if the C library can."""
+    """Return freed memory to the system if the C library supports it."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process, bytes; 0 if the system does not tell."""
+    """Return the memory of this process, bytes; 0 if the system does not report it."""
     return figure_in(Path("/proc/self/status"), "VmRSS:") * 1024
 
 
 class GrownMemory:
     """Returns freed memory to the system after steps by which the process has grown.
 
-    Tensors of varying sizes leave gaps that later tensors do not fit in. Memory that is returned has to be mapped again for the next step, which
-    then takes a tenth longer, so it is returned only when the process is ``GROWTH`` times as large as it was one step after the last time.
+    Tensors of varying sizes leave gaps that later tensors do not fit in. Memory that is returned has to be mapped again for the next step, which then
+    takes a tenth longer, so memory is returned only when the process is ``GROWTH`` times as large as one step after the last return.
     """
 
     def __init__(self) -> None:
@@ -114,15 +113,16 @@ class GrownMemory:
 
 
 INTERVAL = 0.25
-"""Seconds between two readings."""
+"""Seconds between two readings of the waiting times."""
 CONTENDED_SHARE = 0.12
-"""Threads that wait for a core for more than this fraction of the time, per OpenMP thread, count as contended: 0.25 beside a second run, 0.02 alone."""
+"""Waiting share from which threads count as contended: the time that they wait for a core, as a fraction per OpenMP thread. Measured: 0.25 beside a
+second run, 0.02 alone."""
 CONTENDED_SECONDS = 0.4
 """Seconds of contention after which threads spin shortly."""
 CALM_SECONDS = 2
 """Seconds without contention after which threads spin for long again."""
 GRAIN = 2**15
-"""Elements of a tensor for which PyTorch uses one more thread."""
+"""Number of tensor elements for which PyTorch uses one more thread."""
 
 
 def waits() -> dict[str, int]:
@@ -161,14 +161,14 @@ class SpinWatch:
         return self.release is not None
 
     def look(self, seconds: float) -> None:
-        """Read how long threads waited within the last ``seconds``, and let idle threads spin for a shorter or longer time."""
+        """Read how long threads waited within the last ``seconds``, and adapt how long idle threads spin."""
         after = waits()
         waited = sum(max(0, total - self.before.get(thread, 0)) for thread, total in after.items())
         self.before = after
         self.decide(contended=waited > CONTENDED_SHARE * self.threads * seconds * 1e9, seconds=seconds)
 
     def decide(self, *, contended: bool, seconds: float) -> None:
-        """Shorten the spinning after ``CONTENDED_SECONDS``, and lengthen it after ``CALM_SECONDS`` without contention."""
+        """Shorten the spinning after ``CONTENDED_SECONDS`` of contention, and lengthen it after ``CALM_SECONDS`` without contention."""
         self.busy, self.calm = (self.busy + seconds, 0.0) if contended else (0.0, self.calm + seconds)
         if self.busy >= CONTENDED_SECONDS and self.release is None:
             self.crowd()
@@ -177,19 +177,19 @@ class SpinWatch:
             self.release = None
 
     def crowd(self) -> None:
-        """Start helper threads whose teams make the OpenMP threads of this process more than its cores."""
+        """Start helper threads with teams, so that this process has more OpenMP threads than cores."""
         release = self.release = threading.Event()
         missing = len(os.sched_getaffinity(0)) - self.threads + 1
         for _ in range(math.ceil(missing / (self.threads - 1))):
             threading.Thread(target=self.keep_team, args=(release,), daemon=True).start()
 
     def keep_team(self, release: threading.Event) -> None:
-        """Start a team of OpenMP threads, which belongs to this thread and ends with it."""
+        """Start a team of OpenMP threads that belongs to this thread and ends with it."""
         torch.zeros(GRAIN * self.threads).add_(1)
         release.wait()
 
     def run(self) -> None:
-        """Look every ``INTERVAL`` seconds."""
+        """Call ``look`` every ``INTERVAL`` seconds."""
         looked = time.monotonic()
         while True:
             time.sleep(INTERVAL)
@@ -209,9 +209,9 @@ def watch_spinning() -> None:
 
 
 WORTH = 24
-"""Decoding steps from which packed weights save more time than it takes to pack them."""
+"""Number of decoding steps from which packed weights save more time than packing costs."""
 SPARE = 4
-"""Free memory that is needed, as a multiple of the bytes of the weights to pack."""
+"""Free memory that packing needs, as a multiple of the bytes of the weights."""
 ONEDNN: Any = torch.ops.mkldnn
 
 

@@ -47,7 +47,7 @@ __all__ = [
 
 @contextmanager
 def loading(what: str) -> Generator[None]:
-    """Prepare the threads, and hide progress bars, for what is loaded in the context; ModelError names ``what`` if it cannot be read."""
+    """Prepare the threads and hide progress bars while the context loads an object; ModelError names ``what`` if it cannot be read."""
     use_allowed_cores()
     watch_spinning()
     hf_logging.disable_progress_bar()
@@ -58,9 +58,10 @@ def loading(what: str) -> Generator[None]:
 
 
 def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
-    """Load a causal language model, after memory that an earlier one has freed was returned to the system.
+    """Load a causal language model, after returning memory of earlier models to the system.
 
-    LoRA adapters in a folder are merged into their base. ModelError: the model cannot be found or read; says what was tried.
+    LoRA adapters in a folder are merged into their base. ModelError if the model cannot be found or read; the message lists the places that were
+    tried.
     """
     release_memory()
     location = locate(name, offline=offline)
@@ -93,7 +94,7 @@ def frozen_linear(layer: Any, x: Tensor) -> Any:
 
 
 def matrix_of(layer: Any) -> Tensor:
-    """Return the matrix of a linear layer: of bitsandbytes dequantised, float16 or float32, else as it is stored."""
+    """Return the matrix of a linear layer: a bitsandbytes layer dequantised to float16 or float32, any other as stored."""
     if layer.weight.is_floating_point():
         return layer.weight
     packed = getattr(layer.weight, "quant_state", None)
@@ -112,8 +113,8 @@ def matrix_of(layer: Any) -> Tensor:
 def through_dequantized(layer: Any, x: Tensor) -> Any:
     """Return the output of a quantised layer, in the precision that autocast gives a linear layer.
 
-    bitsandbytes computes otherwise: with ``int8`` it rounds activations too, on CPUs in evaluation mode alone, so pi_old would not be pi; with
-    ``nf4`` it packs weights in evaluation mode on CPUs with AVX-512-BF16, and computes no gradient through these.
+    bitsandbytes itself computes differently. With ``int8`` it also rounds activations, on CPUs only in evaluation mode, so pi_old would not be pi.
+    With ``nf4`` it packs weights in evaluation mode on CPUs with AVX-512-BF16, and computes no gradient through packed weights.
     """
     kind = x.device.type
     return frozen_linear(layer, x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x)
@@ -122,7 +123,7 @@ def through_dequantized(layer: Any, x: Tensor) -> Any:
 def load_quantized(config: ModelConfig, device: str) -> Any:
     """Load a model whose linear layers, except the head, are stored in ``config.quantize`` by bitsandbytes (QLoRA, 2305.14314).
 
-    Everything else is in float32. ModelError: as ``load_model``, or the model is a folder of adapters.
+    Everything else is in float32. ModelError: see ``load_model``; also raised if the model is a folder of adapters.
     """
     from transformers.utils.quantization_config import BitsAndBytesConfig
 
@@ -190,16 +191,14 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
 
 
 def codec_of(model: ModelConfig, name: str = "") -> Codec:
-    """Load the tokenizer of a model (or of ``name``), with the model's form of prompts and completions; ModelError as
-    ``load_codec``."""
+    """Load the tokenizer of a model (or of ``name``), with the model's format of prompts and completions; raises as ``load_codec``."""
     return load_codec(name or model.name, offline=model.offline, answers=model.answers, style=model.prompt)
 
 
 def load_codec(name: str, *, offline: bool = False, answers: bool = False, style: PromptConfig = PLAIN) -> Codec:
-    """Load the tokenizer of a model, for adapters without one that of their base model; ``answers`` and ``style``: as for
-    ``Codec``.
+    """Load the tokenizer of a model; for adapters without a tokenizer, that of their base model. ``answers`` and ``style``: see ``Codec``.
 
-    ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.
+    ModelError: the model has no tokenizer, or only a slow one, or its chat template rejects the prompt.
     """
     location = locate(name, offline=offline)
     if location.adapters and not (Path(location.where) / "tokenizer.json").is_file():
@@ -216,7 +215,7 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     """Return the model with LoRA adapters (2106.09685), W + (alpha / rank) B A, on ``lora_targets``; for rank 0 the model
     unchanged.
 
-    ModelError: no linear layer has one of the names in ``lora_targets``; lists the names there are.
+    ModelError: no linear layer has one of the names in ``lora_targets``; the message lists the layers' names.
     """
     if config.lora_rank == 0:
         return model
@@ -253,7 +252,7 @@ def check_targets(model: Any, config: ModelConfig) -> None:
 
 
 def untie_head(model: Any, targets: str | Iterable[str]) -> None:
-    """Give the head its own matrix if it has adapters and shares the embedding's, which merged adapters would change, too."""
+    """Give the head its own matrix if it has adapters and shares the embedding's matrix: merging adapters would change the embedding, too."""
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if isinstance(targets, str) or head is None or head.weight is not embedding.weight:
         return
@@ -274,9 +273,8 @@ def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
     """Load a model for training: in float32, with adapters (initialised by ``seed``) and activation checkpointing as
     configured.
 
-    With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every
-    forward pass, so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in
-    float32.
+    With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every forward pass, so all
+    results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in float32.
     """
     quantised = config.quantize != "none"
     base = load_quantized(config, device) if quantised else load_model(config.name, offline=config.offline)
@@ -365,15 +363,15 @@ def value_head(model: Any, device: torch.device) -> torch.nn.Linear:
 
 
 def trainable(model: Any) -> list[torch.nn.Parameter]:
-    """Return the parameters with requires_grad."""
+    """Return the parameters that require a gradient."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def save_model(model: Any, codec: Codec, folder: str | Path, *, write: Callable[[Path], None] | None = None) -> None:
     """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT.
 
-    ``write`` writes the weights of a model that has none itself (``upsolve.policy.shards``).
-    ``eos_token_id`` of ``generation_config.json`` gets the token that ends a turn of the chat template, beside those that it has.
+    ``write`` writes the weights of a model that has none itself (``upsolve.policy.shards``). ``eos_token_id`` of ``generation_config.json`` gets the
+    token that ends a turn of the chat template, in addition to the tokens already there.
     """
     choose_accelerator()
     adapted = hasattr(model, "merge_and_unload")

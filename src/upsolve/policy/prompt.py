@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 VERSION = "upsolve-1"
-"""Version of the prompts; it changes whenever the prompt of any task does, so that evaluations with different prompts are not compared."""
+"""Version of the prompts. It changes with the prompt of any task, so that evaluations with different prompts are not compared."""
 
 CLOSE = "\n```"
 """Ends every completion."""
@@ -43,7 +43,7 @@ MARK = "```"
 """Stop string of the sampler."""
 
 QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite", "duckdb": "DuckDB"}
-"""Query languages -> the database engine that runs them, as named in prompts."""
+"""Query language -> the database engine that runs it, as named in prompts."""
 
 PLAIN = PromptConfig()
 """The prompt without anything before the task."""
@@ -77,8 +77,8 @@ def opening(task: Task) -> str:
 def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()) -> list[dict[str, str]]:
     """Return the chat messages of a task: the statement, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests.
 
-    Before it the system message and the solved examples of ``style``, each a question and its answer, the code in a fence; after it
-    the earlier attempts of ``turns``, each with the feedback of its verdict.
+    The system message and the solved examples of ``style`` come before it, each example a question and its answer, the code in a fence. The earlier
+    attempts of ``turns`` come after it, each with the feedback of its verdict.
     """
     before = [{"role": "system", "content": style.system}] if style.system else []
     for shot in style.shots:
@@ -93,7 +93,7 @@ def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()
 
 
 def named_outcome(style: PromptConfig, outcome: Status) -> PromptConfig:
-    """Return a prompt format in which the line ``outcome``, if there is one, has a name in the place of ``{outcome}``."""
+    """Return a prompt format whose line ``outcome``, if any, has the outcome's name in place of ``{outcome}``."""
     return style.model_copy(update={"outcome": style.outcome.replace("{outcome}", outcome.value)})
 
 
@@ -189,7 +189,7 @@ def first_parts(parts: Sequence[str], count: int) -> str:
 
 
 def share_of(program: str, share: float) -> str:
-    """Return the first floor(share * lines) lines of a program, never all; of one line, its first words."""
+    """Return the first floor(share * lines) lines of a program, but never all; for a single line, its first words."""
     parts = parts_of(program)
     return first_parts(parts, min(int(share * len(parts)), len(parts) - 1)) if parts else ""
 
@@ -197,8 +197,8 @@ def share_of(program: str, share: float) -> str:
 def starting_points(program: str, share: float = 1.0) -> list[str]:
     """Return the beginnings of a program from which a policy completes it, the shortest first: up to each conditional statement or loop.
 
-    These are the subtasks of StepCoder (2402.01391). A program without such statements is begun up to each line, one of a single line up to
-    each word.
+    These are the subtasks of StepCoder (2402.01391). Without such statements, a beginning ends at each line; in a program of a single line, at each
+    word.
 
     Args:
         program: a right program.
@@ -215,8 +215,8 @@ def starting_points(program: str, share: float = 1.0) -> list[str]:
 def with_hint(task: Task, share: float, program: str = "") -> Task:
     """Return the task with the first floor(share * lines) lines of a program in the prompt, never all of its lines.
 
-    The policy repeats the lines, so that a sample is a whole program also where the model thinks before it writes. Of a program with one
-    line, such as a query, the first words are shown instead.
+    The policy repeats the lines, so that a sample is a whole program also where the model thinks before it writes. For a program of one line, such as
+    a query, the first words are shown instead.
 
     Args:
         task: the task; ``#hint`` and the number of lines or words shown are appended to its ``task_id``.
@@ -234,7 +234,7 @@ def with_hint(task: Task, share: float, program: str = "") -> Task:
 
 
 def fenced_answer(attempt: Attempt) -> str:
-    """Return the whole answer of an attempt: its own or, if only the code is known, the code in a fence."""
+    """Return the whole answer of an attempt; if only the code is known, the code in a fence."""
     language = "sql" if attempt.language in QUERIES else attempt.language or "python"
     return attempt.answer or f"```{language}\n{completion_text(attempt.code)}"
 

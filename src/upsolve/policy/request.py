@@ -65,7 +65,7 @@ class JointSampler(Protocol):
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield the index of the settings and the attempt, as ``Sampler`` does for each; ``on_done`` counts those of all settings.
+        """Yield attempts of all settings, each with the index of its settings; ``on_done`` counts the attempts of all settings.
 
         ``configs`` differ in temperature, number of samples and seed alone.
         """
@@ -104,7 +104,7 @@ class RequestSampler(Protocol):
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield ``part``, which tells requests apart, and the attempt of each request, in the order in which they end.
+        """Yield ``part``, which identifies the request, and the attempt of each request, in the order in which attempts end.
 
         ``config`` has top-p and length limit; temperature and seed are those of the requests.
         """
@@ -120,9 +120,9 @@ class Request:
     seed: int
     """Seed of the attempt's random numbers, in [0, 2^31)."""
     temperature: float
-    """Sampling temperature."""
+    """Sampling temperature of the attempt."""
     part: int = 0
-    """Index that tells requests apart: of the settings (``joint_requests``), or one that the caller chose."""
+    """Index that identifies the request: the index of the settings (``joint_requests``), or one that the caller chose."""
     turns: tuple[Turn, ...] = ()
     """Earlier attempts at the task, oldest first: in the prompt, each is an answer of the assistant and the feedback of the user."""
     prefix: str = ""
@@ -142,7 +142,7 @@ class Request:
 
 
 class Follower:
-    """A ``PolicySampler``, also of requests, by an engine that gets the policy's weights at each call."""
+    """A ``PolicySampler``, also of requests, with an engine that gets the policy's weights at each call."""
 
     def ready(self, model: Any, codec: Any, config: SampleConfig) -> Any:
         """Return the engine, a ``Sampler`` and ``RequestSampler``, with the policy's current weights."""
@@ -155,7 +155,7 @@ class Follower:
     def sample_requests(
         self, model: Any, codec: Any, requests: Sequence[Request], *, config: SampleConfig, **how: Any
     ) -> Iterator[Part]:
-        """Yield attempts of requests, as a call does of tasks."""
+        """Yield attempts of requests, as a call of the sampler does for tasks."""
         return self.ready(model, codec, config).sample_requests(requests, config=config, **how) if requests else iter(())
 
 
@@ -164,7 +164,7 @@ class PolicyNow:
     """The policy in training as a ``RequestSampler``."""
 
     run: Any
-    """A ``PolicySampler`` that has ``sample_requests``, too."""
+    """A ``PolicySampler`` that also has ``sample_requests``."""
     model: Any
     codec: Any
 
@@ -183,10 +183,10 @@ def of_policy(run: PolicySampler, model: Any, codec: Any) -> Sampler:
 
 
 def request_sampler(sampler: Any, why: str) -> RequestSampler:
-    """Return a sampler, of tasks or of the policy in training, that takes requests.
+    """Return a sampler that takes requests, made from a sampler of tasks or of the policy in training.
 
     Raises:
-        ConfigError: the sampler takes tasks alone; ``why`` names what needs requests.
+        ConfigError: the sampler takes only tasks; ``why`` names the setting that needs requests.
     """
     if not isinstance(sampler, RequestSampler):
         raise ConfigError(
@@ -197,7 +197,7 @@ def request_sampler(sampler: Any, why: str) -> RequestSampler:
 
 
 def by_prompt(unordered: Iterable[Request]) -> list[list[Request]]:
-    """Return requests in lists of those with the same prompt, in order of first appearance."""
+    """Return requests grouped by prompt, in order of first appearance."""
     same: dict[Any, list[Request]] = {}
     for request in unordered:
         same.setdefault(request.prompt_key, []).append(request)

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class RetryError(Exception):
-    """No complete answer; retry, after ``seconds`` if the server asks for it. ``broken``: the server may have ended or been restarted."""
+    """The server gave no complete answer: retry, after ``seconds`` if the server asks for it. ``broken``: the server may have ended or been restarted."""
 
     def __init__(self, why: str, seconds: float = 0.0, *, broken: bool = False) -> None:
         super().__init__(why)
@@ -69,13 +69,12 @@ class Place:
 class Server:
     """Sample the model of a server, or of several that share the requests (``upsolve.policy.request.Sampler``).
 
-    A request goes to the server with the fewest in flight; if that fails, to the others before it is retried.
+    A request goes to the server with the fewest requests in flight; if that server fails, to the others before any retry.
 
-    ``behavior_logp`` is the sum of the log-probabilities that the server returns, in nats, over all sampled tokens, including those of the
-    closing fence; vLLM's are those of the untempered distribution. ``token_logps``, which are of the distribution that is sampled, are
-    stored at temperature 1 and top-p 1 alone, if the server also returns the token ids. ``behavior_logp`` is None if the
-    server does not return one log-probability per token, and for ``chat``, where an answer contains text besides the code. ``entropy``
-    is None.
+    ``behavior_logp`` is the sum of the log-probabilities that the server returns, in nats, over all sampled tokens, including those of the closing
+    fence; vLLM's are those of the untempered distribution. ``token_logps``, which are of the distribution that is sampled, are stored at temperature
+    1 and top-p 1 alone, if the server also returns the token ids. ``behavior_logp`` is None if the server does not return one log-probability per
+    token, and for ``chat``, where an answer contains text besides the code. ``entropy`` is None.
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None, *, style: PromptConfig = PLAIN) -> None:
@@ -196,8 +195,7 @@ class Server:
         }
 
     def read(self, request: Request, reply: Json, author: str, *, is_plain: bool) -> Attempt:
-        """Return the attempt in a server's answer; ``is_plain``: it was sampled at temperature 1 without a nucleus or
-        penalties."""
+        """Return the attempt in a server's answer; ``is_plain``: the sample was drawn at temperature 1 without a nucleus or penalties."""
         try:
             choice = reply["choices"][0]
             truncated = choice["finish_reason"] == "length"
@@ -218,7 +216,7 @@ class Server:
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: not an answer of the OpenAI protocol: {json.dumps(reply)[:500]}") from error
         if choice["finish_reason"] in FAULTS:
-            raise RetryError("the server gave up on the request")
+            raise RetryError("the server ended the request with an error")
         return Attempt(
             **request.origin,
             code=code,
@@ -290,7 +288,7 @@ class Server:
             place.running -= 1
 
     def rest(self, place: Place, error: RetryError) -> None:
-        """Prefer the other servers for a while; log the first failure of an outage."""
+        """Prefer the other servers for a while; log only the first failure of an outage."""
         others = "; the other servers do its work" if len(self.places) > 1 else "; retrying"
         if not place.failures:
             log.warning("%s: %s%s", place.url, error, others)
@@ -303,14 +301,14 @@ class Server:
         return ""
 
     def post(self, place: Place, *, client: httpx2.Client, body: Json, task: Task) -> Json:
-        """Make one request; RetryError if it is to be retried, ModelError if the server refuses it."""
+        """Make one request; RetryError if a retry can help, ModelError if the server refuses the request."""
         try:
             reply = client.post(place.url, json=body)
             if reply.is_success:
                 answer: Json = reply.json()
                 return answer
         except (httpx2.HTTPError, ValueError) as error:  # a truncated answer is not JSON
-            raise RetryError(f"no answer: {error!r}", broken=True) from error
+            raise RetryError(f"the server gave no answer: {error!r}", broken=True) from error
         why = f"{reply.status_code} {reply.reason_phrase}: {reply.text[:2000].strip()}"
         if reply.status_code in BUSY or reply.status_code >= 500:
             wait = reply.headers.get("Retry-After", "")
@@ -324,7 +322,7 @@ class Server:
 def run_concurrently(
     work: Callable[[Request], Part], pending: Iterator[Request], threads: int, over: Event
 ) -> "SimpleQueue[Part | Exception]":
-    """Run requests in threads until ``over`` is set or one raises; results, and the exception, are put into the returned queue."""
+    """Run requests in threads until ``over`` is set or a request raises; the returned queue gets the results and the exception."""
     ended: SimpleQueue[Part | Exception] = SimpleQueue()
     taking = Lock()
 
@@ -371,8 +369,8 @@ def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | N
 class UpdatedServer(Server):
     """Sample servers after they have loaded weights.
 
-    A server that fails may come back with the weights that it was started with. So it gets no further request before it has loaded the
-    weights again: at the next call, or as soon as all servers have failed.
+    A server that fails may come back with the weights that it was started with. So such a server gets no request before it has loaded the weights
+    again: at the next call, or as soon as all servers have failed.
     """
 
     def __init__(self, config: SampleConfig, model: ModelConfig, codec: Codec, weights: Path) -> None:
@@ -384,7 +382,7 @@ class UpdatedServer(Server):
             place.is_outdated = True
 
     def prepare(self, client: httpx2.Client, over: Event) -> None:
-        """Load the weights into all servers at once; return as soon as one has them, the others follow.
+        """Load the weights into all servers at once; return as soon as one server has them, while the others finish loading.
 
         Raises:
             ModelError: no server could load them, however often they were asked (``retries``).
@@ -422,7 +420,7 @@ class UpdatedServer(Server):
                 ended.put("")
             except (RetryError, ModelError) as error:
                 if not over.is_set():
-                    self.rest(place, RetryError(f"the weights could not be loaded: {error}"))
+                    self.rest(place, RetryError(f"the server could not load the weights: {error}"))
                 ended.put(f"{place.url}: {error}")
 
         for place in missing:
@@ -441,14 +439,14 @@ class UpdatedServer(Server):
             try:
                 reply = self.client.post(base + route, json=body, timeout=httpx2.Timeout(seconds, connect=30.0))
             except (httpx2.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed meanwhile
-                raise RetryError(f"no answer: {error!r}", broken=True) from error
+                raise RetryError(f"the server gave no answer: {error!r}", broken=True) from error
             if reply.status_code == 404:
                 raise ModelError(f"{base + route}: 404: start vLLM with VLLM_SERVER_DEV_MODE=1, so that it loads new weights")
             if not reply.is_success:
                 raise RetryError(f"{base + route}: {reply.status_code} {reply.text[:500].strip()}", broken=True)
 
     def rest(self, place: Place, error: RetryError) -> None:
-        """Prefer the other servers, and send nothing to one that may have been restarted."""
+        """Prefer the other servers, and send no request to a server that may have been restarted."""
         super().rest(place, error)
         place.is_outdated = place.is_outdated or error.broken
 

@@ -46,8 +46,8 @@ PART, LARGEST_PART, PARTS = 2**26, 5 * 10**9, 32
 def parts_of(config: ModelConfig) -> Path | None:
     """Return the folder of a model whose files can be read a part at a time; None if the model has to be loaded whole.
 
-    Loaded whole are adapters (merged into their base), other files than safetensors, and architectures whose weights have
-    other names or shapes than in their files (transformers converts these, such as merged experts).
+    Models that are loaded whole: adapters (merged into their base), files other than safetensors, and architectures whose weights have other names or
+    shapes than in their files, such as merged experts.
     """
     location = locate(config.name, offline=config.offline)
     if location.adapters:
@@ -67,7 +67,7 @@ def parts_of(config: ModelConfig) -> Path | None:
 
 
 def blank_base(folder: Path, name: str) -> Any:
-    """Return a model without weights (on the meta device), with its buffers, in evaluation mode; ModelError as ``load_model``."""
+    """Return a model without weights (on the meta device), with its buffers, in evaluation mode; raises ModelError as ``load_model`` does."""
     with loading(f"model {name}"), init_empty_weights(include_buffers=False):
         settings = AutoConfig.from_pretrained(str(folder))
         model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
@@ -81,7 +81,7 @@ def blank_base(folder: Path, name: str) -> Any:
 def blank_policy(config: ModelConfig, folder: Path, *, seed: int, frozen: bool = False) -> Any:
     """Return the policy of ``load_policy`` without its base weights; adapters, which have no file, are initialised by ``seed``.
 
-    ``frozen``: the base alone, as ``start_copy`` has it: nothing is trained, and matrices are rounded in bfloat16 runs.
+    ``frozen``: the base alone, as in ``start_copy``: nothing is trained, and matrices are rounded in bfloat16 runs.
     """
     model = blank_base(folder, config.name)
     if frozen:
@@ -134,7 +134,7 @@ def materialise(model: Any, device: torch.device) -> None:
 
 
 def read_weights(model: Any, folder: Path) -> None:
-    """Read the weights of a model from its safetensors files, of sharded tensors only this rank's part."""
+    """Read the weights of a model from its safetensors files; of sharded tensors only this rank's part is read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(dict(base_weights(model)), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
@@ -145,7 +145,7 @@ def read_each(
 ) -> None:
     """Give tensors of the meta device memory and values one after the other, and hand each over before the next one.
 
-    ``reads``: this rank reads the values; others get memory alone. A tied weight is handed over once.
+    ``reads``: this rank reads the values; other ranks only get memory. A tied weight is handed over once.
     """
     weights = base_weights(model)
     names = {id(tensor): name for name, tensor in weights.items()}
@@ -204,7 +204,7 @@ def partition_weights(model: Any, folder: Path, settings: dict[str, Any], *, dev
 def gather_layers(root: Any, model: Any) -> list[Any]:
     """Let each layer of a partitioned model be gathered for its forward pass, and the rest for that of ``root``; return the hooks.
 
-    For a model without a DeepSpeed engine: before there is one, or if nothing is trained. An engine has hooks of its own.
+    For a model without a DeepSpeed engine: before one is made, or if nothing is trained. An engine has hooks of its own.
     """
     gathered = deepspeed_library().zero.GatheredParameters
     kinds: set[str] = set(model._no_split_modules or ())

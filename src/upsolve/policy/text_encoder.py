@@ -1,10 +1,10 @@
 """Text -> token ids that decode to the same text.
 
-A tokenizer turns ``<|im_end|>`` into the token that ends a turn, also inside of a program or a statement. Here only the chat template makes
-such tokens: text that spells one is encoded by a copy of the tokenizer that knows none.
+A tokenizer turns ``<|im_end|>`` into the token that ends a turn, also inside of a program or a statement. Here only the chat template makes such
+tokens: text that spells a special token is encoded by a copy of the tokenizer without special tokens.
 
-Tokenizers in the style of SentencePiece also put a blank before a text, and turn ``▁`` into a blank. The copy adds no blank, since a
-completion continues a prompt. The tokens of single bytes encode what the copy would change.
+Tokenizers in the style of SentencePiece also put a blank before a text, and turn ``▁`` into a blank. The copy adds no blank, since a completion
+continues a prompt. Characters that the copy would change are encoded as tokens of single bytes.
 """
 
 import json
@@ -56,7 +56,7 @@ class Escaped:
     texts: list[str]
     """The texts."""
     shown: Callable[[str], str]
-    """Returns a text with the original characters in the place of the marks."""
+    """Returns a text with its marks replaced by the original characters."""
     literal: bool
     """Whether the tokenizer would change one of the texts."""
 
@@ -70,7 +70,7 @@ class Encoded:
     spans: Spans
     """The characters of each token."""
     exact: bool
-    """Whether the ids decode to the text; otherwise they are the nearest that the tokenizer has."""
+    """Whether the ids decode exactly to the text; otherwise they are the nearest ids that the tokenizer has."""
 
 
 class TextEncoder:
@@ -125,7 +125,7 @@ class TextEncoder:
         return literal_copy(self.tokenizer.backend_tokenizer.to_str(), tuple(self.control.items()))
 
     def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return the token ids of texts; none of a text that the tokenizer cannot express."""
+        """Return the token ids of texts; no ids for a text that the tokenizer cannot express."""
         literal = [not self.faithful or self.is_literal(text) for text in texts]
         own = [text for text, changed in zip(texts, literal, strict=True) if not changed]
         encoded = iter(self.tokenizer(own, add_special_tokens=False)["input_ids"] if own else [])
@@ -157,14 +157,14 @@ class TextEncoder:
         yield self.as_bytes(text, position, len(text))
 
     def as_bytes(self, text: str, start: int, end: int) -> tuple[Sequence[int], Spans]:
-        """Return the tokens of the bytes of characters, with the character of each; no token for a byte that has none."""
+        """Return the tokens of the bytes of characters, each with its character; a byte without a token is skipped."""
         places = [(byte, (at, at + 1)) for at in range(start, end) for byte in text[at].encode()]
         known = [(self.byte_tokens[byte], span) for byte, span in places if byte in self.byte_tokens]
         return [index for index, _ in known], [span for _, span in known]
 
     @cached_property
     def byte_tokens(self) -> dict[int, int]:
-        """Byte -> its token, of the bytes that have one."""
+        """Byte -> its token, for the bytes that have one."""
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 
         core = self.tokenizer.backend_tokenizer
@@ -192,7 +192,7 @@ class TextEncoder:
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
 
     def made(self, text: str, shown: Callable[[str], str], *, begins: bool = True) -> tuple[int, ...]:
-        """Return the token ids of a text whose special tokens become tokens; those that ``shown`` restores from marks stay text.
+        """Return the token ids of a text in which special tokens become tokens; special tokens that ``shown`` restores from marks stay text.
 
         ``begins``: the text starts a prompt, so it gets the blanks that the tokenizer adds.
         """
@@ -225,7 +225,7 @@ class TextEncoder:
 
 
 def state(part: Any) -> dict[str, Any]:
-    """Return the settings of a part of a tokenizer; empty if there is none."""
+    """Return the settings of a part of a tokenizer; empty if the part is missing."""
     return json.loads(part.__getstate__()) if part else {}
 
 
@@ -269,7 +269,7 @@ def literal_copy(tokenizer: str, control: tuple[tuple[str, int], ...]) -> Tokeni
 def without_control(
     added: list[dict[str, Any]], model: dict[str, Any], control: dict[str, int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return added tokens and the model of a tokenizer in which control tokens have names that no text spells; ids stay as they are."""
+    """Return the added tokens and the model of a tokenizer after renaming control tokens to names that no text spells; ids do not change."""
     secret = secrets.token_hex(16)
     names = {token: f"{secret}-{index}" for token, index in control.items()}
     tokens = [{**token, "content": names.get(token["content"], token["content"])} for token in added]

@@ -66,7 +66,9 @@ class Codec:
         the examples.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
+            raise ValueError(
+                f"{type(tokenizer).__name__} is not a fast tokenizer, which character offsets need; choose a model with a fast tokenizer"
+            )
         self.tokenizer, self.answers, self.style = tokenizer, answers, style
         self.template = ChatTemplate(tokenizer, style, answers=answers) if tokenizer.chat_template else None
         first = () if self.template else tuple(tokenizer("a")["input_ids"][:1])
@@ -83,7 +85,7 @@ class Codec:
             return
         if self.template is None and (self.style.template or self.style.date != PLAIN.date):
             raise ModelError(
-                f"model.prompt: template and date go to a chat template, and {self.tokenizer.name_or_path} has none"
+                f"model.prompt: template and date need a chat template, but {self.tokenizer.name_or_path} has none; remove these keys"
             )
         try:
             shown = self.prompt_text(Task("", "task"))
@@ -95,18 +97,18 @@ class Codec:
 
     @cached_property
     def failing(self) -> "Codec":
-        """The codec whose prompts name the outcome ``failed``; this one if prompts name no outcome (``model.prompt.outcome``)."""
+        """The codec whose prompts name the outcome ``failed``; this codec itself if prompts name no outcome (``model.prompt.outcome``)."""
         if not self.style.outcome:
             return self
         return Codec(self.tokenizer, answers=self.answers, style=named_outcome(self.style, Status.FAILED))
 
     def prompt_text(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> str:
-        """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer, behind the prefix."""
+        """Return the prompt of a task as text, up to the start of the completion: the code or the whole answer, behind the prefix."""
         text, contents = self.marked_prompt(task, turns, prefix)
         return contents.shown(text)
 
     def marked_prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> tuple[str, Escaped]:
-        """Return the prompt of a task, with marks for the special tokens that its contents contain, and the escaped contents.
+        """Return the prompt of a task with marks for special tokens in its contents, and the escaped contents.
 
         ModelError: the chat template leaves out an earlier attempt.
         """
@@ -128,12 +130,12 @@ class Codec:
     def prompt(self, task: Task, turns: Sequence[Turn] = (), prefix: str = "") -> EncodedPrompt:
         """Encode the prompt of a task, with the earlier attempts of a conversation and the beginning of the answer.
 
-        Without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one.
+        Without a chat template, the prompt begins with the beginning-of-text token if the tokenizer adds one.
         """
         return self.prompts([(task, turns, prefix)])[0]
 
     def prompts(self, requests: Sequence[tuple[Task, Sequence[Turn], str]]) -> list[EncodedPrompt]:
-        """Encode many prompts (task, turns, prefix) as ``prompt`` does each, in half of the time."""
+        """Encode many prompts (task, turns, prefix) like ``prompt``, in half of the time."""
         prompts = [self.marked_prompt(*one) for one in requests]
         texts = [text for text, contents in prompts if not contents.literal]
         encoded = iter(self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
@@ -145,7 +147,7 @@ class Codec:
         return self.completions([(code, closed)])[0]
 
     def completions(self, requests: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
-        """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the latest are cached."""
+        """Encode many completions (code, closed) like ``completion``, in half of the time; the latest results are cached."""
         if new := [key for key in dict.fromkeys(requests) if key not in self.cached]:
             texts = [completion_text(code) if closed else code for code, closed in new]
             encoded = self.answer_ids(texts) if self.answers else self.text.ids(texts)
@@ -167,7 +169,7 @@ class Codec:
         return self.ids_of_all([attempt])[0]
 
     def ids_of_all(self, attempts: Sequence[Attempt]) -> list[tuple[int, ...]]:
-        """Return the token ids of many attempts, as ``ids_of`` returns them for each."""
+        """Return the token ids of many attempts, as ``ids_of`` does for each."""
         texts = [self.written(attempt)[len(self.prefix_of(attempt)) :] for attempt in attempts]
         sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
         completed = [
@@ -190,7 +192,7 @@ class Codec:
     def whole_answer(self, attempt: Attempt) -> str:
         """Return the whole answer of an attempt, without the mark that opens a thought if the prompt already ends with that mark.
 
-        An answer without a thought then begins with the mark that closes the empty thought.
+        If the answer has no thought, it then begins with the mark that closes the empty thought.
         """
         text = fenced_answer(attempt)
         if not self.opened:
@@ -229,7 +231,7 @@ class Codec:
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """Tokens that end a completion: the end of a turn and every special token, except marks of a thought in whole answers."""
+        """Tokens that end a completion: the end of a turn and every special token, except the marks of a thought in whole answers."""
         ids = {index for index, token in self.tokenizer.added_tokens_decoder.items() if token.special}
         ends = {*ids, *self.tokenizer.all_special_ids, *([] if self.end is None else [self.end])}
         return frozenset(
@@ -270,7 +272,7 @@ class Codec:
         return text if self.answers else before_fence(text)
 
     def code_and_answer(self, ids: Sequence[int], task: Task | str, prefix: str = "") -> tuple[str, str]:
-        """Return ``code`` and ``answer`` of an attempt with these sampled ids behind a prefix; ``task`` may be the name of a language alone."""
+        """Return ``code`` and ``answer`` of an attempt with these sampled ids behind a prefix; ``task`` may also be the name of a language."""
         text = prefix + self.decode(list(ids))
         known_task = Task("", "", language=task) if isinstance(task, str) else task
         return self.of_answer(text, known_task) if self.answers else (text, "")
@@ -281,7 +283,7 @@ class Codec:
 
     @cached_property
     def prompt_end(self) -> str:
-        """Return a prompt, whose end is the same for all prompts: it may begin a thought."""
+        """Return a prompt for its end, which is the same for all prompts: it may begin a thought."""
         return self.prompt_text(Task("", "task"))
 
     @property

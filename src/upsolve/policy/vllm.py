@@ -20,7 +20,7 @@ from upsolve.types import Attempt, Task
 __all__ = ["Vllm", "VllmFollower"]
 
 CHUNK = 1024
-"""Requests given to vLLM at a time."""
+"""Number of requests that vLLM gets at a time."""
 MEMORY = 0.9
 """Default share of a device's memory that vLLM uses."""
 
@@ -34,7 +34,7 @@ class Vllm:
         try:
             vllm: Any = import_module("vllm")
         except ImportError as error:
-            raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
+            raise ModelError(f"sample.engine=vllm: vLLM cannot be imported ({error}); `pip install vllm`") from error
         self.settings_of, self.sleeps, self.asleep = vllm.SamplingParams, sleeps, False
         self.model, self.codec = model.name, codec_of(model)
         dtype = precision_of(model)
@@ -117,7 +117,7 @@ class Vllm:
     def attempt(self, request: Request, output: Any, author: str, *, is_plain: bool) -> Attempt:
         """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token.
 
-        ``is_plain``: it was sampled at temperature 1 without a nucleus.
+        ``is_plain``: the sample was drawn at temperature 1 without a nucleus.
         """
         ids = tuple(output.token_ids)
         code, answer = self.codec.code_and_answer(ids, request.task, request.prefix)

@@ -34,7 +34,7 @@ def carried(carrier: Tensor) -> Layout:
 
 
 def keep_layout(result: Tensor, layout: Layout) -> None:
-    """Keep a layout as long as the backward pass from a result can need it."""
+    """Keep a layout alive as long as the backward pass from a result can need it."""
     node: Any = result.grad_fn
     if node is not None:
         node.metadata["upsolve.layout"] = layout
@@ -124,7 +124,7 @@ def picked(tokens: Tensor, rows: Tensor) -> Tensor:
 def parts(
     layout: Layout, heads: tuple[int, int], queries: tuple[Tensor, ...], keys: tuple[Tensor, ...]
 ) -> Iterator[tuple[Bundle, list[Tensor], list[Tensor]]]:
-    """Yield each bundle with its part of the rows of all queries, [N K, S M, D], and of all keys, [N K, E, D], as views; ``heads``: H and K."""
+    """Yield each bundle with its slices of all queries, [N K, S M, D], and of all keys, [N K, E, D], as views; ``heads``: H and K."""
     query_end = key_end = 0
     for part in layout.bundles:
         batch, query_start, key_start = len(part.key_NE) * heads[1], query_end, key_end
@@ -195,5 +195,5 @@ AttentionInterface.register(TREE, tree_attention)
 
 
 def odd_layers(config: Any) -> list[str]:
-    """Return the layer types of a model that are neither full nor sliding-window attention (recurrent, chunked)."""
+    """Return the layer types of a model that are neither full nor sliding-window attention, such as recurrent or chunked layers."""
     return sorted({*(getattr(config, "layer_types", None) or ())} - {"full_attention", "sliding_attention"})

@@ -71,7 +71,7 @@ def split_row(row: Sequence[GroupSpan], tokens: Ints) -> Iterator[tuple[Ints, In
 
 
 def sequences(rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.device) -> Sequences:
-    """Return packed rows, all ``length`` tokens long, as sequences."""
+    """Return packed rows, all ``length`` tokens long, as the sequences of FlashAttention's variable-length kernel."""
     parts = [part for number, row in enumerate(rows) for part in split_row(row, np.arange(length) + number * length)]
     key_S = torch.from_numpy(np.concatenate([keys for _, keys in parts])).to(device)
     queries, keys = ([len(part[i]) for part in parts] for i in range(2))
@@ -82,10 +82,10 @@ def sequences(rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.de
 def varlen_attention(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back; ModelError if
-    it cannot."""
+    """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back; ModelError if the kernel does not
+    support the model."""
     if "window_size" not in OPTIONS or options.get("softcap"):
-        raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.11")
+        raise ModelError("FlashAttention does not support capped scores (softcap), and needs PyTorch 2.11 or newer")
     laid, window = options["sequences"], options.get("sliding_window")
     query_T, key_T, value_T = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
     key_S, value_S = (states.index_select(0, laid.key_S) for states in (key_T, value_T))

@@ -1,4 +1,4 @@
-"""The layout of packed rows: which tokens are prompts and attempts of which group, and how attention on CPUs computes them.
+"""The layout of packed rows: for each token, whether it belongs to a prompt or an attempt, and of which group; and how attention on CPUs uses it.
 
 Legend: B rows, L row length, T = B L tokens, H query heads, K key-value heads, S = H / K query heads per key-value head;
 of a bundle: N chains, M tokens of the longest, E keys.
@@ -50,7 +50,7 @@ class Chain:
     tokens: int
     """Number of tokens."""
     before: tuple[tuple[int, int], ...] = ()
-    """First token and number of tokens of each stretch that all of them see, too: the prefix, and for further attempts the prompt."""
+    """First token and number of tokens of each stretch before the chain that all its tokens see: the prefix and, for further attempts, the prompt."""
 
     @property
     def seen(self) -> int:
@@ -77,16 +77,16 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Indices between tokens and bundles. Queries of all bundles are rows [N, K, S, M], one bundle after the other, keys and values [N, K, E]."""
+    """Indices between tokens and bundles. Queries of all bundles are rows [N, K, S, M], one bundle after the other; keys and values are rows [N, K, E]."""
 
     query: Tensor
-    """int64: for each query its row in [T H]; any in the padding."""
+    """int64: for each query its row in [T H]; an arbitrary row in the padding."""
     padding: Tensor
     """int64: the queries that are padding."""
     token: Tensor
-    """int64 [T H]: the query of each token and head; one past the last query for tokens of no group."""
+    """int64 [T H]: the query of each token and head; tokens of no group point one past the last query."""
     key: Tensor
-    """int64: for each key its row in [T K]; any in the padding."""
+    """int64: for each key its row in [T K]; an arbitrary row in the padding."""
     copies: Tensor
     """int64: the keys that are not padding, in the order of their rows in [T K]."""
     first: Tensor
@@ -98,11 +98,11 @@ class Layout:
     """The chains of packed rows in bundles."""
 
     bundles: list[Bundle]
-    """Every token of a group is a query of one bundle."""
+    """The bundles; every token of a group is a query of exactly one."""
     tokens: int
-    """T."""
+    """T, the number of tokens."""
     by_heads: dict[tuple[int, int], Rows] = field(default_factory=dict[tuple[int, int], Rows])
-    """The indices that were computed so far, by H and K: all layers of a kind use the same."""
+    """The indices that were computed so far, by H and K: layers with the same numbers of heads share them."""
 
     def rows(self, heads: int, key_heads: int) -> Rows:
         """Return the indices for attention with H query heads and K key-value heads."""
@@ -154,7 +154,7 @@ def chains(rows: Sequence[Sequence[GroupSpan]], length: int) -> Iterator[Chain]:
 
 
 def bundled(parts: Iterator[Chain]) -> list[list[Chain]]:
-    """Return chains in bundles, the longest first; a chain begins a new bundle if its padding would cost more than the bundle."""
+    """Return chains in bundles, the longest first. A chain starts a new bundle if its padding would cost more than a new bundle."""
     bundles: list[list[Chain]] = []
     count = longest = keys = 0
     for chain in sorted(parts, key=lambda chain: (-rounded(chain.tokens), -chain.keys)):
@@ -175,7 +175,7 @@ def rounded(tokens: int) -> int:
 
 
 def bundle(parts: Sequence[Chain], device: torch.device, dtype: torch.dtype) -> Bundle:
-    """Return chains as a bundle."""
+    """Return chains, padded to one length, as a bundle."""
     longest, keys = max(rounded(chain.tokens) for chain in parts), max(rounded(chain.keys) for chain in parts)
     query_NM, key_NE = np.full((len(parts), longest), -1), np.full((len(parts), keys), -1)
     for n, chain in enumerate(parts):
@@ -205,5 +205,5 @@ def rows_of(layout: Layout, heads: int, key_heads: int) -> Rows:
 
 
 def row(token: Ints, heads: int, head: Ints) -> Ints:
-    """Return the rows, in tokens times heads, of tokens and heads, flat; -1 where the token is -1."""
+    """Return the flat row index (tokens times heads) of tokens and heads; -1 if the token is -1."""
     return np.where(token < 0, -1, token * heads + head).ravel()

@@ -125,8 +125,7 @@ def forward(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
 def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
     """Return why batched decoding does not work for a model; "" if it agrees with the model's own forward pass on a prompt.
 
-    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored
-    afterwards.
+    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored afterwards.
     """
     if odd := odd_layers(model.config.get_text_config()):
         return f"layers of the kind {', '.join(odd)}"
@@ -149,7 +148,7 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 
 
 def own_rounding(model: Any, probe_1P: Tensor, half: int, own_NV: Tensor) -> float:
-    """Return the largest total variation between logits of one pass and of stepwise decoding or eager attention, which rounds its scores."""
+    """Return the largest total variation between the logits of one pass and those of stepwise decoding, or of eager attention, which rounds its scores."""
     out: Any = model(probe_1P[:, : half + 1], use_cache=True)
     logits = [out.logits[0, -1:]]
     for token in probe_1P[:, half + 1 :].split(1, dim=1):  # by transformers' cache
@@ -181,9 +180,8 @@ def record(run: Run) -> tuple[Callable[[], None], Tensor]:
 class DecodeGraphs:
     """Feeds the next tokens of each slot, like ``decode_step``, by CUDA graphs; the hidden states returned are valid until the next call.
 
-    A step of a small model is some thousand short kernels, which take longer to launch than to run. A graph computes the next steps as long
-    as shapes and places of the cache stay the same. A step with new ones runs as usual, the next one is recorded; ``BatchedCache.fixed``
-    makes changes rare.
+    A step of a small model is some thousand short kernels, which take longer to launch than to run. A graph computes the next steps as long as shapes
+    and places of the cache stay the same. A step with new ones runs as usual, the next one is recorded; ``BatchedCache.fixed`` makes changes rare.
     """
 
     def __init__(self, model: Any, cache: BatchedCache) -> None:
@@ -213,7 +211,7 @@ class DecodeGraphs:
             return self.hidden_BQD
 
     def record(self, tokens_BQ: Tensor, step: Step) -> bool:
-        """Record the step and return whether that was possible; if not, all further steps run as usual."""
+        """Record the step and return whether recording was possible; if not, all further steps run without graphs."""
         self.tokens_BQ = tokens_BQ.clone()
         self.step = replace(step, **{name: getattr(step, name).clone() for name in tensors_of(step)})
         self.cache.step = self.step

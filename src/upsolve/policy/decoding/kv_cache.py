@@ -21,13 +21,13 @@ __all__ = ["BatchedCache", "PromptKV", "Step", "attempts_that_fit", "closed_up",
 PromptKV = dict[int, tuple[Tensor, Tensor]]
 """Keys and values [1, H, P, D] of a prompt by layer."""
 FREE = -1
-"""Prompt of a slot that is free."""
+"""Prompt index of a free slot."""
 GROWTH = 32
-"""Rows of the cache grow by a multiple of this many tokens. They are read as a whole: oneDNN copies parts of them before each product."""
+"""Rows of the cache grow by a multiple of this many tokens. Rows are read as a whole: oneDNN copies parts of them before each product."""
 NOWHERE = 2**40
 """Position of keys that no token sees."""
 SHARE = 0.5
-"""Most of the free memory that keys and values may take; the rest is for copies while the cache grows, and for logits."""
+"""Largest share of the free memory for keys and values; the rest is for copies while the cache grows, and for logits."""
 
 
 def token_bytes(layers: int, keys: int, itemsize: int) -> int:
@@ -39,8 +39,7 @@ def attempts_that_fit(each: int, tokens: int, free: int) -> int:
     """Return how many attempts can be decoded at once, at least 1, with at most ``SHARE`` of the free memory for keys and
     values.
 
-    ``each``: ``token_bytes`` of the model; ``tokens``: those of the longest prompt and attempt. No two attempts are assumed to
-    share a prompt.
+    ``each``: ``token_bytes`` of the model; ``tokens``: those of the longest prompt and attempt. No two attempts are assumed to share a prompt.
     """
     return max(1, int(SHARE * free / (each * tokens)))
 
@@ -50,7 +49,7 @@ class Step:
     """Indices and masks for the attention of one decoding step."""
 
     shape: tuple[int, int]
-    """T and S."""
+    """T and S: number of prompts, and largest number of slots of a prompt."""
     slot_TS: Tensor
     """int64 [T * S]: slots of each prompt; the padding is slot 0."""
     place_B: Tensor
@@ -64,7 +63,7 @@ class Step:
     bias_BQE: Tensor
     """[B, Q, E], in the dtype of the keys: 0 where the key is visible, else -inf."""
     tokens: tuple[int, int]
-    """P and L."""
+    """P and L: numbers of prompt tokens and of sampled tokens."""
 
     def by_prompt(self, slots: Tensor) -> Tensor:
         """Return [B, H, R, X] as [T, H, S * R, X]."""
@@ -120,7 +119,7 @@ class BatchedCache:
         return keys[: len(key)], values[: len(key)]
 
     def add(self, prompt: PromptKV) -> int:
-        """Store a prefilled prompt, in place of an unused prompt if there is one, and return its number."""
+        """Store a prefilled prompt, in place of an unused prompt if possible, and return its index."""
         number = next(n for n in range(len(self.prompt_tokens) + 1) if n not in self.prompt_of)
         tokens = next(iter(prompt.values()))[0].shape[2]
         self.prompt_tokens[number : number + 1] = [tokens]
@@ -135,11 +134,11 @@ class BatchedCache:
         return number
 
     def begin(self, slot: int, prompt: int) -> None:
-        """Start a sequence after a stored prompt in a slot, or in a new one after the last."""
+        """Start a sequence after a stored prompt, in a slot that exists or in a new slot after the last."""
         self.prompt_of[slot : slot + 1], self.sampled_tokens[slot : slot + 1] = [prompt], [0]
 
     def fork(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy slots, the first of each pair to the second, which is free or comes after the last slot."""
+        """Copy slots: of each pair the first to the second, which is free or comes after the last slot."""
         if not pairs:
             return
         for source, slot in pairs:
@@ -156,7 +155,7 @@ class BatchedCache:
         self.begin(slot, FREE)
 
     def keep(self, slots: Sequence[int], prompt: int) -> int:
-        """Keep these slots, in this order, their prompts and one more prompt, and drop the rest; return the new number of that prompt."""
+        """Keep these slots in this order, their prompts and one more prompt, and drop the rest; return the new index of that prompt."""
         used, self.widest = closed_up({prompt, *(self.prompt_of[slot] for slot in slots)}), 0
         copy_rows(self.sampled, [*zip(slots, range(len(slots)), strict=True)], max(self.sampled_tokens))
         copy_rows(self.prompts, [*zip(used, range(len(used)), strict=True)], max(self.prompt_tokens))
@@ -166,7 +165,7 @@ class BatchedCache:
         return used.index(prompt)
 
     def form(self, step: Step) -> tuple[Any, ...]:
-        """Return the shapes of a step, and shapes and places of the keys and values; all layers are copied to new places at the same time."""
+        """Return the shapes of a step, and the shapes and addresses of keys and values; all layers move to new addresses at the same time."""
         stored = [tensor for cached in (self.prompts, self.sampled) for tensor in next(iter(cached.values()))]
         return (step.shape, step.position_BQ.shape, *((tensor.data_ptr(), tensor.shape) for tensor in stored))
 
@@ -213,7 +212,7 @@ class BatchedCache:
 
 
 def copy_rows(stored: PromptKV, pairs: Sequence[tuple[int, int]], tokens: int) -> None:
-    """Copy the first tokens of some rows of all layers, the first of each pair to the second, all at once."""
+    """Copy the first tokens of some rows in all layers: of each pair the first row to the second, all at once."""
     moved = [pair for pair in pairs if pair[0] != pair[1]]
     if not moved or not tokens:
         return
@@ -225,7 +224,7 @@ def copy_rows(stored: PromptKV, pairs: Sequence[tuple[int, int]], tokens: int) -
 
 
 def closed_up(used: Collection[int]) -> list[int]:
-    """Return an order of the used rows without gaps that moves as few rows as possible: the last rows, to unused places."""
+    """Return an order of the used rows without gaps that moves as few rows as possible: the last rows move to unused positions."""
     later = iter(sorted(used, reverse=True))
     return [place if place in used else next(later) for place in range(len(used))]
 

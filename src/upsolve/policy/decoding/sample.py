@@ -39,16 +39,16 @@ PAD = 0
 
 
 PREFIX = 16
-"""Tokens that a prompt must share with the one before to reuse its keys and values."""
+"""Number of tokens that a prompt must share with the previous prompt to reuse its keys and values."""
 TOGETHER, PASS = 1024, 64
-"""Most tokens of several prompts that are prefilled in one forward pass, padding included; and the number of tokens whose computation takes about as
-long as the fixed cost of a pass: 32 on an AMD EPYC, 140 on a Xeon with AMX, for SmolLM2-135M."""
+"""Most tokens of several prompts that are prefilled in one forward pass, padding included; and the number of tokens whose computation costs as much
+as the overhead of a pass: 32 on an AMD EPYC, 140 on a Xeon with AMX, for SmolLM2-135M."""
 PADDING, SPARE = 3, 384
 """A prompt longer than ``PADDING`` times the mean length of the shorter prompts plus ``SPARE``, tokens, starts a new part."""
 
 
 def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[tuple[T, EncodedPrompt]]]:
-    """Yield the prompts, each with its requests, in parts that are decoded one after the other, the shortest prompts first.
+    """Yield the prompts with their requests in parts that are decoded one after the other, the shortest prompts first.
 
     The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
     (``PADDING``) than those before it.
@@ -65,11 +65,10 @@ def of_like_length(prompts: Sequence[tuple[T, EncodedPrompt]]) -> Iterator[list[
 
 
 def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Yield runs of prompts that are prefilled in one pass, each with the number of tokens shared with the prompt before.
+    """Yield runs of prompts that are prefilled in one pass, each with the number of tokens shared with the previous prompt.
 
-    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and
-    the prompt one after the other: padding, and tokens that the prompt could reuse. At least one token besides the last is
-    computed.
+    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and the prompt one after
+    the other: padding, and tokens that the prompt could reuse. At least one token besides the last is computed.
     """
     run, shared = list[tuple[int, ...]](), 0
     for ids in prompts:
@@ -93,9 +92,9 @@ def reusable(before: tuple[int, ...], ids: tuple[int, ...]) -> int:
 
 
 POSITIONS = 128
-"""Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
+"""Largest number of tokens of a decoding step with proposals: beyond, computing them takes longer than the steps that they save."""
 USED = 7 / 8
-"""Share of the slots in use below which free slots are dropped; dropping copies the slots after them."""
+"""Share of used slots below which free slots are dropped; dropping copies the slots after them."""
 USED_FIXED = 1 / 2
 """The same share if steps keep their shapes (``BatchedCache.fixed``)."""
 Job = tuple[Request, EncodedPrompt]
@@ -165,7 +164,7 @@ class Decoder:
             self.state.slots, self.tokens = [slots[index] for index in running], [self.tokens[index] for index in running]
 
     def step(self) -> list[Part]:
-        """Decode a token per attempt, or more if proposed tokens are right, and return the attempts that ended."""
+        """Decode a token per attempt, or more if proposed tokens are right; return the attempts that ended."""
         busy = self.state.busy
         drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
         inputs_BQ = self.inputs(drafts)
@@ -182,7 +181,7 @@ class Decoder:
         return ended
 
     def guided(self, passed_BQV: Tensor, failed_BQV: Tensor) -> Tensor:
-        """Return l + w (l - l'), the logits l under prompts that ask for a pass and l' under those that name a failure, w ``sample.guidance``."""
+        """Return l + w (l - l'): l are the logits under prompts that ask for a pass, l' under prompts that name a failure, and w is ``sample.guidance``."""
         own, other = (self.head.finished(scores) for scores in (passed_BQV, failed_BQV))
         return own + self.state.config.guidance * (own - other)
 
@@ -217,7 +216,7 @@ class Decoder:
 
 
 class SampledLogits(LogitsProcessor):
-    """Samples with each attempt's random numbers and masks all other tokens, so that ``generate``'s greedy choice is the sampled token."""
+    """Samples with each attempt's random numbers and masks all other tokens, so that the greedy choice of ``generate`` is the sampled token."""
 
     def __init__(self, state: DecodeState) -> None:
         self.state = state
@@ -247,8 +246,7 @@ class StopEnded(StoppingCriteria):
 def generate_attempts(
     model: Any, codec: Codec, by_task: Sequence[Sequence[Request]], config: SampleConfig
 ) -> Iterator[list[Part]]:
-    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` with one prompt; ``generation_config`` is replaced
-    meanwhile."""
+    """Yield the attempts of one ``generate`` call after the other, each with up to ``batch`` of one prompt; ``generation_config`` is replaced meanwhile."""
     before = model.generation_config
     model.generation_config = GenerationConfig()
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=PAD, use_cache=True)
@@ -270,7 +268,7 @@ def generate_attempts(
 EACH = {"temperature": 1.0, "samples": 1, "seed": 0}
 """Settings in which attempts that are sampled together may differ."""
 CHECKED: WeakKeyDictionary[Any, dict[tuple[torch.dtype, str], str]] = WeakKeyDictionary()
-"""Models in memory -> by dtype and device, the problem that ``check_batched_decode`` found."""
+"""Model in memory -> by dtype and device, the problem that ``check_batched_decode`` found."""
 
 
 def sample(
@@ -285,11 +283,10 @@ def sample(
     """Yield ``config.samples`` attempts per task, in the order in which they end; ``on_done`` gets the number of finished
     attempts.
 
-    ``token_logps`` are of the distribution that is sampled, ``behavior_logp`` and ``entropy`` of that at temperature 1 without
-    a nucleus, in nats. Each attempt has its own random numbers (``upsolve.policy.request``), so up to rounding it does not
-    depend on the rest of the batch; the same model, tasks, config and number of threads give the same attempts. Before the
-    first sample of a kind of model, batched decoding is compared with the model's own forward pass; if they differ, a warning
-    is logged and ``generate`` is used instead.
+    ``token_logps`` are log-probabilities in the sampled distribution; ``behavior_logp`` and ``entropy`` belong to temperature 1 without a nucleus;
+    all in nats. Each attempt has its own random numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch;
+    the same model, tasks, config and number of threads give the same attempts. Before the first sample of a kind of model, batched decoding is
+    compared with the model's own forward pass; if they differ, a warning is logged and ``generate`` is used instead.
     """
     for _, attempt in sample_each(model, codec, tasks, configs=(config,), author=author, on_done=on_done):
         yield attempt
@@ -304,10 +301,9 @@ def sample_each(
     author: str = "",
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Part]:
-    """Yield the index of the settings, which may differ in temperature, samples and seed alone, and the attempt, as ``sample``
-    does."""
+    """Yield attempts as ``sample`` does, each with the index of its settings; these may differ only in temperature, samples and seed."""
     if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
-        raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
+        raise ValueError("settings that are sampled together may only differ in temperature, samples and seed")
     by_task = [joint_requests(task, configs) for task in tasks]
     yield from sample_prompts(model, codec, by_task, config=configs[0], author=author, on_done=on_done)
 
@@ -335,13 +331,14 @@ def sample_prompts(
     author: str,
     on_done: Callable[[int], None] | None,
 ) -> Iterator[Part]:
-    """Yield the attempts of requests, which are given by prompt."""
+    """Yield the attempts of requests; the requests are given by prompt."""
     if not groups:
         return
     model.eval()
     if problem := problem_of(model, codec.prompt(*groups[0][0].prompt_key).ids_P):
         warnings.warn(
-            f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
+            f"batched decoding does not work with this model ({problem}): using generate of transformers, which is slower",
+            stacklevel=2,
         )
     if config.guidance and (problem or codec.failing is codec):
         raise ModelError(

@@ -20,7 +20,7 @@ from upsolve.types import Attempt
 __all__ = ["DecodeState", "Lookup", "inverse_cdf", "sample_tokens"]
 
 SIZES = (3, 2)
-"""Lengths of the token sequences that are looked up, the longest first."""
+"""Lengths of the token sequences that prompt lookup searches, the longest first."""
 
 
 class Lookup:
@@ -44,7 +44,7 @@ class Lookup:
         self.ids.append(token)
 
     def draft(self, most: int) -> list[int]:
-        """Return at most ``most`` tokens that followed an earlier occurrence of the last tokens; none if they did not occur before."""
+        """Return at most ``most`` tokens that followed an earlier occurrence of the last tokens; none if there is no earlier occurrence."""
         places = (self.after.get(tuple(self.ids[-size:])) for size in SIZES)
         place = next((place for place in places if place is not None), len(self.ids))
         return self.ids[place : place + most]
@@ -53,7 +53,7 @@ class Lookup:
 NUCLEUS = 128
 """Number of most likely tokens in which the nucleus is searched."""
 BLOCK = 256
-"""Indices of a block in the search of an inverse CDF."""
+"""Number of indices in a block of the inverse-CDF search."""
 ROWS = 16
 """Slots whose next-token distributions are computed together on a CPU, so that they stay in its cache."""
 
@@ -63,9 +63,8 @@ def sample_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Sample tokens [M], and their log-probabilities in the distribution that was sampled, nats: 0 at temperature 0.
 
-    The distribution is softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751), which is
-    searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token. ``row_M``: the row of the
-    logits of each token; None: one each.
+    The distribution is softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751), which is searched among the
+    ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token. ``row_M``: row of the logits for each token; None: token i uses row i.
     """
     if temperature == 0:
         likeliest_B = logits_BV.argmax(-1)
@@ -77,7 +76,7 @@ def sample_tokens(
 def sample_truncated(
     probabilities_BV: Tensor, uniform_M: Tensor, top_p: float, row_M: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Sample token ids [M] from probabilities that are truncated to their nucleus, and their log-probabilities in it [M]; as ``sample_tokens``."""
+    """Sample token ids [M] from probabilities truncated to their nucleus; also return their log-probabilities in it [M], as ``sample_tokens`` does."""
     rows_M = torch.arange(len(probabilities_BV), device=probabilities_BV.device) if row_M is None else row_M
     if top_p >= 1:
         tokens_M = inverse_cdf(probabilities_BV, uniform_M, rows_M)
@@ -102,8 +101,7 @@ def inverse_cdf(weights_BN: Tensor, uniform_M: Tensor, row_M: Tensor | None = No
     """Sample indices [M] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times
     slower on CPUs.
 
-    The index's block is searched first, then the index in it, because a running sum of all weights is the slowest part of a
-    draw.
+    The index's block is searched first, then the index in it, because a running sum of all weights is the slowest part of a draw.
     """
     rows_M = torch.arange(len(weights_BN), device=weights_BN.device) if row_M is None else row_M
     missing = -weights_BN.shape[-1] % BLOCK
@@ -118,7 +116,7 @@ def inverse_cdf(weights_BN: Tensor, uniform_M: Tensor, row_M: Tensor | None = No
 
 
 def first_above(sums_BN: Tensor, target_B1: Tensor) -> Tensor:
-    """Return the index [B, 1] of the first running sum above the target; the last index that adds to the sum if rounding leaves none."""
+    """Return the index [B, 1] of the first running sum above the target; if rounding leaves none, the last index with a positive weight."""
     below = torch.nextafter(sums_BN[:, -1:], sums_BN.new_zeros(1))
     found_B1 = torch.searchsorted(sums_BN, torch.minimum(target_B1, below), right=True)
     return found_B1.clamp(max=sums_BN.shape[-1] - 1)  # sums that are not numbers
@@ -155,12 +153,12 @@ class Sampling:
 
 @dataclass(slots=True)
 class Taken:
-    """Results of a sampled token of each attempt."""
+    """Results of sampling one token for each attempt."""
 
     tokens: dict[int, int] = field(default_factory=dict[int, int])
     """The next token of each slot that continues."""
     forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Slots whose attempts are no longer all equal, each with the slot in which attempts with another token continue."""
+    """Slots whose attempts have diverged, each with the slot in which the attempts with another token continue."""
     ended: list[Part] = field(default_factory=list[Part])
     """Attempts that ended."""
 
