@@ -59,7 +59,7 @@ def lines_of(finding: Finding) -> range:
 
 
 def characters(code: str, findings: Iterable[Finding], *, whole_lines: bool) -> Bools:
-    """Return True for the characters that findings point at, [N]: their spans, or all lines that these touch.
+    """Return True for the characters that findings point at, [N]: their spans, or all of their lines.
 
     A span has at least one character; past the end of the code it is the last character.
     """
@@ -132,8 +132,8 @@ def token_distance(code: str, other: str) -> int:
 def left_at(code: str, other: str, window: int) -> Bools:
     """Return bool [N + 1]: True for the characters at which ``code`` departs from ``other``; the last entry is the end of the code.
 
-    An alignment of both programs yields the tokens that only ``code`` has; if only ``other`` has tokens there, the next token of
-    ``code``. These tokens are marked, and ``window`` tokens after each.
+    An alignment of both programs yields the tokens that only ``code`` has. Where only ``other`` has tokens, it yields the next token of ``code``.
+    These tokens are marked, and ``window`` tokens after each.
     """
     text = code.rstrip()
     found = [match.span() for match in TOKEN.finditer(text)][:LONGEST]
@@ -154,7 +154,7 @@ parse = lru_cache(maxsize=1024)(python_tree)
 
 
 def literal(node: ast.expr | None) -> str | None:
-    """Return the text of a literal's value, None for any other expression. 7 and "7" have the same text, as in input and output."""
+    """Return the text of a literal's value; None for any other expression. 7 and "7" have the same text, since input and output are text."""
     try:
         return None if node is None else str(ast.literal_eval(node)).strip()
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):

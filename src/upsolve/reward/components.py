@@ -128,25 +128,25 @@ class Component:
     """Value of a judged attempt, in [low, high]; None if data for it is missing: the attempt is then left out and counted, not given 0.
     With ``group``: the values of all judged attempts of a group, in their order."""
     low: float = -math.inf
-    """Smallest value."""
+    """Smallest value that the component can have."""
     high: float = math.inf
-    """Largest value."""
+    """Largest value that the component can have."""
     missing: str = ""
-    """Message when there is no value, with the fix; ``{name}`` and ``{status}`` are filled in. Empty: a message about ``analysis``."""
+    """Message, with the fix, for an attempt without a value; ``{name}`` and ``{status}`` are filled in. Empty: a message about ``analysis``."""
     analysis: str = ""
     """Analysis whose findings the value needs (docs/analysis.md), so that runs ask the judge for it; empty if none."""
     credit: Credit = LAST
     """How the value is assigned to tokens, unless a recipe says otherwise (``reward.credit``)."""
     group: bool = False
-    """``value`` takes the group's judged attempts that no rule for truncated or hacked attempts rewards or leaves out."""
+    """Whether ``value`` takes the judged attempts of the whole group, without those that a rule for truncated or hacked attempts decides."""
 
     def value_of(self, judged: Judged, config: RewardConfig) -> float | None:
-        """Return the value of an attempt; of a component without ``group``."""
+        """Return the value of an attempt, by a component without ``group``."""
         value: Any = self.value
         return value(judged, config)
 
     def values_of(self, members: Sequence[Judged], config: RewardConfig) -> Sequence[float | None]:
-        """Return the values of the attempts of a group; of a component with ``group``."""
+        """Return the values of the attempts of a group, by a component with ``group``."""
         value: Any = self.value
         return value(members, config)
 
@@ -343,14 +343,14 @@ def majority(members: Sequence[Judged], _config: RewardConfig) -> list[float]:
 
 
 def distinct(members: Sequence[Judged], _config: RewardConfig) -> list[float]:
-    """Return 1 / n in (0, 1], n samples of the group with an equal program."""
+    """Return 1 / n in (0, 1], where n is the number of samples of the group with an equal program."""
     return [1 / count for count in counts_of_equals([*map(program_of, members)], members)]
 
 
 def rank(members: Sequence[Judged], config: RewardConfig) -> list[float | None]:
     """Return (below + equal / 2) / others in [0, 1], counts of the other attempts with a lower and an equal value of the component ``config.rank``.
 
-    1/2 for an attempt alone; None if the component has no value.
+    An attempt alone has rank 1/2. None if the component has no value.
     """
     component: Component = find("component", config.rank)
     values = [component.value_of(one, config) for one in members]

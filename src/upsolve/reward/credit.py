@@ -89,7 +89,7 @@ class Credit:
     """A rule that assigns a component's value to tokens (``docs/extending.md`` shows how to add one)."""
 
     assign: Callable[[CreditInput], Floats]
-    """From a part to its rewards_R, [R], unweighted and finite."""
+    """Maps a part of a reward to its rewards_R, [R], unweighted and finite."""
     sums: bool = True
     """True if rewards_R sums to the part's value, whatever the length of the completion."""
 
@@ -106,7 +106,7 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         RecordError: a credit raised an exception, or did not return a finite reward for every token.
     """
     if not offsets:
-        raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
+        raise ValueError(f"an attempt at {judged.task.task_id} has no tokens, so that no token can be rewarded")
     rewards_R, gated_R, open_R = np.zeros(len(offsets)), np.zeros(len(offsets)), np.ones(len(offsets), dtype=np.bool_)
     for part in parts:
         chosen = config.credit.get(part.name)
@@ -132,13 +132,13 @@ def assigned(credit: Credit, inputs: CreditInput, kind: str, name: str) -> Float
         reraise(kind, name, error)
     if part_R.shape != (len(inputs.offsets),) or not np.isfinite(part_R).all():
         raise RecordError(
-            f"credit of {inputs.part.name}: {part_R.shape} rewards for {len(inputs.offsets)} tokens, finite? {part_R}"
+            f"credit of {inputs.part.name}: {part_R.shape} rewards for {len(inputs.offsets)} tokens; each token needs one finite reward, got {part_R}"
         )
     return part_R
 
 
 def kept_negatives(name: str, judged: Judged, offsets: Offsets, config: RewardConfig) -> Bools:
-    """Return bool [R]: True for tokens that keep a negative advantage, to which the credit ``name`` assigns a part of a value of -1."""
+    """Return bool [R]: True for the tokens to which the credit ``name`` assigns a part of a value of -1; these keep a negative advantage."""
     inputs = CreditInput(Part(name, -1.0, 1.0), judged, offsets, config)
     return assigned(find("credit", name), inputs, "credit", name) != 0
 

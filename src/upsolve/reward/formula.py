@@ -181,7 +181,7 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
 
 
 def passed_seconds(verdicts: Iterable[Verdict | None], *, exact: bool) -> list[float]:
-    """Return the processor times of attempts that passed, of those measured as a cost in rounds if ``exact``, else of all others."""
+    """Return the processor times of attempts that passed: those measured as a cost in rounds if ``exact``, else all others."""
     passed = [verdict for verdict in verdicts if verdict is not None and verdict.status is Status.PASSED]
     return [one.cpu_seconds for one in passed if one.cpu_seconds is not None and one.has_cost == exact]
 
@@ -192,7 +192,7 @@ def measures_cost(group: Group) -> bool:
 
 
 def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapping[str, float] | None = None) -> None:
-    """Check that some passed attempt has a reward; otherwise ConfigError says which data is missing and which command adds it."""
+    """Check that at least one passed attempt has a reward; otherwise ConfigError names the missing data and the command that adds it."""
     left_out: Counter[str] = Counter()
     for group in groups:
         scored = reward(group, config, baselines)
@@ -221,7 +221,7 @@ def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...]
 
 
 def group_values(members: Sequence[Judged], terms: Terms, config: RewardConfig) -> Mapping[str, Iterator[float | None]]:
-    """Return the values of each component that sees the whole group, of its members in their order."""
+    """Return the values of each component that reads the whole group, for its members in their order."""
     found: dict[str, Iterator[float | None]] = {}
     for name, (component, _) in terms.items():
         if component.group and members:

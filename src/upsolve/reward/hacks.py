@@ -24,11 +24,11 @@ INPUTS = frozenset(
 )
 NAME = re.compile(r"[^\W\d]\w*")
 UNKNOWN = frozenset({"locals", "vars", "eval", "exec"})
-"""Functions that can read any variable."""
+"""Functions that can read a variable by its name."""
 Pair = tuple[tuple[str, ...], str]
 """Texts of inputs, sorted, and the text of the result."""
 BASE_CASES = frozenset({"-3", "-2", "-1", "0", "1", "2", "3", "", "[]", "()", "{}", "set()", "None", "True", "False"})
-"""Inputs (base cases) that honest programs often handle separately; single letters count as such, too."""
+"""Inputs (base cases) that honest programs often handle separately; single letters count, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detector
 
 
 def ignores_operand(node: ast.stmt) -> bool:
-    """Return True for a comparison method that never reads its other operand; one that is always False is no hack."""
+    """Return True for a comparison method that never reads its other operand; a method that always returns False does not count."""
     match node:
         case ast.FunctionDef(name=name, args=arguments, body=body) if name in COMPARISONS:
             answers = [node.value for part in body for node in ast.walk(part) if isinstance(node, ast.Return)]
@@ -140,7 +140,7 @@ def ignores_operand(node: ast.stmt) -> bool:
 
 
 def ignores_parameters(arguments: ast.arguments, body: Sequence[ast.AST]) -> bool:
-    """Return True if a method reads no parameter but ``self``."""
+    """Return True if a method reads no parameter except ``self``."""
     others = parameters(arguments)[1:]
     return not any(name.id in others for part in body for name in names_read(part))
 
@@ -279,7 +279,7 @@ def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
 
 
 def items(node: ast.expr | None) -> list[str | None]:
-    """Return the literals of a dictionary's key, as text: one, or one for each member of a tuple; None for another expression."""
+    """Return the literals in a dictionary's key, as text: one, or one for each member of a tuple; None for another expression."""
     return [literal(member) for member in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
 
 

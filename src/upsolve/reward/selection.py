@@ -18,7 +18,7 @@ from upsolve.types import Attempt, Verdict, content_id
 __all__ = ["HELD", "Likelihood", "Likelihoods", "Selected", "choose", "fill"]
 
 HELD = 50_000
-"""Attempts that are held in memory while the expressions are evaluated, as many as a small archive has."""
+"""Largest number of attempts in memory while the expressions are evaluated; a small archive has at most as many."""
 
 
 class Likelihood(NamedTuple):
@@ -212,6 +212,6 @@ def weight_of(value: Any, expression: str) -> float:
     """Return the value of a weight expression; ConfigError, which names the expression, if that is not a finite number."""
     if not isinstance(value, int | float) or not np.isfinite(value):
         raise ConfigError(
-            f"select.weight: {expression!r} is {value!r} for an attempt; it must be a finite number (such as ifnull(..., 0))"
+            f"select.weight: {expression!r} is {value!r} for an attempt; the weight must be a finite number (such as ifnull(..., 0))"
         )
     return float(value)
