@@ -39,10 +39,10 @@ Floats = NDArray[np.float64]
 
 
 def check(rewards_G: NDArray[Any]) -> Floats:
-    """Return the rewards (or values) as float64 in one dimension; ValueError unless they are finite and there is one."""
+    """Return the rewards (or values) as float64 in one dimension; ValueError if there is none, or one is not finite."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
     if rewards.ndim != 1 or rewards.size == 0 or not np.isfinite(rewards).all():
-        raise ValueError(f"rewards and values must be finite, in one dimension, at least one; got {rewards!r}")
+        raise ValueError(f"rewards and values must be finite, one-dimensional and not empty; got {rewards!r}")
     return rewards
 
 
@@ -118,8 +118,8 @@ def awr(rewards_G: Floats, *, beta: float = 1.0, max_weight: float = 20.0) -> Fl
 def asymre(rewards_G: Floats, *, delta: float = -0.1) -> Floats:
     """A_i = r_i - (mean(r) + delta) (AsymRE, 2506.20520).
 
-    A baseline below the behaviour's mean stresses what passed; at or above it (delta >= 0) training off policy is known to
-    collapse. A group of one gives 0.
+    A baseline below the mean reward of the behaviour policy stresses passed attempts; with delta >= 0, training off policy is known to collapse. A
+    group of one gives 0.
     """
     rewards = check(rewards_G)
     return np.zeros(1) if rewards.size == 1 else rewards - (rewards.mean() + delta)
@@ -155,7 +155,7 @@ def gae(rewards_R: Floats, values_R: Floats, *, gamma: float = 1.0, decay: float
     """
     rewards, values = check(rewards_R), check(values_R)
     if rewards.shape != values.shape:
-        raise ValueError(f"{rewards.size} rewards and {values.size} values; each token has one of each")
+        raise ValueError(f"{rewards.size} rewards and {values.size} values; give one of each for each token")
     delta_R = rewards + gamma * np.append(values[1:], 0.0) - values
     advantages_R, after = np.empty_like(delta_R), 0.0
     for t in range(delta_R.size - 1, -1, -1):
@@ -181,7 +181,7 @@ Bools = NDArray[np.bool_]
 
 
 def check_passes(passed_G: Bools) -> Floats:
-    """Return passes as float64 [G]: 1 if passed, else 0; ValueError if some are neither, such as rewards."""
+    """Return passes as float64 [G]: 1 if passed, else 0; ValueError for any other value, such as a reward."""
     passes = check(passed_G)
     if not np.isin(passes, (0.0, 1.0)).all():
         raise ValueError(f"passes must be booleans (or 0 and 1), one for each attempt; got {passed_G!r}")
@@ -277,9 +277,9 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
 def unlikeliness(rewards_G: Floats, logp_G: Floats, *, beta: float = 0.25, ddof: int = 1, epsilon: float = 1e-6) -> Floats:
     """``standardised`` of r_i (1 - beta rank_i / G), rank 0 for the least likely attempt, for rewards above 0 (2506.02355).
 
-    Passed attempts that were unlikely under their author get the highest reward, which counters a policy that only becomes more
-    certain of what it already does. ``beta``, in [0, 1), is the share of its reward that the most likely attempt of a large
-    group loses; ``logp_G`` are the log-probabilities of the attempts under their author, nats.
+    Passed attempts that were unlikely under their author get the highest reward. This counters a policy that only sharpens its distribution.
+    ``beta``, in [0, 1), is the share of its reward that the most likely attempt of a large group loses; ``logp_G`` are the log-probabilities of the
+    attempts under their author, nats.
 
     Raises:
         ValueError: a log-probability is unknown (nan).

@@ -39,7 +39,7 @@ NEEDED: Mapping[Needs, str] = {
     "pass": "a passed attempt",
     "attempt": "a scored attempt",
 }
-"""``Needs`` in the words of messages."""
+"""``Needs`` -> the words of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,7 @@ ADVANTAGES: Mapping[str, Advantage] = {
 def advantage(
     rewards_G: Floats, config: AdvantageConfig, *, passed_G: Bools, logp_G: Floats | None = None, seed: int = 0
 ) -> Floats:
-    """Return the advantages of a group by the estimator that a recipe names; ``logp_G``: see ``AdvantageInputs``, None:
-    unknown.
+    """Return the advantages of a group by the estimator that a recipe names; ``logp_G``: see ``AdvantageInputs``, None if unknown.
 
     Raises:
         ValueError: the estimator works on tokens (``gae``), or rewards and passes differ in shape.
@@ -116,7 +115,7 @@ def advantage(
         )
     rewards = check(rewards_G)
     if np.shape(passed_G) != rewards.shape:
-        raise ValueError(f"{rewards.size} rewards and passes of shape {np.shape(passed_G)}; each attempt has one of each")
+        raise ValueError(f"{rewards.size} rewards and passes of shape {np.shape(passed_G)}; give one of each for each attempt")
     logps = np.full(rewards.size, np.nan) if logp_G is None else logp_G
     inputs = AdvantageInputs(rewards, np.asarray(passed_G, dtype=np.bool_), logps, seed)
     try:
