@@ -100,9 +100,8 @@ def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: f
 def clipped_value_loss(values_T: Tensor, old_values_T: Tensor, returns_T: Tensor, *, clip: float) -> Tensor:
     """loss_t = max((V - R)^2, (clip(V, V_old - clip, V_old + clip) - R)^2) / 2 (the value clipping of PPO, 2005.12729).
 
-    A value that has moved by more than ``clip`` (> 0, in units of the return R: 0.2 is usual, 2605.21180 uses 0.3) towards its
-    return has no gradient until the next batch. V_old are the values at the start of the round, R the regression targets of
-    ``advantage.gae``.
+    A value that has moved by more than ``clip`` (> 0, in units of the return R: 0.2 is usual, 2605.21180 uses 0.3) towards its return has no gradient
+    until the next batch. V_old are the values at the start of the round, R the regression targets of ``advantage.gae``.
     """
     near_T = torch.clamp(values_T, old_values_T - clip, old_values_T + clip)
     return torch.maximum((values_T - returns_T).square(), (near_T - returns_T).square()) / 2
@@ -141,7 +140,7 @@ class LossInputs:
 
     @property
     def counts_S(self) -> Tensor:  # noqa: N802  S is its axis
-        """Return how often each attempt occurs in its group, [S]."""
+        """Return the number of occurrences of each attempt in its group, [S]."""
         return torch.ones_like(self.values_S) if self.count_S is None else self.count_S
 
     def reference_logratio(self, logp_T: Tensor) -> Tensor:

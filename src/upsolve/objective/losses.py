@@ -75,10 +75,9 @@ def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float
 def nft(logratio_T: Tensor, passed_T: Tensor, rate_T: Tensor, *, floor: float) -> Tensor:
     """loss_t = -(1 - p) log R_t if the attempt passed, else -(1 - p) log max(floor, (1 - p R_t) / (1 - p)) (NFT, 2505.18116).
 
-    R = pi/pi_old; p is the share of the group's attempts that passed, clamped to [0.02, 0.98]. A failed attempt is treated as a
-    sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood is maximised; its gradient fades as R falls.
-    ``floor`` (1 in the authors' runs) bounds the value but not the gradient, which below the floor is that of the fraction /
-    floor.
+    R = pi/pi_old; p is the share of the group's attempts that passed, clamped to [0.02, 0.98]. A failed attempt is treated as a sample of the
+    negative policy (pi_old - p pi) / (1 - p), whose likelihood is maximised; its gradient fades as R falls. ``floor`` (1 in the authors' runs) bounds
+    the value but not the gradient, which below the floor is that of the fraction / floor.
     """
     limited_T, rate_T = bounded(logratio_T), rate_T.clamp(0.02, 0.98)
     negative_T = (1 - rate_T * limited_T.exp()) / (1 - rate_T)
@@ -105,8 +104,7 @@ def batch_kl(logratio_S: Tensor, count_S: Tensor | None = None) -> Tensor:
     """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306); an attempt counts ``count_S``
     times.
 
-    The paper uses log-ratios of answers paired with other prompts. Those of the attempts themselves are larger once the policy
-    has learned the attempts.
+    The paper uses log-ratios of answers paired with other prompts. The attempts' own log-ratios are larger once the policy has learned the attempts.
     """
     weights_S = torch.ones_like(logratio_S) if count_S is None else count_S
     return ((weights_S * logratio_S.detach()).sum() / weights_S.sum()).clamp(min=0)
@@ -128,9 +126,8 @@ def kto(
 def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1, count_G: Tensor | None = None) -> Tensor:
     """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group; b is ``beta``, x_i the log-ratio, r_i the reward.
 
-    Minus the log-likelihood of the whole order under Plackett-Luce (2305.18290, app. A.3) when no two rewards are equal;
-    attempts of equal reward are not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0. Both sums take an
-    attempt ``count_G`` times; None: once.
+    Minus the log-likelihood of the whole order under Plackett-Luce (2305.18290, app. A.3) when no two rewards are equal; attempts of equal reward are
+    not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0. Both sums take an attempt ``count_G`` times; None: once.
     """
     score_G, count_G = beta * logratio_G, torch.ones_like(logratio_G) if count_G is None else count_G
     itself_GG = torch.eye(rewards_G.numel(), dtype=torch.bool, device=rewards_G.device)
@@ -258,7 +255,7 @@ def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
 
 
 def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``nft`` to a batch: an attempt with a positive advantage passed; p is the share of those in its group, by count.
+    """Apply ``nft`` to a batch. An attempt with a positive advantage passed; p is the share of passed attempts in its group, by count.
 
     The estimator must therefore give passed attempts a positive advantage and others a negative one, as ``maxrl`` does in groups with both.
     """
@@ -341,7 +338,7 @@ TOUCHED: Mapping[str, Loss] = {
     "ppo_clip": lambda logp_T, i, c: outside(i.old_logratio(logp_T), i.advantages_T, **clip_bounds(c)),
     "unlikelihood": lambda logp_T, i, c: (i.advantages_T < 0) & (logp_T < math.log(c.settings["floor"])),
 }
-"""Built-in objective -> bool [T]: tokens outside the clip, capped (they keep their gradient) or dropped."""
+"""Built-in objective -> bool [T]: tokens outside the clip, capped tokens (which keep their gradient), or dropped tokens."""
 STATISTICS: Mapping[str, Callable[[Sequence[Part], ObjectiveConfig], Tensor]] = {"kto": kto_statistic, "m2po": m2po_statistic}
 """Built-in objective -> its step statistic."""
 

@@ -49,7 +49,7 @@ class Objective:
 
 
 def lazy(table: str, name: str) -> Callable[..., Any]:
-    """Return a function of a table of ``upsolve.objective.losses`` that is imported when first called."""
+    """Return a function of a table in ``upsolve.objective.losses``; the module is imported at the first call."""
 
     def call(*arguments: Any) -> Any:
         return getattr(import_module("upsolve.objective.losses"), table)[name](*arguments)
