@@ -51,7 +51,7 @@ class HeldOut:
 
 
 def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | None = None) -> HeldOut:
-    """Return the tasks with tests that an evaluation samples: of a split, and of each archive in ``evaluate.archives``.
+    """Return the tasks with tests that an evaluation samples: the tasks of a split, and of each archive in ``evaluate.archives``.
 
     Args:
         split: the archive, split by task.
@@ -143,7 +143,8 @@ class Measurement:
     def chosen(
         self, tasks: TaskSet, at: Mapping[float, Judged], many: float, kinds: Sequence[str], report: OnProgress
     ) -> Choices | None:
-        """Choose one sample a task from the greedy one and those at ``many``, or the highest temperature if that is 0; None without samples."""
+        """Choose one sample a task, from the greedy sample and the samples at ``many`` (at the highest temperature if ``many`` is 0); None without
+        samples."""
         warm = many or max(at)
         if not kinds or not warm or not tasks.tasks:
             return None
@@ -211,12 +212,12 @@ def sweep_model(
 ) -> Sweep:
     """Evaluate a model at several temperatures; the model is loaded once, and temperatures are sampled together.
 
-    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks, and other task sets, are sampled at three
-    temperatures, ``sample.samples`` times: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples``
-    times, if it is set), and the highest; and once at temperature 0, if it is among them. ``evaluate.choose`` chooses one of these samples
-    a task. Test tasks that the model was trained on are a warning. An interrupted call resumes like ``evaluate_model``.
+    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks, and other task sets, are sampled at three temperatures,
+    ``sample.samples`` times: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples`` times, if it is set), and
+    the highest; and once at temperature 0, if it is among them. With ``evaluate.choose``, one of these samples is chosen for each task. Test tasks
+    that the model was trained on are a warning. An interrupted call resumes like ``evaluate_model``.
 
-    Arguments are those of ``evaluate_model``, but the temperature of ``sample`` is not read, and ``evaluate`` has the temperatures, the numbers of
+    The arguments are those of ``evaluate_model``. The temperature of ``sample`` is not read; ``evaluate`` has the temperatures, the numbers of
     samples on dev tasks, and the kinds of evidence. ``progress`` is called with a label (name, task set, temperatures, stage) and counts.
     """
     report_trained(tasks.test, tasks.archive, model.name)
@@ -250,7 +251,7 @@ def sweep_model(
 
 
 def chosen_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[float, float]:
-    """Return the best temperatures on dev tasks for pass@1 and for pass@k, k = ``dev_samples``; with ``many_samples``, the latter is above 0."""
+    """Return the best temperatures on dev tasks for pass@1 and for pass@k, k = ``dev_samples``; with ``many_samples``, the second one is above 0."""
     drawn = [one for one in dev if one.temperature or not config.many_samples]  # greedy decoding has one sample
     return best_temperature(dev), best_temperature(drawn, config.dev_samples)
 
@@ -281,7 +282,7 @@ LONGEST = 2048
 
 
 def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_tasks: int) -> tuple[float | None, int]:
-    """Return the mean over tasks q of log pi(o | q) / |o|, nats, of one passed attempt o each, in the language of q, and the number of tasks."""
+    """Return the mean over tasks q of log pi(o | q) / |o|, nats, and the number of tasks; o is one passed attempt at q in the language of q."""
     fitting = (select(group, DataConfig()) for group in groups)
     judged = ((group.task, zip(group.attempts, group.verdicts, strict=True)) for group in fitting)
     firsts = ((task, next((attempt for attempt, verdict in pairs if passed(verdict)), None)) for task, pairs in judged)

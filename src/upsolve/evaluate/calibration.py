@@ -57,9 +57,9 @@ class Calibration:
     auc: float
     """P(score of a passed program > that of a failed one) + P(equal) / 2; nan without both."""
     auc_low: float
-    """Lower end of its 95 % interval by a bootstrap over tasks; nan with one task."""
+    """Lower end of the 95 % interval of the AUC, by a bootstrap over tasks; nan with one task."""
     auc_high: float
-    """Upper end."""
+    """Upper end of the interval of the AUC."""
     brier: float | None
     """Mean of (score - passed)^2; None if a score is outside of [0, 1]."""
     bins: tuple[Reliability, ...]
@@ -81,7 +81,7 @@ def auc(scores_N: Floats, passed_N: Any, weights_N: Any = None) -> float:
 
 
 def auc_of(place_N: Any, places: int, passed_N: Any, weights_N: Any) -> float:
-    """Return ``auc`` of scores that are given by their ranks, equal scores with one rank in [0, ``places``)."""
+    """Return ``auc`` for scores given as ranks in [0, ``places``); equal scores share a rank."""
     good = np.bincount(place_N, weights_N * passed_N, places)
     bad = np.bincount(place_N, weights_N * ~passed_N, places)
     pairs = float(good.sum() * bad.sum())
@@ -115,7 +115,7 @@ def calibrate(
 
 
 def bins_of(scores_N: Floats, passed_N: Any, *, is_share: bool) -> tuple[Reliability, ...]:
-    """Return the bins of ``Calibration.bins``."""
+    """Return the bins that ``Calibration.bins`` describes."""
     if is_share:
         bin_N = np.minimum((scores_N * BINS).astype(np.int64), BINS - 1)
     else:

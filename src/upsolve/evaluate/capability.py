@@ -51,7 +51,7 @@ class Capability:
     best: Comparison
     """pass@1, each model at its own best temperature."""
     strongest: Comparison
-    """pass@1 of the baseline at the temperature at which it passes most of the test tasks, and of the other model as in ``best``."""
+    """pass@1 of the baseline at the temperature at which it passes most of the test tasks, against pass@1 of the other model as in ``best``."""
     greedy: Comparison | None
     """pass@1 of greedy decoding; None if one of the two models was not evaluated at temperature 0."""
     hot: Comparison
@@ -105,7 +105,7 @@ class Capability:
 
     @property
     def beside(self) -> str:
-        """The gain over the baseline's strongest temperature, as a clause; "" without a gain, or if that temperature was chosen on dev tasks."""
+        """The gain over the baseline's strongest temperature, as a clause; "" if there is no gain, or if that temperature was chosen on dev tasks."""
         where, _ = self.strongest.temperatures
         if self.best.outcome != "gain" or where == self.best.temperatures[0]:
             return ""
@@ -115,7 +115,7 @@ class Capability:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """A line on the choice among samples of each model that it was measured for."""
+        """One line for each model with chosen samples, about the choice among its samples."""
         lines = [choice_line(sweep.name, sweep.choices) for sweep in (self.before, self.after)]
         change = chosen_change(self.before.choices, self.after.choices)
         if change:
@@ -194,7 +194,7 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, stron
 
 
 def solved(before: Evaluation, after: Evaluation) -> Solved:
-    """Count the tasks that each model solves in equally many samples, over the tasks with scored samples in both evaluations."""
+    """Count the tasks that each model solves with the same number of samples, over the tasks with scored samples in both evaluations."""
     first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
     pairs = [(first[name], second[name]) for name in first if name in second]
     sizes = [min(a.samples, b.samples) for a, b in pairs]

@@ -23,14 +23,14 @@ PORTION = 64
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The samples of an evaluation at one temperature, and what judging and timing them gave."""
+    """The samples of an evaluation at one temperature, with their verdicts and the time of sampling."""
 
     temperature: float
     """Sampling temperature, >= 0."""
     attempts: Sequence[Attempt]
     """The samples, in the order of sampling within each task."""
     verdicts: Sequence[Verdict]
-    """Verdicts of the samples on all tests: they tell whether a chosen sample passes, and never decide which one is chosen."""
+    """Verdicts of the samples on all tests: they decide whether a chosen sample passes, and never which sample is chosen."""
     seconds: float = 0.0
     """Time of sampling."""
 
@@ -43,10 +43,10 @@ def choices_from(
     settings: JudgeSettings,
     progress: OnProgress = no_progress,
 ) -> Choices:
-    """Choose one sample a task: among all that were drawn, and among those that ``upsolve solve`` would draw before it stops.
+    """Choose one sample a task: among all drawn samples, and among those that ``upsolve solve`` would draw before it stops.
 
     The kinds ``agreement`` and ``likelihood`` read ``behavior_logp``: the log-probability under the model at temperature 1 without a nucleus,
-    whatever temperature the sample was drawn at. In a task without hidden tests no test is evidence, since all tests measure.
+    whatever temperature the sample was drawn at. In a task without hidden tests no test is evidence, since all tests are used for measuring.
 
     Args:
         tasks: tasks; ids are distinct.
@@ -80,7 +80,7 @@ def choices_from(
 def candidates_of(
     tasks: Sequence[Task], judged: Sequence[Sequence[tuple[Attempt, Verdict]]], settings: JudgeSettings
 ) -> list[Candidates]:
-    """Return the candidates of each task: with verdicts on the visible tests, taken from those on all tests, and run on the inputs."""
+    """Return the candidates of each task, run on its inputs; their verdicts on the visible tests are taken from those on all tests."""
     owners = [*map(opened, tasks)]
     pairs = [*zip(owners, judged, strict=True)]
     verdicts = [verdict for some in judged for _, verdict in some]
@@ -99,7 +99,7 @@ def candidates_of(
 
 
 def opened(task: Task) -> Open:
-    """Return a task with its evidence: visible tests and inputs; without hidden tests no test is evidence, since all of them measure."""
+    """Return a task with its evidence: visible tests and inputs. Without hidden tests no test is evidence, since all tests are used for measuring."""
     seen = task if any(test.hidden for test in task.tests) else replace(task, tests=())
     try:
         return Open(seen, inputs_of(seen))
@@ -108,7 +108,7 @@ def opened(task: Task) -> Open:
 
 
 def choice_of(candidates: Candidates, verdicts: Sequence[Verdict], how: SolveSettings, greedy: bool | None) -> TaskChoice:
-    """Return the choice among all candidates and among those of an early end; ``verdicts`` are on all tests."""
+    """Return the choice among all candidates, and among those before an early stop; ``verdicts`` are on all tests."""
     attempts = candidates.attempts
     whole, lengths = choose(candidates, how.kinds), [attempt.tokens or 0 for attempt in attempts]
     count, early = next(

@@ -51,11 +51,11 @@ class Comparison:
     paired: Paired | None
     """Mean difference in pass@k over tasks, with its 95 % interval and its p-value; None without shared tasks."""
     left_out: tuple[str, ...]
-    """Ids of the tasks for which pass@k is undefined in one of the two (fewer than k scored samples), sorted."""
+    """Ids of the tasks for which pass@k is undefined in one of the evaluations (fewer than k scored samples), sorted."""
     temperatures: tuple[float | None, float | None]
     """Sampling temperatures of the two evaluations, >= 0; None for pooled folds with different temperatures."""
     unlike: tuple[str, ...] = ()
-    """A sentence about other settings of sampling that differ; () if none does."""
+    """A sentence that names other differing settings of sampling; () if none differs."""
 
     def __repr__(self) -> str:
         return f"Comparison({self.headline!r})"
@@ -87,7 +87,7 @@ class Comparison:
 
     @property
     def evidence(self) -> str:
-        """Tasks that changed and, of enough tasks, the p-value; empty without shared tasks."""
+        """Number of tasks that changed and, if there are enough tasks, the p-value; empty without shared tasks."""
         if self.paired is None:
             return ""
         tasks = self.paired.difference.tasks
@@ -96,13 +96,13 @@ class Comparison:
 
     @property
     def where(self) -> str:
-        """The temperature, or both where they differ."""
+        """The temperature, or both temperatures if they differ."""
         before, after = (temperature_name(temperature) for temperature in self.temperatures)
         return before if before == after else f"{before} and {after}"
 
     @property
     def detectable(self) -> float | None:
-        """Smallest difference that these tasks show in 80 % of cases, as a share; None where no task differs."""
+        """Smallest difference that these tasks detect with power 80 %, as a share; None if no task differs."""
         if self.paired is None or not self.paired.deviation > 1e-9:
             return None
         return detectable(self.paired.difference.tasks, self.paired.deviation)
@@ -191,7 +191,7 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
 
 
 def unlike_settings(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
-    """Return a sentence that names the settings of sampling, besides the temperature, in which two evaluations differ; () if none does."""
+    """Return a sentence that names the settings of sampling, besides the temperature, in which two evaluations differ; () if none differs."""
     greedy = before.temperature == after.temperature == 0
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in ("max_tokens", *(() if greedy else ("top_p",)))}
     differ = [f"{name} ({one:g} and {other:g})" for name, (one, other) in pairs.items() if one != other]
@@ -220,13 +220,13 @@ def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str
 
 
 def choice_gain(choices: Choices | None) -> Paired | None:
-    """Return pass@1 of the chosen samples - pass@1 of the greedy ones, paired by task; None without greedy samples."""
+    """Return pass@1 of the chosen samples minus pass@1 of the greedy samples, paired by task; None without greedy samples."""
     greedy = choices.passed("greedy") if choices else {}
     return paired_difference(greedy, choices.passed("chosen")) if choices and greedy else None
 
 
 def chosen_change(before: Choices | None, after: Choices | None) -> Paired | None:
-    """Return pass@1 of the second model's chosen samples - that of the first one's, paired by task; None without shared tasks."""
+    """Return pass@1 of the second model's chosen samples minus that of the first model's, paired by task; None without shared tasks."""
     first, second = (choices.passed("chosen") if choices else {} for choices in (before, after))
     shared = [name for name in first if name in second]
     if not shared:
@@ -275,7 +275,7 @@ class Pairing:
 
 
 def task_changes(before: Evaluation, after: Evaluation) -> list[TaskChange]:
-    """Return the tasks that both models have scored samples at: falls first, then rises, the largest of each first, then the others."""
+    """Return the tasks that both models have scored samples at: falls first, then rises, each from the largest on, then unchanged tasks."""
     first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
     found = [
         TaskChange(
@@ -298,7 +298,7 @@ def rate(score: TaskScore) -> float:
 
 
 def pairings_of(before: Sweep, after: Sweep) -> list[Pairing]:
-    """Return the evaluations of two models: each at its best temperature, then of every task set at every temperature of both."""
+    """Return pairs of evaluations of two models: each at its best temperature, then every task set at every temperature that both have."""
     best = Pairing(f"{before.best.tasks}, each at its best temperature", before.best, after.best)
     found = [best] if before.best.temperature != after.best.temperature else []
     for first, second in ((before, after), *by_task_set([before, after]).values()):
@@ -311,7 +311,7 @@ def pairings_of(before: Sweep, after: Sweep) -> list[Pairing]:
 
 
 def evaluations(sweep: Sweep) -> dict[float | None, Evaluation]:
-    """Return the evaluations of the test tasks by temperature, those with most samples."""
+    """Return the evaluations of the test tasks by temperature; of several at one temperature, the one with most samples."""
     known: Sequence[Evaluation] = [one for one in (sweep.greedy, sweep.hot, sweep.many, sweep.best) if one]
     by_temperature: dict[float | None, Evaluation] = {}
     for one in known:

@@ -60,7 +60,7 @@ class Paired:
     """The difference of two runs over the same tasks."""
 
     difference: Estimate
-    """Mean of after - before over tasks; interval over tasks."""
+    """Mean over tasks of after - before, with its interval over tasks."""
     better: int
     """Number of tasks whose value rose."""
     worse: int
@@ -79,9 +79,9 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64], *, bounds: Boun
     """
     data = np.asarray(values, dtype=np.float64)
     if data.size == 0:
-        raise ValueError("no tasks to take a mean over")
+        raise ValueError("a mean needs at least one task")
     if bounds and not (bounds[0] - 1e-9 <= data.min() and data.max() <= bounds[1] + 1e-9):
-        raise ValueError(f"values from {data.min()} to {data.max()} are out of the bounds {bounds}")
+        raise ValueError(f"values from {data.min()} to {data.max()} are outside the bounds {bounds}")
     mean = float(data.mean())
     if data.size == 1:
         return Estimate(mean, float("nan"), float("nan"), 1)
@@ -114,7 +114,7 @@ def ends(count: int, mean: float, squares: float, bounds: Bounds | None) -> Boun
 
 
 def margin(tasks: int, deviation: float) -> float:
-    """Return the half-width of a paired interval, for a mean near 0, by the deviation of differences over tasks."""
+    """Return the half-width of a paired interval for a mean near 0, given the standard deviation of the differences over tasks."""
     return ends(tasks, 0.0, (tasks - 1) * deviation**2, (-1.0, 1.0))[1]
 
 
@@ -128,7 +128,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Paired:
-    """Compare the values of two runs task by task; a run may itself be a difference. ``seed`` is of the permutations.
+    """Compare the values of two runs task by task; a run may itself be a difference. ``seed``: seed of the permutations.
 
     Raises:
         ValueError: the runs are over different tasks; the message names some.
@@ -158,13 +158,13 @@ def mcnemar(gained: int, lost: int) -> float:
 def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean over runs of each task's value, so that intervals are over tasks; ValueError if tasks differ."""
     if not runs or any(run.keys() != runs[0].keys() for run in runs):
-        raise ValueError("the runs are over different tasks" if runs else "no runs")
+        raise ValueError("the runs are over different tasks" if runs else "a mean over seeds needs at least one run")
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
 POWER = 0.8
 MOST_TASKS = 10**9
-"""No evaluation has more tasks."""
+"""Upper bound on the number of tasks of an evaluation."""
 CORRELATION = 0.65
 """Correlation over tasks between the greedy answers before and after training, as observed in the demo, whose 104 tasks at a pass rate of
 29.8 % give an interval of +-7.4 points (benchmarks/LOG.md)."""
@@ -185,7 +185,7 @@ def detectable(tasks: int, deviation: float, power: float = POWER) -> float:
 def tasks_needed(difference: float, deviation: float, power: float = POWER) -> int:
     """Return the number of tasks needed to detect a difference, a share, with this power; ValueError for 0."""
     if not difference:
-        raise ValueError("no number of tasks shows a difference of 0")
+        raise ValueError("a difference of 0 cannot be detected; give a larger one")
     return bisect_left(
         range(MOST_TASKS), True, key=lambda tasks: detectable(max(1, tasks), deviation, power) <= abs(difference)
     )

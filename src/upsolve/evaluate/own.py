@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("upsolve")
 
 
 class Rounds:
-    """The stages of a run, made one after the other."""
+    """The stages of a run, made one by one."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Rounds:
         return self.stages[-1]
 
     def shown(self, name: str) -> Any:
-        """Return folder and progress of a stage's training, as ``train`` takes them."""
+        """Return the folder and the progress callback of a stage, as arguments of ``train``."""
         folder, report = self.folder / f"{place_of(name)}-training", labelled(self.progress, name)
         return {"folder": folder, "on_step": step_reports(report), "show": report}
 
     def failures_first(self) -> None:
-        """Imitate the failed attempts of tasks that nobody solved, then the archive, if such tasks are ``UNSOLVED`` times as many as solved ones."""
+        """Imitate the failed attempts of tasks that nobody solved, then the archive, if there are ``UNSOLVED`` times as many such tasks as solved ones."""
         groups, solved = self.split.groups["train"], self.solved()
         unsolved = [group for group in groups if group.task.task_id not in solved and any(map(is_scored, group.verdicts))]
         if len(unsolved) < UNSOLVED * len(solved):
@@ -84,14 +84,14 @@ class Rounds:
         self.add(FAILURES_FIRST, continued(self.recipe, first, self.recipe.data.archive, 0), groups)
 
     def repeated(self) -> None:
-        """Train the best model on the archive for as many steps as it had, up to ``own.repeats`` times and for as long as dev tasks gain."""
+        """Train the best model on the archive for as many steps as before, up to ``own.repeats`` times, while dev tasks gain."""
         for number in range(1, self.recipe.own.repeats + 1):
             steps = sum(stage.trained.steps for stage in self.stages if stage.kept)
             if not self.add(f"{REPEAT} {number}", self.longer(self.best.trained, steps), self.split.groups["train"]).kept:
                 break
 
     def longer(self, start: Trained, steps: int) -> Recipe:
-        """Return the recipe of a further training on the archive for some steps, however many epochs they take, in another order."""
+        """Return the recipe of a further training on the archive: a number of steps, whatever the number of epochs, in another order."""
         recipe, first = continued(self.recipe, start, self.recipe.data.archive, steps), self.stages[0].trained.steps
         epochs = max(recipe.optim.epochs, math.ceil(recipe.optim.epochs * steps / max(first, 1)))
         data = recipe.data.model_copy(update={"seed": recipe.data.seed + len(self.stages)})
@@ -111,14 +111,14 @@ class Rounds:
         return self.add(name, continued(self.recipe, self.best.trained, str(archive.path), own.steps), found, drawn)
 
     def tasks(self, most: int, seed: int) -> list[Task]:
-        """Return the tasks that a round samples: those that nobody passed before others, each in random order."""
+        """Return the tasks that a round samples: first tasks that no attempt passed, then others, each part in random order."""
         tested = [task for task in self.split.tasks["train"] if task.tests]
         random.Random(seed).shuffle(tested)
         solved = self.solved()
         return sorted(tested, key=lambda task: task.task_id in solved)[:most]
 
     def sampled(self, number: int, tasks: Sequence[Task], name: str) -> tuple[Archive, list[bool]]:
-        """Return an archive of some tasks with their attempts so far and new samples of the best model, and whether each of these passed."""
+        """Return an archive of some tasks with their attempts so far and new samples of the best model; and whether each of these samples passed."""
         path, recipe, author = self.folder / f"archive-{number}", self.recipe, f"{self.recipe.name}, {name}"
         archive = Archive(path) if (path / "archive.json").exists() else Archive.create(path)
         if not archive.tasks():
@@ -147,13 +147,14 @@ class Rounds:
 def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tuple[Stage, ...]:
     """Train on the archive, twice as long while dev tasks gain, then in rounds: sample the best model, judge, train it on what passed.
 
-    The last repetition (at most ``own.repeats``) and the last round are the first ones without a gain, or a round whose training fails.
+    Repetitions end with the first one without a gain (at most ``own.repeats``); rounds end with the first one without a gain, or whose training
+    fails.
 
-    A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first those without a passed attempt, then others at random. It
-    trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585).
-    With ``own.failures``, a stage before them imitates failed attempts of tasks that nobody solved, then trains on the archive; it is kept if
-    dev tasks gain. The control continues from the model before the rounds on the archive for as many steps as the kept rounds. Finished stages are not repeated.
-    ``training`` links to the training of the best model.
+    A round draws ``own.samples`` samples at ``own.tasks`` training tasks: first at tasks without a passed attempt, then at others at random. It
+    trains on the stored and own attempts at these tasks, by the run's own recipe (expert iteration: STaR, 2203.14465; ReST-EM, 2312.06585). With
+    ``own.failures``, a stage before them imitates failed attempts of tasks that nobody solved, then trains on the archive; it is kept if dev tasks
+    gain. The control continues from the model before the rounds on the archive for as many steps as the kept rounds. Finished stages are not
+    repeated. ``training`` links to the training of the best model.
 
     Args:
         recipe: all settings; ``own`` has those of the rounds.
@@ -193,7 +194,7 @@ def continued(recipe: Recipe, start: Trained, archive: str, steps: int) -> Recip
 
 
 def link(place: Path, target: Path) -> None:
-    """Make a relative symbolic link to the training that is the result; replaces an earlier one."""
+    """Make a relative symbolic link to the training that is the result; replaces an earlier link."""
     new = place.with_name(f"{place.name}.new")
     new.unlink(missing_ok=True)
     new.symlink_to(target.relative_to(place.parent), target_is_directory=True)

@@ -46,7 +46,7 @@ def load_evaluation(path: str | Path) -> Evaluation:
     """Read an evaluation at one temperature.
 
     Raises:
-        ArchiveError: it does not exist, is damaged, or of another version; names the file.
+        ArchiveError: the file does not exist, is damaged, or has another version; the message names the file.
     """
     data = read_json(path)
     if (version := data.pop("version", None)) == SWEEP_VERSION:
@@ -65,7 +65,7 @@ def save_sweep(sweep: Sweep, path: str | Path) -> None:
 
 
 def sweep_data(sweep: Sweep) -> dict[str, Any]:
-    """Return the JSON object of a sweep; the dev evaluations of ``others`` are those of the sweep itself, and are written once."""
+    """Return the JSON object of a sweep. The dev evaluations of ``others`` equal those of the sweep itself, and are written once."""
     evaluations = {part: getattr(sweep, part) for part in PARTS}
     test = [*{id(evaluation): evaluation for evaluation in evaluations.values() if evaluation is not None}.values()]
     return {
@@ -95,7 +95,7 @@ def load_sweep(path: str | Path) -> Sweep:
 
 
 def sweep_of(data: dict[str, Any], dev: tuple[Evaluation, ...]) -> Sweep:
-    """Return the sweep of a JSON object, whose temperatures were chosen on these dev evaluations."""
+    """Return the sweep that a JSON object describes; the dev evaluations, on which its temperatures were chosen, are given."""
     test = [evaluation_of(row) for row in data["test"]]
     evaluations: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
     logp, tasks = data["heldout_logp"], data["heldout_tasks"]
@@ -105,13 +105,13 @@ def sweep_of(data: dict[str, Any], dev: tuple[Evaluation, ...]) -> Sweep:
 
 
 def choices_of(data: dict[str, Any]) -> Choices:
-    """Return the choices of a JSON object."""
+    """Return the choices that a JSON object describes."""
     data["kinds"], data["tasks"] = tuple(data["kinds"]), tuple(TaskChoice(**task) for task in data["tasks"])
     return Choices(**data)
 
 
 def evaluation_of(data: dict[str, Any]) -> Evaluation:
-    """Return the evaluation of a JSON object."""
+    """Return the evaluation that a JSON object describes."""
     data["scores"] = tuple(TaskScore(**score) for score in data["scores"])
     return Evaluation(**data)
 
@@ -143,9 +143,9 @@ def read_json(path: str | Path) -> dict[str, Any]:
 OWN_FOLDER = "own"
 """Folder of the stages, within that of the run."""
 STAGES = "stages.json"
-"""List of the finished stages, in this folder."""
+"""File with the list of the finished stages, in ``OWN_FOLDER``."""
 CONTROL = "archive, as long"
-"""Name of the control."""
+"""Name of the control stage."""
 REPEAT = "archive, repeat"
 """Name of the stages that repeat the training on the archive, before their number."""
 FAILURES_FIRST = "failures, then archive"
@@ -165,9 +165,9 @@ class Stage:
     kept: bool
     """Whether the stage's model was the best on dev tasks so far; False for the control."""
     samples: int = 0
-    """Own samples that it drew."""
+    """Number of own samples that the stage drew."""
     passed: int = 0
-    """How many of them passed."""
+    """Number of these samples that passed."""
 
     @property
     def dev_rates(self) -> tuple[float, ...]:
@@ -199,5 +199,5 @@ def load_stages(folder: Path) -> tuple[Stage, ...]:
 
 
 def place_of(name: str) -> str:
-    """Return the name of a stage in the names of its files: ``PLACE.json`` its sweep, ``PLACE-training`` the folder of its training."""
+    """Return the name of a stage in its files: ``PLACE.json`` holds its sweep, the folder ``PLACE-training`` its training."""
     return name.replace(", ", "-").replace(" ", "-")

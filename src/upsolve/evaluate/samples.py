@@ -23,12 +23,12 @@ PORTION = 128
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """Samples of a model by one setting."""
+    """The samples of a model with one setting of the sampler."""
 
     config: SampleConfig
-    """The settings."""
+    """The setting of the sampler."""
     unfinished: Path | None
-    """Folder to which an interrupted call writes the samples of finished tasks; None: they are lost."""
+    """Folder to which an interrupted call writes the samples of finished tasks; None: these samples are lost."""
 
 
 class SampledModel:
@@ -78,7 +78,7 @@ class SampledModel:
         found: Sequence[dict[str, list[Attempt]]],
         on_done: Callable[[int], None],
     ) -> None:
-        """Sample tasks for the runs with these numbers, and add the samples of finished tasks to ``found``, also if the call is stopped."""
+        """Sample tasks for the runs with these numbers. Adds the samples of finished tasks to ``found``, even if the call is stopped."""
         sampled = [dict[str, list[Attempt]]() for _ in found]
         try:
             for number, attempt in self.draw(tasks, runs, on_done):
@@ -94,7 +94,7 @@ class SampledModel:
     def draw(
         self, tasks: Sequence[Task], runs: Mapping[int, SampleRun], on_done: Callable[[int], None]
     ) -> Iterator[tuple[int, Attempt]]:
-        """Yield the number of the run and each attempt: of all runs together where the engine can do so, else run by run."""
+        """Yield the number of the run and each attempt: for all runs together if the engine supports it, else run by run."""
         engine, given = self.sampler, {"author": self.model.name}
         numbers, configs = [*runs], [run.config for run in runs.values()]
         if isinstance(engine, JointSampler):
@@ -118,7 +118,7 @@ class SampledModel:
 
 
 def after(before: int, on_done: Callable[[int], None]) -> Callable[[int], None]:
-    """Return a function that reports a number of finished attempts besides those finished before."""
+    """Return a progress callback that adds the number of attempts finished before."""
     return lambda more: on_done(before + more)
 
 

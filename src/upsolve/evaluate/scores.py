@@ -65,7 +65,7 @@ class TaskScore:
     linted: int = 0
     """Samples that Ruff could read: Python that parses."""
     findings: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Number of lint and security findings in these, by kind and rule: ``lint:F401``."""
+    """Number of lint and security findings in the linted samples, by kind and rule: ``lint:F401``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +127,20 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class TaskChoice:
-    """The sample of a task that is chosen by evidence; hidden tests decide whether it passes, and are no evidence."""
+    """The sample of a task that is chosen by evidence. Hidden tests decide whether it passes, but do not count as evidence."""
 
     task_id: str
     """The task."""
     samples: int
     """n, the samples among which one is chosen, the greedy one included, >= 1."""
     tokens: int
-    """Tokens of the samples together."""
+    """Sum of the tokens of the samples."""
     greedy: bool | None
     """Whether the greedy sample passes every test; None if it is unscored, or there is none."""
     chosen: bool | None
     """Whether the chosen sample passes every test; None if it is unscored."""
     any: bool
-    """Whether one of the samples passes every test."""
+    """Whether at least one of the samples passes every test."""
     early: bool | None
     """Whether the sample chosen after an early stop (``upsolve.solve.solving.why_stop``) passes every test; None if it is unscored."""
     early_samples: int
@@ -174,7 +174,7 @@ class Choices:
         return max((task.samples for task in self.tasks), default=0)
 
     def passed(self, part: Literal["greedy", "chosen", "any", "early"]) -> dict[str, float]:
-        """Return 1.0 or 0.0 for each task where greedy (if any task has one), chosen and early sample are scored, by task id."""
+        """Return 1.0 or 0.0 for each task by task id, for greedy (if any task has a greedy sample), chosen and early samples that are scored."""
         needs = ("chosen", "early", *(("greedy",) if any(task.greedy is not None for task in self.tasks) else ()))
         known = [task for task in self.tasks if all(getattr(task, name) is not None for name in needs)]
         return {task.task_id: float(getattr(task, part)) for task in known if getattr(task, part) is not None}
@@ -266,7 +266,7 @@ def shares(counts: Iterable[Mapping[str, int]], scores: Sequence[TaskScore]) -> 
 
 
 def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
-    """Return the mean number of Ruff's findings per linted sample that parses, by severity, most frequent first; {} if none was linted."""
+    """Return the mean number of Ruff's findings per linted sample, by severity, most frequent first; {} if no sample was linted."""
     linted = sum(item.linted for item in scores)
     total = Counter[str](dict.fromkeys(("error", "security", "warning", "convention"), 0))
     for item in scores:
@@ -304,9 +304,9 @@ class Sweep:
     heldout_tasks: int = 0
     """Number of tasks that ``heldout_logp`` is the mean over."""
     choices: Choices | None = None
-    """Test tasks: one sample chosen of the greedy one and those of ``many`` (of ``hot``, if ``many`` is greedy); None if not measured."""
+    """Test tasks: one sample chosen from the greedy sample and those of ``many`` (of ``hot``, if ``many`` is greedy); None if not measured."""
     others: "tuple[Sweep, ...]" = ()
-    """The model on the task sets of ``evaluate.archives``, at the same temperatures; each is named by ``best.tasks``."""
+    """Sweeps of the model on the task sets of ``evaluate.archives``, at the same temperatures; ``best.tasks`` names the task set of each."""
 
     def __repr__(self) -> str:
         return f"Sweep({self.name!r}, model={self.best.model!r}, tasks={self.best.tasks!r}, best at {temperature_name(self.best.temperature)})"
@@ -338,7 +338,7 @@ def single(evaluation: Evaluation) -> Sweep:
 
 
 def renamed(sweep: Sweep, name: str) -> Sweep:
-    """Return a sweep with another label, which its evaluations get too; parts that are one evaluation stay so."""
+    """Return a sweep and its evaluations with another label; fields that share one evaluation still share it."""
     new = {id(one): replace(one, name=name) for one in sweep.evaluations}
     dev = tuple(new[id(one)] for one in sweep.dev)
     return replace(
@@ -357,7 +357,11 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
     """Pool the folds of a cross-fitting: each test task appears once. ValueError if temperatures differ or tasks repeat."""
     first = sweeps[0] if sweeps else None
     if first is None or any([e.temperature for e in sweep.dev] != [e.temperature for e in first.dev] for sweep in sweeps):
-        raise ValueError("folds must have been measured at the same temperatures" if sweeps else "no folds to pool")
+        raise ValueError(
+            "the folds were measured at different temperatures; measure all of them at the same ones"
+            if sweeps
+            else "pooling needs at least one fold"
+        )
     logps = [(sweep.heldout_logp, sweep.heldout_tasks) for sweep in sweeps if sweep.heldout_logp is not None]
     tasks = sum(count for _, count in logps)
     greedy = [sweep.greedy for sweep in sweeps if sweep.greedy is not None]
@@ -379,7 +383,7 @@ def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evalu
     scores = tuple(score for evaluation in evaluations for score in evaluation.scores)
     names = [score.task_id for score in scores]
     if distinct and len(names) != len(set(names)):
-        raise ValueError("a test task is in two folds: were they split with the same data.split_seed?")
+        raise ValueError("a test task is in two folds; split all folds with the same data.split_seed")
     temperatures = {evaluation.temperature for evaluation in evaluations}
     return replace(
         evaluations[0],
@@ -390,7 +394,7 @@ def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evalu
 
 
 def joined_choices(folds: Sequence[Choices | None]) -> Choices | None:
-    """Return the choices of several folds together; None if a fold has none, or chose by other evidence."""
+    """Return the choices of several folds together; None if a fold has no choices, or chose by other evidence."""
     known = [choices for choices in folds if choices is not None]
     if len(known) < len(folds) or len({choices.kinds for choices in known}) != 1:
         return None
@@ -413,13 +417,13 @@ def by_task_set(sweeps: Sequence[Sweep]) -> dict[str, tuple[Sweep, ...]]:
 
 
 def defined_ks(sweeps: Sequence[Sweep], ks: Sequence[int]) -> tuple[int, ...]:
-    """Return the k for which every sweep has enough samples for pass@k at its best temperature; (1,) if there are none."""
+    """Return the k for which every sweep has enough samples for pass@k at its best temperature; (1,) if there is no such k."""
     max_k = min((max((score.samples for score in sweep.many.scores), default=1) for sweep in sweeps), default=1)
     return tuple(k for k in ks if k <= max_k) or (1,)
 
 
 def temperature_name(temperature: float | None) -> str:
-    """Return the name of a temperature in tables and sentences."""
+    """Return a temperature as words for tables and sentences, such as ``greedy`` for 0."""
     if temperature is None:
         return "each fold's own T"
     return f"T {temperature:g}" if temperature else "greedy"

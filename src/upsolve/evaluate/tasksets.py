@@ -30,7 +30,7 @@ class Benchmark:
     source: str
     """Source that reads the file."""
     files: tuple[str, ...]
-    """Published names of the file, as patterns; the first that is found is read."""
+    """File names of the benchmark, as patterns; the first match is read."""
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -64,13 +64,15 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
         tasks = tasks_in(read_tasks(place_of(base, config), f"evaluate.archives: {base}"), base, split=split, data=data)
         chosen = tested([asking_for(task, data.language) for task in tasks[: config.tasks or None]], name)
         if not chosen:
-            raise ConfigError(f"evaluate.archives: {name}: none of its tasks has tests, so samples at them have no outcome")
+            raise ConfigError(
+                f"evaluate.archives: {name}: none of its tasks has tests, so their samples have no outcome; choose another archive"
+            )
         sets.append(TaskSet(name, chosen, check_leaks(training, chosen, name, refuse=config.leaks == "refuse")))
     return tuple(sets)
 
 
 def place_of(name: str, config: EvalConfig) -> str:
-    """Return where the tasks of a name are, for ``read_tasks``: the first place that exists. ConfigError if none does."""
+    """Return the place of the tasks of a name, as an argument of ``read_tasks``: the first place that exists. ConfigError if none exists."""
     folder, benchmark = os.environ.get(VARIABLE, ""), BENCHMARKS.get(name)
     if given := config.benchmarks.get(name):
         return f"{benchmark.source}:{given}" if benchmark and Path(given).is_file() else given
@@ -98,7 +100,7 @@ def where_missing(name: str, folder: str) -> str:
 
 
 def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) -> list[Task]:
-    """Return the tasks of a split: the recorded one, else by the shares of ``data``; other benchmarks are all test."""
+    """Return the tasks of a split: the recorded split, else by the shares of ``data``. Benchmarks without a recorded split are all test."""
     recorded = all(map(recorded_name, tasks))
     if not split or (name in BENCHMARKS and not recorded and split == "test"):
         return list(tasks)
@@ -107,12 +109,14 @@ def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) 
     settings = data.model_copy(update={"split_by": "split" if recorded else "", "folds": 0})
     chosen = tasks_of(tasks, settings, ranked=data.split == "ranked" or name == "embedded")[split]
     if not chosen:
-        raise ConfigError(f"evaluate.archives: {name}:{split}: none of the {len(tasks)} tasks is in this split")
+        raise ConfigError(
+            f"evaluate.archives: {name}:{split}: none of the {len(tasks)} tasks is in this split; name another split"
+        )
     return chosen
 
 
 def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
-    """Return the tasks that have tests, and warn of the others: samples at them cannot be judged."""
+    """Return the tasks that have tests, and warn of the others, since samples at these cannot be judged."""
     testable = tuple(task for task in tasks if task.tests)
     if len(testable) < len(tasks):
         warnings.warn(
@@ -124,20 +128,20 @@ def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:
-    """Warn of measured tasks that nearly equal training tasks, and return their ids; with ``refuse``, ConfigError."""
+    """Warn of measured tasks that nearly equal training tasks, and return their ids; with ``refuse``, raise ConfigError."""
     leaks = find_leaks(training, measured)
     if leaks:
         shown = ", ".join(f"{leak.right} and {leak.left} ({leak.reason})" for leak in leaks[:3])
         count = len({leak.right for leak in leaks})
         message = f"evaluate.archives: {count} of {len(measured)} tasks of {name} are nearly equal to training tasks: {shown}"
         if refuse:
-            raise ConfigError(f"{message}; leave them out of training, or set evaluate.leaks: report")
+            raise ConfigError(f"{message}; leave these tasks out of training, or set evaluate.leaks: report")
         warnings.warn(message, stacklevel=3)
     return tuple(dict.fromkeys(leak.right for leak in leaks))
 
 
 def report_trained(tasks: Sequence[Task], archive: str, model: str) -> None:
-    """Warn of measured tasks of an archive that a model was trained on, by its run or by that of its base model, and name the fix."""
+    """Warn of measured tasks that a model, or its base model, was trained on, as its run records; the warning names the fix."""
     names, folders = {task.task_id for task in tasks}, [Path(model).absolute()]
     while folders[-1] not in folders[:-1]:
         run = next(
