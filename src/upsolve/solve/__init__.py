@@ -15,7 +15,7 @@ __all__ = ["SolvePackage"]
 
 
 class SolvePackage(ModuleType):
-    """This package as a function: ``upsolve.solve`` is the name of both."""
+    """Makes this package callable, because ``upsolve.solve`` is also the name of a function."""
 
     @property
     def __wrapped__(self) -> "Callable[..., Iterator[Answer]]":

@@ -42,7 +42,7 @@ def asked_task(
 
 
 def database_input(path: Path) -> TestCase:
-    """Return a SQLite database as the input of queries; ConfigError if the file is none."""
+    """Return a SQLite database as the input of queries; ConfigError if the file is not a SQLite database."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return TestCase(TestKind.STDIO, "\n".join(connection.iterdump()))
@@ -57,7 +57,7 @@ def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCas
     """
     queries = [task.task_id for task in tasks if is_query_language(task.language)]
     if not queries:
-        raise ConfigError(f"--database {path} has no effect: no task asks for a query; with a prompt, add --language sql")
+        raise ConfigError(f"--database {path} has no effect: no task asks for a query; for a prompt, add --language sql")
     found = database_input(path)
     return {task_id: [found] for task_id in queries}
 
@@ -82,7 +82,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
 
 
 def content_of(task: Task) -> str:
-    """Return a content id of a task, which tells answers to an earlier version of the task apart."""
+    """Return a content id of a task: answers to an earlier version of the task have another one."""
     return content_id(repr(task))
 
 
@@ -137,5 +137,5 @@ def read_tests(text: str, label: str, *, queries: bool = False) -> list[TestCase
         is_call = not queries and (row.get("kind", "") == "call" or str(row["input"]).rstrip().endswith(")"))
         tests.append(TestCase(TestKind.CALL if is_call else TestKind.STDIO, str(row["input"]), str(row["expected"])))
     if not tests:
-        raise ConfigError(f"{label}: holds no test")
+        raise ConfigError(f"{label}: holds no test; write JSON lines with input and expected")
     return tests

@@ -16,20 +16,20 @@ __all__ = ["EVIDENCE", "Candidates", "Choice", "Evidence", "choose", "vote_weigh
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates for the answer to one task, N of them, and what is known of each; hidden tests are in none of it."""
+    """The N candidates for the answer to one task, with what is known about each; hidden tests contribute nothing."""
 
     task: Task
     """The task."""
     attempts: tuple[Attempt, ...]
     """The candidates, in the order of sampling; equal programs may occur several times."""
     verdicts: tuple[Verdict | None, ...]
-    """Verdict on the visible tests of each; None without visible tests."""
+    """Verdict of each candidate on the visible tests; None without visible tests."""
     outputs: tuple[Outputs, ...]
-    """Outputs of each on the same inputs."""
+    """Outputs of each candidate on the same inputs."""
     parents: tuple[int | None, ...] = ()
-    """Index of the candidate that each corrects, smaller than its own; None for a sample of the task. () if none corrects another."""
+    """Index of the candidate that each one corrects, smaller than its own; None for a sample of the task. () if no candidate corrects another."""
     scores: tuple[float | None, ...] = ()
-    """Score of each by the command or model that a user names; None for no score. () without a scorer."""
+    """Score of each candidate by the user's command or model; None: no score. () without a scorer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Evidence:
     """A kind of evidence for a candidate."""
 
     score: Callable[[Candidates], Sequence[float]]
-    """``score(candidates) -> scores_N``: larger is better, 0 where nothing is known; never from hidden tests."""
+    """``score(candidates) -> scores_N``: larger is better, 0 if nothing is known; must not read hidden tests."""
     help: str
     """Description in one line."""
 
@@ -104,7 +104,7 @@ def likelihood(candidates: Candidates) -> list[float]:
 
 
 def score(candidates: Candidates) -> list[float]:
-    """Return the score of each candidate; the smallest one for a candidate without a score, 0 for all without any."""
+    """Return the score of each candidate. A candidate without a score gets the smallest one; without any scores, all get 0."""
     given = candidates.scores or (None,) * len(candidates.attempts)
     least = min((one for one in given if one is not None), default=0.0)
     return [least if one is None else one for one in given]
@@ -119,11 +119,11 @@ EVIDENCE: Mapping[str, Evidence] = {
 }
 """Built-in kinds of evidence by name."""
 CLOSE = 1e-9
-"""Scores that differ by less are equal: sums of the same weights in another order."""
+"""Scores closer than this are equal: sums of the same weights in another order differ by rounding."""
 
 
 def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
-    """Return the best candidate: by the first kind of evidence, among equals by the second, and so on; the first sampled among equals.
+    """Return the best candidate by the first kind of evidence; among equals by the second, and so on; finally the first sampled one.
 
     Args:
         candidates: at least one candidate.
@@ -134,7 +134,7 @@ def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
         ValueError: there is no candidate, or evidence gives another number of scores than candidates.
     """
     if not candidates.attempts:
-        raise ValueError(f"{candidates.task.task_id}: no candidates to choose from")
+        raise ValueError(f"{candidates.task.task_id}: there are no candidates to choose from")
     scores: dict[str, tuple[float, ...]] = {}
     left, decided_by = [*range(len(candidates.attempts))], ""
     for kind in kinds:

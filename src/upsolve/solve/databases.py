@@ -24,7 +24,7 @@ NAMES = re.compile(r"(?<=[a-z,] )[A-Z]\w+(?: [A-Z]\w+)*")
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "harbor")
 """Values of text columns beside the literals of a question."""
 NULLS = 0.08
-"""Share of NULL among the values of columns that may hold it and are no keys."""
+"""Share of NULL among the values of columns that may hold NULL and are not keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Outputs:
 
     @property
     def votes(self) -> tuple[str | None, ...]:
-        """The forms of the outputs, by which candidates agree."""
+        """The forms of the outputs; candidates with equal forms agree."""
         return self.forms or self.texts
 
     @property
@@ -176,7 +176,7 @@ def rows_text(text: str, *, in_order: bool) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """Return a float with nine digits, below 1 with nine decimal places, also within lists, tuples, sets and values of dicts; other data as it is."""
+    """Return a float with nine digits (below 1 with nine decimal places), also within lists, tuples, sets and values of dicts; other data unchanged."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

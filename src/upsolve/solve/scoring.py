@@ -33,7 +33,7 @@ class ScoredArchive:
     """Counts of ``score_archive``."""
 
     scored: int
-    """Programs that have a score now and had none."""
+    """Programs that have a score now and had none before."""
     unscored: int
     """Programs to which the scorer gave no number."""
     before: int
@@ -105,7 +105,7 @@ def read_scores(text: str, ids: Sequence[str]) -> list[float | None]:
 
 
 def value_of(line: str) -> Any:
-    """Return the JSON value of a line, else its text."""
+    """Return the JSON value of a line; if the line is not JSON, its text."""
     try:
         return json.loads(line)
     except ValueError:

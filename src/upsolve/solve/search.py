@@ -1,4 +1,4 @@
-"""Search for an answer in rounds: which candidates the next ones correct. Each way to choose these parents is a record.
+"""Search for an answer in rounds. A record says how the parents are chosen: the candidates that the next ones correct.
 
 A search is a tree: its root is the task, the first samples are children of the root, and a correction is a child of what it corrects.
 """
@@ -96,7 +96,7 @@ def uct_value(mean: float, visits: int, parent_visits: int, exploration: float =
 def uct(tree: Tree, count: int) -> list[int | None]:
     """Return the leaf that is reached from the root by the largest ``uct_value``, for each new candidate in turn; the first of equals.
 
-    Candidates chosen for this round count as visits n and N, and not in the mean, so that later ones spread. Without verdicts, new samples.
+    A candidate chosen in this round counts in the visits n and N, but not in the mean, so that later choices spread. Without verdicts: new samples.
     """
     if not any(tree.candidates.verdicts):
         return no_parents(tree, count)
@@ -123,7 +123,7 @@ def uct(tree: Tree, count: int) -> list[int | None]:
 
 
 def path_of(tree: Tree, index: int | None) -> list[int]:
-    """Return a candidate and what it corrects, up to a sample of the task."""
+    """Return the path from a candidate, over the candidates that each one corrects, to a sample of the task."""
     path: list[int] = []
     while index is not None:
         path.append(index)
@@ -149,13 +149,13 @@ def corrections(tree: Tree, way: str | Parents, requests: Sequence[Request]) -> 
         requests: requests for new samples of the task, with visible tests alone.
 
     Raises:
-        RecordError: a way that is not built in raises an exception, or gives no index for each request.
+        RecordError: a plug-in's way raises an exception, or does not give an index for each request.
     """
     record: Parents = find("parent", way)
     try:
         parents = [*record.choose(tree, len(requests))]
         if len(parents) != len(requests) or not {*parents} <= {None, *range(len(tree.parents))}:
-            raise ValueError(f"expected {len(requests)} indices of candidates or None, got {parents}")
+            raise ValueError(f"the search must return {len(requests)} indices of candidates or None, got {parents}")
     except Exception as error:
         reraise("parent", way, error)
     attempts, verdicts = tree.candidates.attempts, tree.candidates.verdicts

@@ -1,6 +1,6 @@
 """Answers to tasks: sample candidates in stages, run them, choose one.
 
-A task's first candidate is decoded greedily. More are sampled while the evidence leaves a doubt, up to the number of samples. Further rounds
+A task's first candidate is decoded greedily. More candidates are sampled until the evidence is clear, up to the number of samples. Further rounds
 sample corrections of candidates (``upsolve.solve.search``).
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Answer", "Open", "SolveSettings", "extend", "inputs_of", "solve", "s
 PORTION = 64
 """Tasks that are sampled together."""
 SECOND = 2
-"""Samples of the second stage: with the greedy one, three candidates can agree."""
+"""Number of samples in the second stage: with the greedy candidate, three candidates can agree."""
 SEEDS = 1 << 20
 """Distance between the seeds of two stages."""
 
@@ -42,11 +42,11 @@ class SolveSettings:
     kinds: tuple[str, ...] = KINDS
     """Kinds of evidence, the strongest first (``upsolve.solve.choose.EVIDENCE``)."""
     tokens: int | None = None
-    """Sampled tokens of a task: no stage begins above; None: unlimited."""
+    """Limit of sampled tokens of a task: no stage begins above it; None: unlimited."""
     seconds: float | None = None
-    """Wall time of all tasks, seconds: no stage begins after; None: unlimited."""
+    """Limit of wall time of all tasks, seconds: no stage begins after it; None: unlimited."""
     stop_early: bool = True
-    """Sample no more as soon as a candidate passes all visible tests or, without visible tests, three candidates agree."""
+    """Stop sampling as soon as a candidate passes all visible tests or, without visible tests, three candidates agree."""
     rounds: int = 1
     """Rounds of at most ``samples`` candidates each, >= 1; candidates of later rounds correct those of earlier ones."""
     parents: str | Parents = "refine"
@@ -56,7 +56,9 @@ class SolveSettings:
 
     def __post_init__(self) -> None:
         if ("score" in self.kinds) != (self.scorer is not None):
-            raise ConfigError("the evidence score and a scorer need each other: --choose tests,runs,score with --score COMMAND")
+            raise ConfigError(
+                "the evidence score needs a scorer, and a scorer needs the evidence: --choose tests,runs,score with --score COMMAND"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Answer:
     candidates: Candidates
     """All candidates."""
     stopped: str
-    """Why no more were sampled: ``tests`` (all visible tests passed), ``agreement``, ``samples``, ``tokens`` or ``seconds``."""
+    """Why sampling stopped: ``tests`` (a candidate passed all visible tests), ``agreement``, ``samples``, ``tokens`` or ``seconds``."""
 
     @property
     def tokens(self) -> int:
@@ -191,7 +193,7 @@ def sampled(left: Sequence[Open], draw: Sampler, stage: SampleConfig, report: Re
 
 
 def corrected(left: Sequence[Open], draw: Sampler, stage: SampleConfig, how: SolveSettings, report: Report) -> list[New]:
-    """Sample the corrections of a round for each open task; of tasks without anything to correct, new samples."""
+    """Sample the corrections of a round for each open task; for tasks with nothing to correct, sample new candidates."""
     asked: list[tuple[Open, Request, int | None]] = []
     for one in left:
         tree = Tree(one.candidates, choose(one.candidates, how.kinds).index)
@@ -209,7 +211,7 @@ def extend(
 ) -> None:
     """Judge new candidates of open tasks on visible tests, run them on the inputs, score them, and add them.
 
-    ``known``: verdicts of the candidates on all tests; those with an outcome of every visible test are not judged again.
+    ``known``: verdicts of candidates on all tests. Candidates with an outcome of every visible test are not judged again.
     """
     owners, attempts = [owner for owner, *_ in new], [attempt for _, attempt, _ in new]
     verdicts = shown_verdicts(owners, attempts, settings, known or [None] * len(new))
@@ -236,7 +238,7 @@ def shown_verdicts(
 
 
 def verdict_on_shown(task: Task, verdict: Verdict) -> Verdict | None:
-    """Return the verdict on the visible tests of a task from that on all tests; None unless every visible test has an outcome."""
+    """Return the verdict on the visible tests of a task, taken from the verdict on all tests; None unless every visible test has an outcome."""
     if len(verdict.outcomes) != len(task.tests) or all(test.hidden for test in task.tests):
         return None
     outcomes = tuple(outcome for test, outcome in zip(task.tests, verdict.outcomes, strict=True) if not test.hidden)
@@ -250,7 +252,7 @@ def verdict_on_shown(task: Task, verdict: Verdict) -> Verdict | None:
 
 
 def why_stop(candidates: Candidates, choice: Choice, how: SolveSettings, *, seconds: float, is_last: bool) -> str:
-    """Return why no more candidates of a task are sampled; empty if more are."""
+    """Return why sampling stops for a task; empty if more candidates are sampled."""
     verdict, outputs = candidates.verdicts[choice.index], candidates.outputs[choice.index]
     if how.stop_early and verdict is not None and verdict.status is Status.PASSED:
         return "tests"
