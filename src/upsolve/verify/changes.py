@@ -1,4 +1,4 @@
-"""Fixes of the judge that changed verdicts, and the version of the judge, by which ``upsolve verify --stale`` finds what to judge again."""
+"""Fixes of the judge that changed verdicts, and the version of the judge; ``upsolve verify --stale`` finds the verdicts to repeat with both."""
 
 import re
 from collections.abc import Callable
@@ -17,11 +17,11 @@ Concerns = Callable[[Task, Attempt, Verdict], bool]
 BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "php")
 """Languages whose memory was limited by address space before the fix."""
 OF_OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "TypeError")
-"""Errors of programs that need a newer Python."""
+"""Exception names of programs that need a newer Python."""
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
-"""Words in Python programs that use streams, folders or arguments, which differed from those of a new interpreter before the fix."""
+"""Words in Python programs that use streams, folders or arguments; these differed from a new interpreter before the fix."""
 OF_SOURCE = ("argv[0]", "main.py", "traceback", "linecache", "stdin.name", "stdin.mode", "stdin.buffer.name")
-"""Words of Python programs that ask for their own source, or for the name of their standard input."""
+"""Words in Python programs that ask for their own source, or for the name of their standard input."""
 OF_LIBRARY = (
     "array",
     "timezone",
@@ -43,7 +43,7 @@ EXTENDS = re.compile(
 )
 """Class of a Python program that extends a builtin type."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
-"""Argument of a call with a name that functions of the judge use, or arguments from a dict."""
+"""A call with a keyword argument that functions of the judge also use, or with arguments from a dict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Change:
     concerns: Concerns
     """Whether the fix may change a scored verdict."""
     among: str = "true"
-    """SQL condition on the columns of ``verdicts`` (queries may also read ``tasks``) that holds for every verdict concerned."""
+    """SQL condition on the columns of ``verdicts`` (it may also read ``tasks``) that is true for every verdict concerned."""
 
 
 def has_tests(task: Task, *kinds: TestKind) -> bool:
@@ -88,12 +88,12 @@ def mentions(attempt: Attempt, *words: str) -> bool:
 
 
 def meets_objects(task: Task, attempt: Attempt, verdict: Verdict) -> bool:
-    """Return whether tests in the tester's process may have met an object that is no data, or a class or variable of the setup."""
+    """Return whether tests in the tester's process may have met an object that is not plain data, or a class or variable of the setup."""
     return "across" in verdict.isolation and (bool(task.setup) or mentions(attempt, "class ", "Mock", "type("))
 
 
 def names_arguments(task: Task, attempt: Attempt) -> bool:
-    """Return whether a call in the tests or in the attempt names an argument as the judge's own functions name theirs, or may do so."""
+    """Return whether a call in the tests or in the attempt uses, or may use, a keyword argument that the judge's own functions also have."""
     return any(NAMED.search(source) for source in (attempt.code, *(test.input for test in task.tests)))
 
 
@@ -170,20 +170,20 @@ CHANGES: tuple[Change, ...] = (
            and any("asyncio" in test.input for test in task.tests), "status <> 'passed' and contains(isolation, 'across')"),
 )
 # fmt: on
-"""Oldest first, append-only: the number of a change is its position, counted from 1."""
+"""Changes, oldest first, append-only: the number of a change is its position, counted from 1."""
 
 JUDGE_VERSION = len(CHANGES)
 """Version of the judge, ``Verdict.judge_version``: the number of the newest change."""
 
 
 def changes_since(task: Task, attempt: Attempt, verdict: Verdict) -> tuple[int, ...]:
-    """Return the numbers of the changes that concern a verdict and are newer than its judge; () for a verdict that is valid still."""
+    """Return the numbers of the changes that concern a verdict and are newer than its judge; () if the verdict is still valid."""
     newer = enumerate(CHANGES[verdict.judge_version :], start=verdict.judge_version + 1)
     return tuple(number for number, change in newer if change.concerns(task, attempt, verdict))
 
 
 def may_be_stale() -> str:
-    """Return a condition in SQL, on the columns of ``verdicts`` beside ``tasks``, that holds for all verdicts that a change concerns."""
+    """Return an SQL condition on the columns of ``verdicts`` and ``tasks`` that is true for all verdicts that a change concerns."""
     return " or ".join(
         f"(coalesce(judge_version, 0) < {number} and {change.among})" for number, change in enumerate(CHANGES, 1)
     )

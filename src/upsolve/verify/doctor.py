@@ -32,7 +32,7 @@ class Check:
     required: bool
     """True if untrusted code must not be judged when the check fails."""
     detail: str
-    """Observation."""
+    """What was observed."""
 
 
 def checks(settings: JudgeSettings | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:
@@ -69,7 +69,7 @@ def layers(settings: JudgeSettings) -> list[Check]:
 
 
 def own_kernel(settings: JudgeSettings) -> Check:
-    """Return the check of whether gVisor is available."""
+    """Return the check whether gVisor is available."""
     try:
         detail = f"active: {find_runsc()}" if settings.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
     except IsolationError as error:
@@ -95,7 +95,7 @@ def run_attacks(todo: Sequence[Try], settings: JudgeSettings, progress: Progress
 
 
 def check_of(trial: Try, verdicts: Sequence[Verdict]) -> Check:
-    """Return the check of an attack by its verdicts; without verdicts, why it was not run."""
+    """Return the check of an attack, from its verdicts; without verdicts, the check says why the attack was not run."""
     if not verdicts:
         return Check(trial.attack.wants, trial.name, ok=True, required=False, detail=f"not tried: no {trial.missing()} here")
     wrong = trial.wrong(verdicts)

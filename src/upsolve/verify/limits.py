@@ -61,20 +61,20 @@ MEMBERS = {
 """Imports of the graders of APPS, TACO and LiveCodeBench, for every program; LeetCode's solutions rely on them."""
 
 PROVIDED = frozenset(" ".join([MODULES, *MEMBERS.values()]).split())
-"""All names that these imports bind."""
+"""All names that the added imports bind."""
 
 T = TypeVar("T")
 
 
 def prepared(rows: Iterable[T], imports: Imports) -> Iterator[T | Task]:
-    """Return the rows of a source, tasks in Python with the imports."""
+    """Return the rows of a source; the added imports are set up for its Python tasks."""
     if imports is Imports.NONE:
         return iter(rows)
     return (with_imports(row) if isinstance(row, Task) and row.language == "python" else row for row in rows)
 
 
 def imports_without(names: Container[str] = ()) -> str:
-    """Return the imports of ``MODULES`` and ``MEMBERS`` but for names that the program itself must define."""
+    """Return the imports of ``MODULES`` and ``MEMBERS``, except names that the program itself must define."""
     left = {module: [name for name in members.split() if name not in names] for module, members in MEMBERS.items()}
     lines = [f"import {', '.join(module for module in MODULES.split() if module not in names)}"]
     lines += [f"from {module} import {', '.join(members)}" for module, members in left.items() if members]
@@ -83,10 +83,10 @@ def imports_without(names: Container[str] = ()) -> str:
 
 @lru_cache(maxsize=64)
 def with_imports(task: Task) -> Task:
-    """Return a task whose setup has the imports, too.
+    """Return a task whose setup includes the imports.
 
-    Names that its tests use are left out, and so is its entry point: the attempt may define them, and the tests are to call
-    its functions. A task with tests that do not parse, which is a fault of the task, and one with simulated worlds are returned as they are.
+    The entry point and names that its tests use are left out: the attempt may define these, and the tests must call the attempt's functions. A task
+    with simulated worlds, or with tests that do not parse, is returned unchanged.
     """
     calls = [test.input.strip() for test in task.tests if test.kind in (TestKind.CALL, TestKind.CODE)]
     if any(test.kind is TestKind.SIMULATION for test in task.tests):
@@ -115,7 +115,7 @@ class Limits:
     """Limits of an attempt; all must be positive."""
 
     wall_seconds: float = 10.0
-    """Elapsed time of all tests together, seconds (of many: ``for_many_tests``)."""
+    """Elapsed time of all tests together, seconds; for many tests see ``for_many_tests``."""
     cpu_seconds: float = 5.0
     """CPU time of one process of the attempt, seconds (the kernel rounds it up to whole seconds)."""
     memory_bytes: int = 512 * 2**20
@@ -175,13 +175,13 @@ class JudgeSettings:
     python: str = ""
     """Language that runs Python programs of STDIO tests without required packages, such as ``pypy``; empty: the warm interpreter."""
     cost: int = 0
-    """Rounds in which the processor time of an attempt that passed is measured (``judge.cost``), >= 0; 0: that of the one run that judges it."""
+    """Number of rounds in which the processor time of a passed attempt is measured (``judge.cost``), >= 0; 0: the time of the judging run is used."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
             raise ValueError(f"isolation must be one of {', '.join(ISOLATIONS)}; got {self.isolation!r}")
         if wrong := set(self.analyses) - ANALYSES:
-            raise ValueError(f"analyses must be of {', '.join(sorted(ANALYSES))}; got {', '.join(sorted(wrong))}")
+            raise ValueError(f"analyses must be among {', '.join(sorted(ANALYSES))}; got {', '.join(sorted(wrong))}")
         if not 0 <= self.task_limits < float("inf"):
             raise ValueError(f"task_limits must be a number >= 0, got {self.task_limits}")
         if self.repeats < 1:
@@ -201,18 +201,18 @@ class JudgeSettings:
 
 
 OF_MACHINE = frozenset({"isolation", "workers", "executor", "cache"})
-"""Settings of the machine that judges: no request to a service changes them."""
+"""Settings of the machine that judges; requests to a service cannot change these."""
 DECISIVE = tuple(field.name for field in fields(JudgeSettings) if field.name not in OF_MACHINE)
-"""All other settings: they decide verdicts, so requests and keys of the cache hold all of them."""
+"""All other settings. They decide verdicts, so requests and cache keys contain all of them."""
 
 
 def limits_for(task: Task, settings: JudgeSettings) -> Limits:
     """Return the limits of the attempts at a task.
 
-    ``cpu_seconds`` is c = ``task_limits`` * ``Task.limit_seconds`` where each test is a process of its own (STDIO), else c times the number of
-    tests; ``test_seconds`` is at most 2 c + 1, and ``wall_seconds`` at least that for every test. ``memory_bytes`` is ``Task.limit_bytes``, but at least
-    ``LEAST_MEMORY``: contests limit the memory that is used, the judge limits address space. ``output_bytes`` is at least twice what an
-    attempt must write (``longest_output``). What a task does not state is as in ``settings.limits``.
+    ``cpu_seconds`` is c = ``task_limits`` * ``Task.limit_seconds`` where each test is a process of its own (STDIO), else c times the number of tests;
+    ``test_seconds`` is at most 2 c + 1, and ``wall_seconds`` at least that for every test. ``memory_bytes`` is ``Task.limit_bytes``, but at least
+    ``LEAST_MEMORY``: contests limit the memory that is used, the judge limits address space. ``output_bytes`` is at least twice what an attempt must
+    write (``longest_output``). Limits that a task does not state come from ``settings.limits``.
     """
     limits, factor = settings.limits, settings.task_limits
     if (room := 2 * longest_output(task)) > limits.output_bytes:
@@ -284,4 +284,6 @@ def refuse_impossible(settings: JudgeSettings, *, here: bool = True) -> None:
         raise ConfigError(f"verify.packages: not installed for attempts: {', '.join(absent)}; run `upsolve packages {names}`")
     if settings.python and (settings.packages or settings.lines):
         other = "verify.packages" if settings.packages else "recording executed lines"
-        raise ConfigError(f"verify.python: {settings.python} excludes {other}, which needs the interpreter that runs upsolve")
+        raise ConfigError(
+            f"verify.python: {settings.python} excludes {other}, which needs the interpreter that runs upsolve; remove one of the two"
+        )

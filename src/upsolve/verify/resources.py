@@ -34,7 +34,7 @@ REFRESH_SECONDS = 0.5
 
 
 def own_groups() -> dict[str, str]:
-    """Return the path of this process's control group by controller, of version 2 by the empty name."""
+    """Return the path of this process's control group by controller; version 2 has the empty name as its controller."""
     with suppress(OSError):
         rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
         return {name: path for _, names, path in rows for name in names.split(",")}
@@ -133,7 +133,7 @@ def core_figures() -> tuple[int, int, int]:
 LONGEST_RUN = 10.0
 """Maximum elapsed time of a run, as a multiple of its limit, however long it waits for a core."""
 PAUSE_SECONDS = 0.02
-"""Time between two looks at the same threads, seconds: longer than a tick, at which the kernel updates the numbers of a running thread."""
+"""Time between two readings of the same threads, seconds; longer than a tick, at which the kernel updates a running thread."""
 STEP_SECONDS = 0.05
 """Minimum extension, seconds."""
 PROC = Path("/proc")
@@ -150,11 +150,11 @@ class Thread:
     slices: int
     """Number of time slices."""
     runnable: bool
-    """True if it is on a core or waits for one."""
+    """True if the thread is on a core or waits for one."""
 
 
 class CoreWaits:
-    """The waits of a server and of the processes that it forks; ``known`` is False where the kernel does not tell."""
+    """The waits for cores of a server and of the processes that it forks; ``known`` is False if the kernel does not report them."""
 
     def __init__(self, launcher: int) -> None:
         children = next(iter(children_of(PROC / f"{launcher}/task/{launcher}")), 0)
@@ -170,11 +170,11 @@ class CoreWaits:
         return None
 
     def begin(self) -> None:
-        """Note that a request begins: later waits of the server count as waits of its attempts."""
+        """Record the start of a request: later waits of the server count as waits of its attempts."""
         self.before = (self.of_server() or 0) if self.known else 0
 
     def look(self) -> dict[str, Thread]:
-        """Return the figures of all threads below the server, by thread id."""
+        """Return the figures of all threads of the server and its descendants, by thread id."""
         threads: dict[str, Thread] = {}
         waiting = [*children_of(self.folder)]
         while waiting:
@@ -187,7 +187,7 @@ class CoreWaits:
     def measure(self, elapsed: float, limit: float, cpu_seconds: float) -> tuple[float, float]:
         """Measure the waits of a run that has reached its deadline, and decide how much longer it may run.
 
-        A run may use ``limit`` seconds beside its waits, and LONGEST_RUN * ``limit`` with them. A run that has used up its CPU time gets no
+        A run may use ``limit`` seconds without its waits, and LONGEST_RUN * ``limit`` with them. A run that has used up its CPU time gets no
         extension, so its own threads cannot prolong it by keeping each other from a core.
 
         Args:
@@ -233,7 +233,7 @@ def children_of(thread: Path) -> Iterator[int]:
 
 
 def thread_figures(thread: Path) -> Thread | None:
-    """Return the figures of a thread; None if it has ended or the kernel does not tell."""
+    """Return the figures of a thread; None if the thread has ended or the kernel does not report them."""
     with suppress(OSError, ValueError):
         ran, waited, slices = map(int, (thread / "schedstat").read_text().split())
         state = (thread / "stat").read_text().rpartition(")")[2].split()[0]

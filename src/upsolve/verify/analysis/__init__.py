@@ -45,11 +45,11 @@ class Source:
     """One program."""
 
     code: str
-    """Source code; comments that suppress findings are disabled at the same length, or a policy could learn to write them."""
+    """Source code. Comments that suppress findings are disabled without changing the length; otherwise a policy could learn to write them."""
     language: str = "python"
     """Language; ``python`` for all names of Python."""
     names: frozenset[str] = frozenset()
-    """Names that the task's tests use."""
+    """Names that the tests of the task use."""
     executed: tuple[int, ...] | None = None
     """Executed lines, from 1; None if unknown."""
 
@@ -64,7 +64,7 @@ def source_of(task: Task, attempt: Attempt, verdict: Verdict) -> Source:
 
 @contextmanager
 def in_folder(sources: Sequence[Source]) -> Generator[Path]:
-    """Context manager: write programs to a temporary folder, named by number, so that no program can import another."""
+    """Context manager: write each program to a temporary folder named by a number, so that no program can import another."""
     with tempfile.TemporaryDirectory(prefix="upsolve-analysis-") as folder:
         for number, source in enumerate(sources):
             (Path(folder) / f"{number}.py").write_text(source.code, encoding="utf-8", errors="replace", newline="")
@@ -86,7 +86,7 @@ def rows_of(command: Sequence[str], folder: Path) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=4)
 def split(code: str) -> list[str]:
-    """Return the lines of a program, which has many findings."""
+    """Return the lines of a program that has many findings."""
     return code.split("\n")
 
 
@@ -98,7 +98,7 @@ def column_of(code: str, line: int, offset: int) -> int:
 
 
 FILE_END = frozenset({"W292", "W391"})
-"""Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow them."""
+"""Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow these rules."""
 PREFIXES: Mapping[str, tuple[str, ...]] = {
     "error": ("B", "E9", "F", "PLE"),  # likely a bug, or does not parse
     "security": ("S",),  # flake8-bandit's rules

@@ -35,9 +35,9 @@ TOOLS = {
 }
 """Analysis -> package that implements it."""
 ANY_LANGUAGE = frozenset({"complexity", "syntax"})
-"""Analyses of languages other than Python, too."""
+"""Analyses that also read languages other than Python."""
 SECONDS = 30.0
-"""Time limit of one analysis of a batch of programs, seconds; after it each program is tried alone."""
+"""Time limit of one analysis of a batch of programs, seconds; after a timeout each program is analysed alone."""
 MEMORY = 4 << 30
 MOST = 200
 """Maximum number of findings that one analysis keeps per attempt."""
@@ -75,7 +75,7 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
 
 
 def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first ``MOST`` findings by position in the code, and one more that says how many were dropped, if any."""
+    """Return the first ``MOST`` findings by position in the code; if more were found, one finding that states the number of dropped ones."""
     if len(findings) <= MOST:
         return [*findings]
     message = f"the first {MOST} of {len(findings)} findings are kept"
@@ -83,7 +83,7 @@ def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def merge_findings(first: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings of the judge, then those of analyses by position; of duplicates, that of the analysis remains."""
+    """Return the findings of the judge, then those of analyses by position; of duplicates, the finding of the analysis is kept."""
     duplicates = {(finding.kind, finding.rule, finding.line) for finding in others}
     ordered = sorted(others, key=lambda finding: (finding.line, finding.column, finding.kind, finding.rule))
     return (*(finding for finding in first if (finding.kind, finding.rule, finding.line) not in duplicates), *ordered)

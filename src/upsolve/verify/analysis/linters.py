@@ -1,4 +1,4 @@
-"""Findings of tools that read programs: Ruff, Bandit, ty (Python alone, from files, many programs in one run) and Lizard."""
+"""Findings of external tools: Ruff, Bandit and ty (Python only, from files, many programs in one run) and Lizard."""
 
 import logging
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
 
 
 def by_program(found: Sequence[tuple[str, Finding]], count: int) -> list[tuple[Finding, ...]]:
-    """Return the findings of every program, given with the names of their files (``source.in_folder``)."""
+    """Return the findings of every program, given findings with the names of their files (``source.in_folder``)."""
     findings: list[list[Finding]] = [[] for _ in range(count)]
     for file, finding in found:
         findings[int(Path(file).stem)].append(finding)

@@ -41,7 +41,7 @@ def parser(grammar: str) -> Any:
 
 
 def parse(code: str, grammar: str = "tree_sitter_python") -> Any:
-    """Return the root node of a program's syntax tree; invalid code has one, too."""
+    """Return the root node of a program's syntax tree; invalid code also has a tree."""
     return parser(grammar).parse(code.encode("utf-8", "replace")).root_node
 
 
@@ -55,7 +55,7 @@ def python_tree(code: str) -> ast.Module | None:
 
 
 def tree_of(code: str, language: str) -> Any:
-    """Return the root of a program's tree-sitter tree; None if its language has no grammar, JudgeError if not installed."""
+    """Return the root of a program's tree-sitter tree; None if its language has no grammar, JudgeError if the grammar is not installed."""
     if language in PYTHON:
         return parse(code)
     known = languages().get(language)
@@ -63,7 +63,7 @@ def tree_of(code: str, language: str) -> Any:
 
 
 def normalise(code: str, language: str, *, docstrings: bool = True) -> str:
-    """Return a text that is equal for programs that differ only in comments, white space or, if not wanted, docstrings."""
+    """Return a text that is equal for programs that differ only in comments and white space or, if docstrings are not wanted, in docstrings."""
     if language in PYTHON:
         if tree := python_tree(code):
             return ast.dump(tree if docstrings else without_docstrings(tree))
@@ -83,7 +83,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def nodes_of(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
-    """Yield the nodes of a tree in the order of the text, parents first, but none below a node that is whole."""
+    """Yield the nodes of a tree in the order of the text, parents first; children of a node that counts as a whole are skipped."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -199,7 +199,7 @@ def unexecuted(source: Source) -> Iterator[Finding]:
 
 
 def idle(start: int, end: int) -> Iterator[Finding]:
-    """Yield a finding for a block of unexecuted lines, unless it is empty."""
+    """Yield one finding for a block of unexecuted lines; none for an empty block."""
     if start:
         yield Finding("unexecuted", "statement", "no test runs this", start, end_line=end)
 

@@ -5,7 +5,7 @@ language = "bash"                           # of attempt.*; default: python
 kinds.call = ["failed", "runtime_error"]    # kind of tests -> allowed statuses
 own_kernel = ["passed"]                     # further statuses allowed under gVisor, whose kernel it attacks; default: none
 
-After each attack, honest attempts that also look for its traces must pass. Imports only the standard library and the judge.
+After each attack, honest attempts must pass; they also look for traces of the attack. Imports only the standard library and the judge.
 """
 
 import tomllib
@@ -118,7 +118,7 @@ class Attack:
     language: str = "python"
     """Language of the attempt."""
     own_kernel: Sequence[str] = ()
-    """Further statuses allowed under gVisor, where it reaches gVisor's kernel instead of the host's."""
+    """Further statuses allowed under gVisor, where the attack reaches gVisor's kernel instead of the host's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Try:
         return f"{self.attack.name}/{self.kind}"
 
     def missing(self) -> str:
-        """Return the first tool of its language that is not installed; empty if all are."""
+        """Return the first tool of the attempt's language that is not installed; empty if all are installed."""
         return "" if self.attack.language == "python" else languages()[self.attack.language].missing()
 
     def pairs(self) -> list[tuple[Task, Attempt]]:

@@ -21,9 +21,9 @@ BROKEN = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError"
 SECONDS, MEMORY = 10.0, 1 << 30
 """Limits of a checker that is a program: elapsed time, seconds, and memory, bytes."""
 POINTS = re.compile(r"points (\d+(?:\.\d+)?)\b")
-"""Prefix of the message by which a checker of testlib gives points."""
+"""Prefix of the message in which a testlib checker gives points."""
 MARK, ABSENT = "built", 99
-"""File that names the program built in this folder; exit code of a run if another program was built there."""
+"""Name of the file that identifies the program built in a folder; exit code of a run if the folder holds another program."""
 BUILD = f'"$@" && printf %s "$0" > {MARK}'
 RUN = f'[ "$(cat {MARK} 2>/dev/null)" = "$0" ] || exit {ABSENT}; rm -rf feedback; mkdir feedback; exec "$@"'
 
@@ -32,7 +32,7 @@ def checker_fault(task: Task) -> str:
     """Return why the checker of a task cannot be used; empty if it can.
 
     Raises:
-        ValueError: it is a program that cannot be read, or in a language whose tools are not installed.
+        ValueError: the checker is a program that cannot be read, or its language has no tools installed.
     """
     if program := program_of(task.checker):
         if language(program.language).engine:
@@ -63,7 +63,7 @@ def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Gener
 
 
 def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[float | None, str, bool]]:
-    """Return the checker's share of points (None if it gives none), its message, and whether the message shows a fault of the checker."""
+    """Return the checker's share of points (None if it gives none), its message, and whether the message shows that the checker is at fault."""
     if (program := program_of(task.checker)) is None:
         test = task.tests[index]
         call = ("apply", ("check", [test.input, test.expected, output]))
@@ -89,12 +89,12 @@ def run_checker(task: Task, index: int, output: str) -> Generator[Job, Exit, tup
 
 
 def share_of(value: Any) -> float | None:
-    """Return a checker's answer as a share of points, [0, 1]; None if it is neither a bool nor such a number."""
+    """Return a checker's answer as a share of points, [0, 1]; None if the answer is neither a bool nor a number in this range."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
 def run_program(program: CheckerProgram, task: Task, index: int, output: str) -> Generator[Job, Exit, Exit]:
-    """Run a checker that is a program, and build it before unless the sandbox has it from an earlier call; JudgeError if it cannot be built."""
+    """Run a checker that is a program; build it first unless the sandbox still has it. JudgeError if it cannot be built."""
     tools, test, key = language(program.language), task.tests[index], content_id(task.checker)
     files = {"input": test.input, "output": output, "answer": test.expected}
     for _ in range(SLOTS + 1):  # of attempts at several tasks that are judged together, each may build its own
@@ -105,7 +105,7 @@ def run_program(program: CheckerProgram, task: Task, index: int, output: str) ->
         if built.returncode != 0:
             log = (built.stderr + built.stdout).decode("utf-8", "replace").strip()
             raise JudgeError(f"task {task.task_id}: its checker, a program in {tools.name}, cannot be built: {log}"[:500])
-    raise JudgeError(f"task {task.task_id}: its checker was lost each time it was built")
+    raise JudgeError(f"task {task.task_id}: its checker disappeared each time after it was built")
 
 
 def build_program(program: CheckerProgram, tools: Language, key: str) -> Job:
@@ -116,7 +116,7 @@ def build_program(program: CheckerProgram, tools: Language, key: str) -> Job:
 
 
 def call_program(program: CheckerProgram, tools: Language, key: str, files: Mapping[str, bytes]) -> Job:
-    """Return the job that runs a checker where it was built."""
+    """Return the job that runs a checker in the folder where it was built."""
     call = CALLS[program.call]
     words = ("sh", "-c", RUN, key, *tools.run, *call.arguments, *program.arguments)
     job = {**command_job(tools, words, MEMORY), "files": dict(files), "stdin": files["output"] if call.reads_output else b""}
@@ -125,7 +125,7 @@ def call_program(program: CheckerProgram, tools: Language, key: str, files: Mapp
 
 
 def reference_output(task: Task, index: int, settings: JudgeSettings) -> Generator[Job, Exit, str | None]:
-    """Return the output of the task's reference, a Python program, for a test; None if there is none or it fails."""
+    """Return the output of the task's reference, a Python program, for a test; None if there is no reference or it fails."""
     if not task.reference:
         return None
     job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}

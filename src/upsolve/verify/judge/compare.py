@@ -1,7 +1,7 @@
 """Compare the value that an attempt returned with the expected value, on plain data, outside the attempt's process.
 
-The work is O(n log n) in the length of the value, whatever the attempt returns; an error while comparing means unequal.
-``memo`` bounds what workers, which are long-lived, remember of tests, which can be megabytes long.
+The work is O(n log n) in the length of the value, whatever the attempt returns; an error while comparing means unequal. ``memo`` bounds the memory of
+caches: workers are long-lived, and tests can be megabytes long.
 """
 
 import ast
@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 
 def memo(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache a function of hashable positional arguments; the oldest entries go when their text exceeds ``MOST_CHARACTERS``.
+    """Cache a function of hashable positional arguments; the oldest entries are dropped when their text exceeds ``MOST_CHARACTERS``.
 
-    Calls with more than that are not cached.
+    Calls whose arguments are longer than that are not cached.
     """
     cache: dict[tuple[object, ...], T] = {}
     characters = 0
@@ -76,7 +76,7 @@ def entry_size(args: tuple[object, ...]) -> int:
 
 
 def characters_of(parts: tuple[object, ...]) -> int:
-    """Return the number of characters of the texts in a tuple and in its tuples."""
+    """Return the number of characters of the texts in a tuple, including nested tuples."""
     sizes = (
         len(part) if isinstance(part, str) else characters_of(cast("tuple[object, ...]", part))
         for part in parts
@@ -90,7 +90,7 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]
 PLAIN = ("lines", "exact", "tokens", "apps", "livecodebench", "checker")
 """Comparisons without a tolerance."""
 LONGEST_NUMBER = 400
-"""Maximum characters of a number in an output; longer ones are compared as text."""
+"""Maximum characters of a number in an output; a longer number is compared as text."""
 SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
 
 
@@ -99,7 +99,7 @@ class Tolerance:
     """Maximum distance of a number from an expected number e, by absolute value (see ``allowed``)."""
 
     absolute: float
-    """Allowed distance, >= 0; if ``relative`` is None, also the allowed share of |e|, and the larger of both counts."""
+    """Allowed distance, >= 0. If ``relative`` is None, ``absolute`` is also the allowed share of |e|, and the larger of both counts."""
     relative: float | None = None
     """Allowed share of |e|, added to ``absolute``, >= 0; None: ``absolute`` serves for both."""
 
@@ -128,10 +128,10 @@ def decode(data: Any) -> Any:
 
 @memo
 def literal(source: str) -> Any:
-    """Return the value of a Python literal, in which sets may be calls of ``set`` and ``frozenset``, and ``inf`` and ``nan`` names.
+    """Return the value of a Python literal; sets may be written as calls of ``set`` and ``frozenset``, and ``inf`` and ``nan`` as names.
 
     Raises:
-        ValueError: the source is not a literal; names it.
+        ValueError: the source is not a literal; the message shows the source.
     """
     short = with_short_integers(source)
     try:
@@ -140,7 +140,7 @@ def literal(source: str) -> Any:
         except (ValueError, TypeError):  # or it has sets of sets
             return value_in(ast.parse(short.strip(), mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(f"expected value is not a Python literal: {source[:200]}") from error
+        raise ValueError(f"the expected value is not a Python literal: {source[:200]}") from error
 
 
 def value_in(node: ast.expr) -> Any:
@@ -170,7 +170,7 @@ def value_in(node: ast.expr) -> Any:
 
 @memo
 def literal_text(source: str) -> str | None:
-    """Return the canonical text of a literal; None if its value equals nothing."""
+    """Return the canonical text of a literal; None for a value that is equal to no value, such as nan."""
     return text_or_none(literal(source))
 
 
@@ -205,13 +205,13 @@ def is_answer(got: Any, expected: str, compare: str) -> bool:
 
 
 def equal(got: Any, expected: Any) -> bool:
-    """Return whether plain values are equal by Python's ==: 1 == 1.0 == True, a list is not a tuple, nan equals nothing."""
+    """Return whether plain values are equal by Python's ==: 1 == 1.0 == True, a list is not a tuple, nan is equal to no value."""
     text = text_or_none(got)
     return text is not None and text == text_or_none(expected)
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return the canonical text of a value; None if it equals nothing: it contains nan or an object, or is nested too deep."""
+    """Return the canonical text of a value; None if the value is equal to no value: it contains nan or an object, or is nested too deep."""
     try:
         return canonical(value)
     except Exception:
@@ -219,7 +219,7 @@ def text_or_none(value: Any) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical text of a plain value, the same for equal values alone; ValueError if it contains nan or is not plain data."""
+    """Return the canonical text of a plain value; only equal values have the same text. ValueError if the value contains nan or is not plain data."""
     if isinstance(value, str):
         return f"s{len(value)}:{value}"
     if isinstance(value, NUMBERS):
@@ -239,18 +239,18 @@ def canonical(value: Any) -> str:
         return f"[{','.join(map(canonical, value))}]"
     if type(value) is tuple:
         return f"({','.join(map(canonical, value))})"
-    raise ValueError(f"{type(value).__name__} equals nothing")
+    raise ValueError(f"{type(value).__name__} is equal to no value")
 
 
 def number_text(value: complex) -> str:
-    """Return the canonical text of a number, the same for equal numbers of all types; raise ValueError for nan."""
+    """Return the canonical text of a number; equal numbers of all types have the same text. ValueError for nan."""
     if isinstance(value, complex):
         if value.imag:
             return f"{number_text(value.real)}+{number_text(value.imag)}j"
         value = value.real
     if isinstance(value, float):
         if value != value:
-            raise ValueError("nan equals nothing")
+            raise ValueError("nan is equal to no value")
         if not value.is_integer():
             return value.hex()
     return f"i{int(value):x}"
@@ -266,7 +266,7 @@ def builtin_number(value: Decimal | Fraction) -> int | float:
             return integer
     if (number := float(value)) == value:
         return number
-    raise ValueError("equals no number of Python's own")
+    raise ValueError("is equal to no int or float")
 
 
 def close(got: Any, expected: Any, tolerance: Tolerance) -> bool:
@@ -343,7 +343,7 @@ def short(value: Any, depth: int) -> str:
     if isinstance(value, str | bytes):
         return repr(value[:SHOWN_LENGTH])
     if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
-        raise ValueError("too long")
+        raise ValueError("the number is too long")
     if not isinstance(value, list | tuple):
         return repr(value)
     if isinstance(value, Pairs):
@@ -355,9 +355,9 @@ def short(value: Any, depth: int) -> str:
 
 
 DIGITS = 4_000
-"""Integers of at most so many digits are converted by Python itself."""
+"""Number of digits up to which Python itself converts integers."""
 MOST_DIGITS = 200_000
-"""Most digits of an integer that is converted: it takes 0.1 s."""
+"""Most digits of an integer that is converted, which takes 0.1 s."""
 LONG = re.compile(rf"[0-9_]{{{DIGITS + 1},}}")
 
 

@@ -100,7 +100,7 @@ def domain_of(source: str) -> Domain:
         tree = ast.parse(source)
         code = compile(source, "<world>", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"it is not valid Python: {error}") from error
+        raise ValueError(f"the file is not valid Python: {error}") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if "World" not in classes:
         raise ValueError("class World is missing; define it (docs/simulators.md)")
@@ -121,7 +121,7 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     values = [node.value for node in assigned if [ast.unparse(target) for target in node.targets] == ["ACTIONS"]]
     if len(values) != 1:
-        raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)")
+        raise ValueError(f"ACTIONS is set {len(values)} times; set it only once, to a tuple such as ('go_to',)")
     try:
         names = ast.literal_eval(values[0])
     except ValueError:
@@ -132,7 +132,7 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
 
 
 def action_of(name: str, methods: Mapping[str, ast.FunctionDef]) -> Action:
-    """Return the action of a method; raise ValueError if its signature or docstring is invalid."""
+    """Return the action that a method describes; ValueError if its signature or docstring is invalid."""
     if name not in methods or name.startswith("_"):
         raise ValueError(f"World has no public method {name!r}, which ACTIONS lists; define it, or remove it from ACTIONS")
     node = methods[name]

@@ -90,13 +90,13 @@ MOST_TYPE, MOST_MESSAGE = 100, 500
 NO_MODULE = " (beside the standard library, only packages in the task's requires can be imported)"
 """Ends the message of an import that failed."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
-"""Statuses that may end a run: tests after one of these are unscored if they have no result."""
+"""Statuses that may end a run: later tests without a result are unscored."""
 Outcomes = tuple[list[Status], list[list[Any]]]
 """Outcome of every test, and the errors ``[type, message, line]`` in order of the tests."""
 
 
 class ClaimError(JudgeError):
-    """The attempt's process reports a fault of the task or the sandbox; the attempt may have forged the report."""
+    """The attempt's process reports a fault of the task or of the sandbox; the attempt may have forged the report."""
 
 
 def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
@@ -156,7 +156,7 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
 
 
 def unrunnable(ends: Iterable[Exit]) -> str:
-    """Return why the command of a run could not be started; "" if every command started. Programs in other languages cannot report it."""
+    """Return why the command of a run could not be started; "" if it started. Programs in other languages cannot report this."""
     messages = (record["unrunnable"] for end in ends for record in end.records if "unrunnable" in record)
     return str(next(messages, ""))[:MOST_MESSAGE]
 
@@ -216,16 +216,16 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
 
 
 def program_outcome(task: Task, index: int, end: Exit, share: float | None) -> tuple[Status, list[Any] | None]:
-    """Return the outcome of one run of a program, and the error; ``share``: of points, from the checker; None without a checker.
+    """Return the outcome of one run of a program, and the error; ``share``: share of points that the checker gave; None without a checker.
 
-    Whatever else went wrong, a program of which a process was killed for lack of memory exceeded its memory.
+    A run in which the kernel killed a process for lack of memory exceeded its memory limit, whatever else went wrong.
     """
     outcome, error = ended_or_answered(task, index, end, share)
     return how_it_ended(end) if end.out_of_memory and outcome in (Status.FAILED, Status.RUNTIME_ERROR) else (outcome, error)
 
 
 def ended_or_answered(task: Task, index: int, end: Exit, share: float | None) -> tuple[Status, list[Any] | None]:
-    """Return the outcome of one run by how it ended or, if it ended well, by its output."""
+    """Return the outcome of one run by how it ended; if it ended normally, by its output."""
     test = task.tests[index]
     if early := whole_program(end):
         return early
@@ -310,12 +310,12 @@ def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:
 
 
 def unscored(task: Task, attempt: Attempt, problem: str) -> Verdict:
-    """Return the UNSCORED verdict of an attempt that could not be judged, with the problem as its message."""
+    """Return the UNSCORED verdict of an attempt that could not be judged; its message is the problem."""
     return unjudged(attempt.attempt_id, problem, total=len(task.tests))
 
 
 def unjudged(attempt_id: str, problem: str, *, total: int = 0) -> Verdict:
-    """Return the UNSCORED verdict of an attempt, by its id."""
+    """Return the UNSCORED verdict of an attempt, given the attempt's id."""
     return Verdict(
         attempt_id, Status.UNSCORED, total=total, judge=JUDGE, judge_version=JUDGE_VERSION, error_message=problem[:500]
     )
@@ -326,7 +326,7 @@ TEST_NUMBER = re.compile(r"^((?:hidden )?test )(\d+)(?=: )")
 
 
 def shares_of(task: Task) -> list[tuple[Sequence[int], Task]]:
-    """Return the tests that are judged together, STDIO tests and all others, each as indices and a task with only these tests."""
+    """Return the groups of tests that are judged together (STDIO tests, all other tests), each as indices and a task with only these tests."""
     stdio = [index for index, test in enumerate(task.tests) if test.kind is TestKind.STDIO]
     if len(stdio) in (0, len(task.tests)):
         return [(range(len(task.tests)), task)]
@@ -335,10 +335,10 @@ def shares_of(task: Task) -> list[tuple[Sequence[int], Task]]:
 
 
 def merged(task: Task, attempt: Attempt, shares: Sequence[tuple[Sequence[int], Verdict]]) -> Verdict:
-    """Return the verdict on a whole task from those on its shares.
+    """Return the verdict on a whole task, merged from the verdicts on its groups of tests.
 
-    Status and error are those of the first test that did not pass; times are added, and of memory the largest counts. If a share is
-    unscored as a whole, so is the attempt.
+    Status and error are those of the first test that did not pass; times are added, and the largest memory counts. If a whole group is unscored, so
+    is the attempt.
     """
     if broken := next((one for _, one in shares if not one.outcomes), None):
         return unscored(task, attempt, broken.error_message)

@@ -34,7 +34,7 @@ def output_matches(got: str, expected: str, compare: str) -> bool:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text without trailing spaces; lazily, so that a flood costs no more than the expected output."""
+    """Yield the lines of a text without trailing spaces. Lazy, so that a flood of output costs no more than the expected output."""
     start = 0
     for end in LINE_END.finditer(text):
         yield text[start : end.start()].rstrip()
@@ -64,8 +64,8 @@ def floats_match(got: str, expected: str, tolerance: Tolerance) -> bool:
 def apps_match(got: str, expected: str) -> bool:
     """Compare as APPS's grader does: white space and empty lines are ignored, and so are the order and repetition of lines, and of tokens in a line.
 
-    Tokens match if they are equal or, where all are numbers, equal when rounded to three decimal places; outputs of one number a line match
-    also as by ``numpy.allclose``.
+    Tokens match if they are equal or, where all are numbers, equal when rounded to three decimal places; outputs with one number on each line also
+    match by ``numpy.allclose``.
     """
     if got.strip() == expected.strip():
         return True
@@ -84,14 +84,14 @@ def apps_match(got: str, expected: str) -> bool:
 
 
 def as_sets(lines: Sequence[Sequence[str]]) -> set[str]:
-    """Return the set of the sets of tokens in lines, each as text: hashes of text cannot be made to collide."""
+    """Return the set of the sets of tokens in lines, each as text, because hashes of texts cannot be made to collide."""
     return {" ".join(sorted(set(line))) for line in lines}
 
 
 def livecodebench_match(got: str, expected: str) -> bool:
-    """Compare as LiveCodeBench's grader does: line by line without white space at the ends; lines that differ must be equal decimal numbers.
+    """Compare as LiveCodeBench's grader does: line by line without surrounding white space; lines that differ must be equal decimal numbers.
 
-    White space at the ends of the whole output is ignored; the number of lines between must match.
+    White space around the whole output is ignored; the number of remaining lines must match.
     """
     got, expected = got.strip(), expected.strip()
     if got == expected:

@@ -1,11 +1,11 @@
 """Task + Attempt -> Verdict. The attempt's process gets code and inputs; expected answers stay outside.
 
-The judging of an attempt is a plan: a generator that yields jobs, is sent their Exits, and returns the verdict. Several plans
-advance together, so that one request to the sandbox holds a job of each.
+The judging of an attempt is a plan: a generator that yields jobs, is sent their Exits, and returns the verdict. Several plans advance together: one
+request to the sandbox holds a job of each plan.
 
-The cost of a program that passed is the processor time of one run of its tests, without the noise of a clock. The tests are repeated until they
-take ``LEAST_SECONDS``; the cost is the least of several such rounds, divided by the number of repetitions. The rounds of attempts that are
-judged together are interleaved, so that a busy moment of the machine concerns one round of each.
+The cost of a program that passed is the processor time of one run of its tests, without the noise of a clock. The tests are repeated until they take
+``LEAST_SECONDS``. The cost is the smallest of several such rounds, divided by the number of repetitions. The rounds of attempts that are judged
+together are interleaved, so that a busy moment of the machine concerns one round of each.
 """
 
 import ast
@@ -43,7 +43,7 @@ Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
 """Maximum number of entries of ``crossing``; small, since attempts at the same task arrive together."""
 crossing: dict[tuple[Task, JudgeSettings], bool] = {}
-"""True if the reference of a task shows that its tests can run across processes (see ``can_cross``)."""
+"""Task and settings -> whether the reference shows that the tests can run across processes (see ``can_cross``)."""
 
 
 def judge(task: Task, attempt: Attempt, settings: JudgeSettings | None = None) -> Verdict:
@@ -116,7 +116,7 @@ def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict
 
 
 def run_each(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit | Exception]:
-    """Run jobs together; if the sandbox breaks, run each alone, so that the error belongs to one job."""
+    """Run jobs together; if the sandbox breaks, run each job alone, so that the error is attributed to one job."""
     try:
         return [*run_jobs(jobs, settings)]
     except IsolationError:
@@ -141,7 +141,7 @@ def judge_repeatedly(task: Task, attempt: Attempt, settings: JudgeSettings) -> P
 
 
 def judge_with_retry(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Judge an attempt, and once more if judging raised an exception; then return UNSCORED."""
+    """Judge an attempt; if judging raises an exception, judge once more, then return UNSCORED."""
     problem = impossible(task, attempt)
     for _ in range(0 if problem else 2):
         try:
@@ -158,7 +158,7 @@ def judge_with_retry(task: Task, attempt: Attempt, settings: JudgeSettings) -> P
 
 
 def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the task's setup runs with an empty attempt (Python or a query; other programs cannot write reports): it is not at fault."""
+    """Return whether the task's setup runs with an empty attempt, so that the setup is not at fault (Python or queries; other programs cannot report)."""
     if attempt.language not in PYTHON and not language(attempt.language).engine:
         return False
     try:
@@ -169,7 +169,7 @@ def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Gener
 
 
 def impossible(task: Task, attempt: Attempt) -> str:
-    """Return why this judge cannot judge an attempt at this task; an empty string if it can."""
+    """Return why this judge cannot judge an attempt at this task; an empty string if judging is possible."""
     if not task.tests:
         return f"task {task.task_id} has no tests"
     if task.requires and attempt.language in PYTHON and (absent := missing_packages(task.requires)):
@@ -202,7 +202,7 @@ def impossible(task: Task, attempt: Attempt) -> str:
 
 @memo
 def syntax_fault(kind: TestKind, source: str) -> str:
-    """Return why a test of Python code does not parse, which is the task's fault; else an empty string."""
+    """Return why a Python test does not parse, which is the task's fault; an empty string if all tests parse."""
     if kind not in (TestKind.CALL, TestKind.CODE) or (kind is TestKind.CALL and literal_call(source)):
         return ""
     try:
@@ -213,7 +213,7 @@ def syntax_fault(kind: TestKind, source: str) -> str:
 
 
 def plan_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Judge the tests of each kind by the plan for the attempt's language and their kind."""
+    """Judge the tests of each kind by the plan for that kind and the attempt's language."""
     shares, verdicts = shares_of(task), list[Verdict]()
     for _, share in shares:
         verdicts.append((yield from plan_of_share(share, attempt, settings)))
@@ -249,7 +249,7 @@ def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Pla
 
 
 def needs_tester(task: Task) -> bool:
-    """Return whether some test is not a direct call, so that the attempt's process, evaluating it, could forge its outcome."""
+    """Return whether a test is more than a direct call: then the attempt's process could forge its outcome, and must not evaluate it."""
     calls = (test.kind is TestKind.CALL and is_direct_call(test.input, task.setup, task.entry_point) for test in task.tests)
     return not all(calls)
 
@@ -267,10 +267,10 @@ def common_fields(settings: JudgeSettings) -> dict[str, Any]:
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
-    """Run the tests in a tester's process. If they fail, another run counts if it passes.
+    """Run the tests in a tester's process. If they fail, a second run counts if it passes.
 
-    In that, operators of the attempt get the values of the tests that were withheld, or, if the attempt has changed variables of the setup,
-    the tests run in the attempt's process.
+    In the second run, either operators of the attempt get values of the tests that were withheld; or, if the attempt has changed variables of the
+    setup, the tests run in the attempt's process.
     """
     across, causes = yield from run_in_tester(task, attempt, names, settings)
     if "withheld" in causes and across.status is not Status.PASSED:
@@ -287,9 +287,9 @@ def run_in_tester(
 ) -> Generator[Job, Exit, tuple[Verdict, set[str]]]:
     """Run the tests in a tester's process, which sends every call to the attempt's process.
 
-    Return the verdict, and ``changed`` if the attempt's variables of the setup differ from those of the tests that read them, ``withheld`` if an
-    operator of the attempt did not get a value of the tests. The verdict is labelled ``in_process`` if code of the attempt decided a test that
-    passed, and if it ``tells`` operators of the attempt these values.
+    Returns the verdict and a reason for a second run. ``changed``: the attempt's variables of the setup differ from those of the tests that read
+    them. ``withheld``: an operator of the attempt did not get a value of the tests. The verdict is labelled ``in_process`` if the attempt's code
+    decided a passed test, or if operators of the attempt get these values (``tells``).
     """
     job = {
         "kind": "calls",
@@ -334,14 +334,14 @@ def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Ge
 
 
 def as_judged(task: Task, settings: JudgeSettings) -> Task:
-    """Return a task as Python attempts at it are judged: with the imports and packages of the settings."""
+    """Return whether the tests can run across processes: the reference decides; without a reference, tests that watch their process cannot."""
     task = with_imports(task) if settings.imports is Imports.CONTEST else task
     packages = tuple(dict.fromkeys((*task.requires, *settings.packages)))
     return task if packages == task.requires else replace(task, requires=packages)
 
 
 def absent_packages(task: Task, source: str) -> list[str]:
-    """Return the packages that a test, which parses, imports and the sandbox lacks, sorted; none if the setup makes modules."""
+    """Return the packages that a parsed test imports and the sandbox lacks, sorted; none if the setup creates modules."""
     others = sorted(packages_of(source).difference(task.requires))
     if not others or "sys.modules" in task.setup:
         return []
@@ -350,7 +350,7 @@ def absent_packages(task: Task, source: str) -> list[str]:
 
 @memo
 def packages_of(source: str) -> frozenset[str]:
-    """Return the packages outside the standard library that Python code imports in any case: not within a ``try`` or a function."""
+    """Return the packages outside the standard library that Python code imports unconditionally: not within a ``try`` or a function."""
     modules = list[str]()
     for statement in ast.parse(source).body if "import" in source else []:
         match statement:
@@ -364,9 +364,9 @@ def packages_of(source: str) -> frozenset[str]:
 
 
 LEAST_SECONDS = 0.05
-"""Processor time of a round, seconds, from which on its cost is known."""
+"""Processor time of a round, seconds, from which its cost is reliable."""
 MOST_TIMES, GROWTH = 4096, 16
-"""Most repetitions of a round, and the factor by which they grow at most from one trial to the next."""
+"""Most repetitions of a round, and the largest factor by which they grow from one trial to the next."""
 Run = Callable[[Task, Attempt, JudgeSettings], Plan]
 Seconds = Generator[Job, Exit, float | None]
 
@@ -374,8 +374,8 @@ Seconds = Generator[Job, Exit, float | None]
 def with_cost(task: Task, attempt: Attempt, settings: JudgeSettings, *, verdict: Verdict, run: Run) -> Plan:
     """Return a verdict whose ``cpu_seconds`` is the cost of an attempt that passed, with the label ``cost``; None if it cannot be measured.
 
-    It cannot if the attempt does not pass each round, exceeds the elapsed time of an attempt, or takes less than ``LEAST_SECONDS`` after
-    ``MOST_TIMES`` repetitions. The verdict of an attempt that did not pass stays as it is.
+    The cost cannot be measured if the attempt does not pass each round, exceeds the elapsed time of an attempt, or takes less than ``LEAST_SECONDS``
+    after ``MOST_TIMES`` repetitions. The verdict of an attempt that did not pass stays as it is.
 
     Args:
         task: the task with its tests.
@@ -405,9 +405,8 @@ def with_cost(task: Task, attempt: Attempt, settings: JudgeSettings, *, verdict:
 def one_round(task: Task, attempt: Attempt, settings: JudgeSettings, times: int, *, run: Run) -> Seconds:
     """Return the processor time of judging an attempt ``times`` times, seconds; None if it does not pass.
 
-    Tests that the attempt's process evaluates alone are repeated in that process, each time with a freshly loaded program, so that a cache of
-    results gains nothing. Other Python programs are judged as often, and programs in other languages, which are built once, get each
-    test as often.
+    Tests that only the attempt's process evaluates are repeated there, each time with a freshly loaded program, so that a cache of results gains
+    nothing. Other Python programs are judged ``times`` times. Programs in other languages are built once and run ``times`` times on each test.
     """
     if attempt.language not in PYTHON:
         verdict = yield from run(replace(task, tests=task.tests * times), attempt, settings)
@@ -425,7 +424,7 @@ def one_round(task: Task, attempt: Attempt, settings: JudgeSettings, times: int,
 
 
 def repeated(plan: Plan, attempt: Attempt, again: int) -> Generator[Job, Exit, tuple[Verdict, bool | None]]:
-    """Run a plan, and its tests ``again`` if they are evaluated in the attempt's process; return whether they were, None if one failed."""
+    """Run a plan, and evaluate its tests ``again`` if they run in the attempt's process. Returns whether they were repeated; None if a test failed."""
     inside: bool | None = False
     try:
         job = next(plan)

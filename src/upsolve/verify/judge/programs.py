@@ -32,11 +32,11 @@ MOST_FINDINGS = 20
 FINISHED = (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR)
 """Outcomes of runs after which the next test is run."""
 SEARCHED = 1 << 14
-"""Bytes at each end of a standard error in which exceptions and lines are looked for."""
+"""Number of bytes at each end of standard error that are searched for exceptions and lines."""
 FULL = 15 / 16
-"""Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
+"""Share of the memory limit at which the heap counts as full: the rest is code and overhead of the allocator."""
 NEWER = ("CompileError", *OF_OLDER)
-"""Errors of programs under an older Python that may need syntax, modules, names or arguments of a newer one."""
+"""Errors under an older Python that may mean that the program needs syntax, modules, names or arguments of a newer one."""
 loadable: set[tuple[str, str]] = set()
 """Languages and packages that have been loaded in the sandbox."""
 
@@ -44,8 +44,8 @@ loadable: set[tuple[str, str]] = set()
 def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Run a Python program once per test: by the language ``settings.python``, else in forks of the warm interpreter.
 
-    Programs that need packages, or whose first line must be an import from ``__future__`` although a setup precedes it, are always forks.
-    So are those that ``settings.python``, another implementation of Python, may fail because it is older.
+    Programs that need packages, or whose first line must be an import from ``__future__`` although a setup precedes it, are always forks. So are
+    programs that ``settings.python``, another implementation of Python, may fail because it is older.
     """
     if settings.python and not task.requires and not (task.setup and "__future__" in attempt.code):
         tools = language(settings.python)
@@ -97,8 +97,8 @@ def within_budget(
 def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: Language) -> Plan:
     """Build a program and run it once per test.
 
-    A CODE test is appended to the attempt and passes if the program exits with 0; the verdict is labelled ``in_process``, since
-    the attempt could forge that.
+    A CODE test is appended to the attempt and passes if the program exits with 0; the verdict is labelled ``in_process``, since the attempt could
+    forge the exit code.
     """
     if absent := (yield from missing_package(task, tools)):
         return unscored(task, attempt, absent)
@@ -125,7 +125,7 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
 
 
 def refuse_unrunnable(tools: Language, ends: Sequence[Exit]) -> None:
-    """Raise JudgeError if the compiler or interpreter of a language could not be started: no fault of the program."""
+    """Raise JudgeError if the compiler or interpreter of a language could not be started, which is not the program's fault."""
     if problem := unrunnable(ends):
         raise JudgeError(
             f"language {tools.name}: {problem} in the sandbox, which sees only the system's folders: install it there"
@@ -133,13 +133,13 @@ def refuse_unrunnable(tools: Language, ends: Sequence[Exit]) -> None:
 
 
 def own_line(task: Task, attempt: Attempt, line: int) -> int | None:
-    """Return the attempt's line for a line of the program, in which setup precedes and tests follow it; None outside the attempt."""
+    """Return the attempt's line for a line of the built program, which has setup before and tests after the attempt; None outside the attempt."""
     line -= task.setup.count("\n") + 1 if task.setup else 0
     return line if 1 <= line <= attempt.code.count("\n") + 1 else None
 
 
 def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
-    """Return why a package that a task in this language requires (of any language: of Python) cannot be loaded in the sandbox; empty if all can."""
+    """Return why a package that a task requires cannot be loaded in the sandbox for this language (Python if the task accepts any); empty if all can."""
     for package in task.requires if task.language in tools.names else ():
         if not tools.package:
             return f"task {task.task_id} requires {package}: language {tools.name} has no key `package` to look for it"
@@ -153,7 +153,7 @@ def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:
-    """Return the verdict of a program that the compiler rejects, with a finding per error that it reports in the attempt."""
+    """Return the verdict on a program that the compiler rejects, with a finding for each error that the compiler reports in the attempt."""
     output = (built.stderr + b"\n" + built.stdout).decode("utf-8", "replace")
     matches = [*re.finditer(tools.error, output, re.MULTILINE)] if tools.error else []
     reasons = [*re.finditer(tools.reason, output, re.MULTILINE)] if tools.reason else matches
@@ -183,7 +183,7 @@ def explain_first_error(
 ) -> Outcomes:
     """Add the exception, its line (``lines``: of the program -> of the attempt) and the beginning of standard error to the first error.
 
-    A heap that was full (``limit``, bytes) is reported as MEMORY_LIMIT.
+    If the heap was full (``limit``, bytes), the outcome becomes MEMORY_LIMIT.
     """
     outcomes, errors = result
     failed = [index for index in range(len(ends)) if outcomes[index] is Status.RUNTIME_ERROR]
@@ -203,11 +203,11 @@ def explain_first_error(
 
 
 def shortened(words: bytes) -> bytes:
-    """Return the beginning and the end of a long standard error, since an attempt may write what takes patterns long to search."""
+    """Return the beginning and the end of a long standard error: an attempt may write text on which regular expressions are slow."""
     return words if len(words) <= 2 * SEARCHED else words[:SEARCHED] + b"\n" + words[-SEARCHED:]
 
 
 def exception_in(tools: Language, words: str) -> str:
-    """Return the name of the last exception that the standard error of a failed run tells; empty if it tells none."""
+    """Return the name of the last exception in the standard error of a failed run; empty if there is none."""
     names = [match["type"] for match in re.finditer(tools.exception, words, re.MULTILINE)] if tools.exception else []
     return names[-1][:MOST_TYPE] if names else ""

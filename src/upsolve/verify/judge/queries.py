@@ -55,7 +55,7 @@ def are_rows(text: str) -> bool:
 
 
 def query_job(code: str, databases: Sequence[str], settings: JudgeSettings, engine: str) -> Job:
-    """Return the job that runs a query against databases, given as SQL scripts."""
+    """Return the job that runs a query against databases; the databases are SQL scripts."""
     each = settings.limits.test_seconds
     job = {"kind": "queries", "engine": engine, "code": code, "databases": [*databases]}
     job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": settings.limits.output_bytes}

@@ -1,4 +1,4 @@
-"""Answers of a reference program to tests, run in the sandbox: to calls, of which some may fail, or to all tests of a task."""
+"""Answers of a reference program to tests, run in the sandbox: to calls, some of which may fail, or to all tests of a task."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,14 @@ from upsolve.verify.sandbox.runner import Exit, run_jobs
 __all__ = ["OPAQUE", "REFERENCE_LIMITS", "expected_answers", "expected_values"]
 
 OPAQUE = "..."
-"""Stands for a value that is not a literal: an object, nan."""
+"""Placeholder for a value that is not a literal: an object or nan."""
 LONGEST = 100_000
 """Most characters of an expected value."""
 REFERENCE_LIMITS = Limits(wall_seconds=10.0, cpu_seconds=2.0)
 """Limits of a run of a reference: by processor time, so that its values do not depend on how busy the machine is."""
 RUNS = 2
-"""Most runs: a call that exceeds the limits is left out, and the calls after it are run once more; together less than an attempt may take."""
+"""Most runs of a reference: a call that exceeds the limits is skipped, and the later calls are run once more; all runs together take less than an
+attempt may."""
 
 
 def expected_values(code: str, calls: Sequence[str], settings: JudgeSettings | None = None) -> list[str | None]:
@@ -37,7 +38,7 @@ def expected_values(code: str, calls: Sequence[str], settings: JudgeSettings | N
         settings: limits and isolation (default limits: ``REFERENCE_LIMITS``).
 
     Raises:
-        ValueError: the program does not compile, fails before the calls, or no call has a value; says why.
+        ValueError: the program does not compile, fails before the calls, or no call has a value; the message says why.
         JudgeError: the sandbox broke, or a layer is missing.
     """
     settings = settings or JudgeSettings(REFERENCE_LIMITS)
@@ -67,7 +68,7 @@ def run_calls(
 
 
 def why(end: Exit, found: Mapping[int, Mapping[str, Any]]) -> str:
-    """Return the error of a reference of which no call returned a value."""
+    """Return the error of a reference none of whose calls returned a value."""
     try:
         early = whole_program(end)
     except ClaimError as error:

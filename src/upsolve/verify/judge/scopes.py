@@ -16,7 +16,7 @@ class Read:
 
     node: ast.Name
     deferred: bool
-    """True in the body of a function, which is executed when that is called."""
+    """True for a read in the body of a function, which is executed when the function is called."""
     unbound: bool
     """True if no statement before it binds the name in the global scope."""
 
@@ -29,7 +29,7 @@ class Globals:
     bound: set[str] = field(default_factory=set[str])
 
     def outside(self) -> list[ast.Name]:
-        """Return the reads of names that the code does not bind, or reads before it binds them."""
+        """Return the reads of names that the code does not bind, or that it reads before binding them."""
         return [read.node for read in self.reads if read.node.id not in self.bound or (read.unbound and not read.deferred)]
 
 
@@ -69,7 +69,7 @@ class Visitor(ast.NodeVisitor):
         return True
 
     def bind(self, name: str) -> None:
-        """Note that the current scope binds a name."""
+        """Record that the current scope binds a name."""
         if self.is_global(name):
             self.found.bound.add(name)
 
@@ -82,11 +82,11 @@ class Visitor(ast.NodeVisitor):
             self.found.bound.add(node.id)
 
     def read(self, node: ast.Name) -> None:
-        """Note that a global name is read."""
+        """Record that a global name is read."""
         self.found.reads.append(Read(node, self.functions > 0, node.id not in self.found.bound))
 
     def each(self, *parts: ast.AST | Sequence[ast.AST] | None) -> None:
-        """Visit parts in this order."""
+        """Visit these parts in order."""
         for part in parts:
             for node in part if isinstance(part, Sequence) else [part] if part is not None else ():
                 self.visit(node)
@@ -206,7 +206,7 @@ def own_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def names_bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a part of a tree itself binds in its scope."""
+    """Yield the names that a part of a tree binds in its own scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name

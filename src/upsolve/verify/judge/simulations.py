@@ -1,7 +1,7 @@
 """Simulations: run a program in all worlds of a task in one job, then check the traces of its actions.
 
-The attempt's process holds stubs that send an action and wait for its answer. The tester's process holds the worlds. The checks
-are in neither. They are a small temporal logic over the actions in a world, written as plain nested data:
+The attempt's process holds stubs that send an action and wait for its answer. The tester's process holds the worlds. Neither process holds the
+checks: a small temporal logic over the actions in a world, written as plain nested data:
 
     event    {go_to: [kitchen]}                        a successful action, one pattern per argument; ~ for any arguments
              {ask: [Ann, ~, ~], gives: tea}            with this answer
@@ -93,7 +93,7 @@ def parse_check(data: Any, domain: Domain) -> Check:
 
 
 def counted(data: Any, domain: Domain) -> tuple[Event, int, int]:
-    """Parse an event and its number into the event, the least and the largest number."""
+    """Parse an event and its number; return the event, the smallest and the largest number."""
     event_data, number = pair_of(data)
     event, (low, high) = parse_event(event_data, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
@@ -132,7 +132,7 @@ def some_checks(data: Any, domain: Domain) -> list[Check]:
 
 
 def pair_of(data: Any) -> tuple[Any, Any]:
-    """Return both items of a list; raise ValueError if it does not have two."""
+    """Return both items of a list; ValueError if the list does not have exactly two."""
     if not isinstance(data, list) or len(data) != 2:
         raise ValueError(f"needs a list of two items; got {shown(data)}")
     return data[0], data[1]
@@ -150,7 +150,7 @@ def parse_event(data: Any, domain: Domain) -> Event:
     args = data[name]
     if args is not None and (not isinstance(args, list) or len(args) != actions[name]):
         raise ValueError(
-            f"{name} takes {actions[name]} arguments: give a list of as many patterns, or ~ for any; got {shown(args)}"
+            f"{name} takes {actions[name]} arguments: give a list with one pattern for each, or ~ for any; got {shown(args)}"
         )
     matches, gives = parse_pattern(args), parse_pattern(data.get("gives"))
     failure, state = data.get("raises", ""), parse_state(data.get("when", {}))
@@ -219,7 +219,7 @@ def simulates(task: Task) -> bool:
     """Return whether a task's tests are simulations; raise ValueError if only some are."""
     kinds = {test.kind for test in task.tests}
     if TestKind.SIMULATION in kinds and len(kinds) > 1:
-        raise ValueError("worlds and other tests cannot be mixed")
+        raise ValueError("a task has either worlds or other tests, not both")
     return TestKind.SIMULATION in kinds
 
 
@@ -246,7 +246,7 @@ def simulation_job(task: Task, attempt: Attempt, settings: JudgeSettings) -> Job
 
 
 def run_simulation(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, Verdict]:
-    """Judge a program in worlds: outcome ``RUNTIME_ERROR`` if it did not finish, ``FAILED`` if a check does not hold.
+    """Judge a program in worlds: outcome ``RUNTIME_ERROR`` if the program did not finish, ``FAILED`` if a check does not hold.
 
     Raises:
         JudgeError: the domain raised an unexpected exception.
@@ -254,7 +254,7 @@ def run_simulation(task: Task, attempt: Attempt, settings: JudgeSettings) -> Gen
     end = yield simulation_job(task, attempt, settings)
     for record in end.records:
         if "world" in record:
-            raise JudgeError(f"the world of task {task.task_id} broke: {': '.join(record['world'][:2])}")
+            raise JudgeError(f"the world of task {task.task_id} failed: {': '.join(record['world'][:2])}")
     results = traces(task, end)
     reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], results, strict=True)]
     records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
@@ -269,12 +269,12 @@ def points_of(task: Task, record: Mapping[str, Any]) -> float:
     if isinstance(share, int | float) and 0 <= share <= 1:
         return float(share)
     raise JudgeError(
-        f"the world of task {task.task_id} broke: points() must return a number from 0 to 1; it gave {shown(share)}"
+        f"the world of task {task.task_id} failed: points() must return a number from 0 to 1; it gave {shown(share)}"
     )
 
 
 def traces(task: Task, end: Exit) -> list[Trace | None]:
-    """Return the trace of every world; None if the program did not finish in it."""
+    """Return the trace of every world; None for a world in which the program did not finish."""
     ended = {record["test"]: record for record in end.records if "final" in record}
     return [
         Trace(tuple(Step(*step) for step in ended[index]["steps"]), ended[index]["final"]) if index in ended else None

@@ -1,6 +1,6 @@
 """Decides which names of tests are the attempt's and under test, and which tests the attempt's process may evaluate (docs/judge.md).
 
-Every other name stays that of the tests, of the setup or of Python, whatever the attempt defines: it may decide an outcome.
+Every other name belongs to the tests, the setup or Python, even if the attempt defines it: it may decide an outcome.
 """
 
 import ast
@@ -19,9 +19,9 @@ __all__ = ["called_names", "changes_process", "is_direct_call", "literal_call", 
 
 BUILTINS = frozenset(dir(builtins))
 REFLECTIVE = frozenset(("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
-"""Builtins with which code reads names that do not appear in it."""
+"""Builtins by which code can read names that it does not mention."""
 OWN_MODULES = ("attempt", "__main__")
-"""Modules that are the attempt."""
+"""Modules under whose names tests import the attempt."""
 CAPITALISED = re.compile(r"^def ([A-Z]\w*)", re.MULTILINE)
 SOLUTION = "Solution"
 """The class whose methods tests call as functions."""
@@ -32,11 +32,11 @@ class Setup:
     """Names of a task's setup."""
 
     bound: frozenset[str]
-    """Names that it binds, except starters."""
+    """Names that the setup binds, except starters."""
     pure: frozenset[str]
-    """Imports, and functions that use only builtins and other pure names: called with literals, they return values that the attempt cannot influence."""
+    """Imports, and functions that use only builtins and other pure names. Called with literals, they return values that the attempt cannot influence."""
     variables: frozenset[str]
-    """Names that are bound neither by an import nor as a function or class."""
+    """Names that the setup binds neither by an import nor as a function or class."""
     uses: Mapping[str, Sequence[ast.Name]]
     """Name -> global names that its functions read when they are called."""
     handed: frozenset[int]
@@ -49,11 +49,11 @@ class Parts(NamedTuple):
     setup: str
     entry_point: str
     functions: tuple[str, ...]
-    """Capitalised functions of the reference."""
+    """Functions of the reference with capitalised names."""
     calls: tuple[str, ...]
-    """CALL tests."""
+    """The CALL tests."""
     codes: tuple[str, ...]
-    """CODE tests."""
+    """The CODE tests."""
 
 
 def parts_of(task: Task) -> Parts:
@@ -84,11 +84,11 @@ def names_of(setup: str) -> Setup:
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 SIMPLE = (ast.FunctionDef, ast.Import, ast.ImportFrom)
-"""Statements that may bind ``Setup.pure`` names."""
+"""Kinds of statements that may bind ``Setup.pure`` names."""
 
 
 def is_starter(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """Return whether a function has no body yet, or a class has methods and none of them has one: the attempt is to define it."""
+    """Return whether a function has no body yet, or a class has methods without bodies: the attempt is to define it."""
     if isinstance(node, ast.ClassDef):
         methods = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
         return not node.bases and bool(methods) and all(is_starter(one) and not one.decorator_list for one in methods)
@@ -107,7 +107,7 @@ def is_empty(statement: ast.stmt) -> bool:
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
-    """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if they use the attempt in another way.
+    """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if tests use the attempt in another way.
 
     These are names that neither tests, setup nor Python bind, the entry point, starters of the setup, and functions of which every call
     is compared with a literal (``checked``). Tests may give a function another name (``renamed``) and create a ``Solution()``. Other ways
@@ -118,14 +118,14 @@ def called_names(task: Task) -> tuple[str, ...] | None:
 
 
 def required_names(task: Task) -> tuple[str, ...]:
-    """Return the names under test that are builtins and that the attempt has to define, else Python's own would be tested."""
+    """Return the names under test that are builtins and that the attempt must define; otherwise Python's own function would be tested."""
     names = called_names(task) or ()
     own = {name for name in names if name in BUILTINS and name not in names_of(task.setup).bound}
     return tuple(name for name in names if name in own and (name == task.entry_point or own.issuperset(names)))
 
 
 def rebinds(task: Task) -> bool:
-    """Return whether a name under test is also bound by Python, by the setup, or in any scope of the tests."""
+    """Return whether a name under test is also bound by Python, by the setup, or in a scope of the tests."""
     return has_names_bound_again(parts_of(task))
 
 
@@ -192,7 +192,7 @@ def names_under_test(parts: Parts) -> tuple[str, ...] | None:
 
 
 def is_checkable(name: str, given: Setup) -> bool:
-    """Return whether a name is a function of the setup or of Python that, given literals, returns what the attempt cannot influence."""
+    """Return whether a function of the setup or of Python, called with literals, returns a value that the attempt cannot influence."""
     return name in given.pure or (name in BUILTINS - REFLECTIVE - given.bound and not name[0].isupper())
 
 
@@ -208,7 +208,7 @@ def imports_attempt(node: ast.AST) -> bool:
 
 
 def used_by_setup(given: Setup, called: Iterable[str], found: Globals) -> list[ast.Name]:
-    """Return the global names that functions of the setup read which tests use, and functions that these use."""
+    """Return the global names that functions of the setup read, for functions that tests use, and functions that these use."""
     waiting = [*called, *(node.id for node in found.outside())]
     seen: set[str] = set()
     nodes: list[ast.Name] = []
@@ -222,7 +222,7 @@ def used_by_setup(given: Setup, called: Iterable[str], found: Globals) -> list[a
 
 
 def checked(trees: Iterable[ast.AST]) -> set[int]:
-    """Return the ids of callees whose call has only literals and is only compared with literals, by ``assert`` or a method ``assert...``.
+    """Return the ids of callees whose calls have only literal arguments and are only compared with literals, by ``assert`` or ``assert...`` methods.
 
     The outcome of such a comparison depends on the callee alone.
     """
@@ -256,13 +256,13 @@ def checked(trees: Iterable[ast.AST]) -> set[int]:
 
 
 def is_literal(node: ast.AST) -> bool:
-    """Return whether an expression is made of constants and displays of them."""
+    """Return whether an expression consists of constants, or of lists, tuples, sets and dicts of constants."""
     return not any(isinstance(part, ast.Name | ast.Call | ast.Attribute | ast.Await) for part in ast.walk(node))
 
 
 @memo
 def literal_call(source: str) -> tuple[str, list[Any]] | None:
-    """Return function and arguments of a call of a name with literal positional arguments; None for every other expression."""
+    """Return function and arguments of a call of a name with literal positional arguments; None for any other expression."""
     try:
         match ast.parse(with_short_integers(source), mode="eval").body:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
@@ -307,7 +307,7 @@ def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
 
 
 def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the callees and the arguments of all calls, and decorators, which are called."""
+    """Yield the callees and arguments of all calls; decorators count as callees."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from node.decorator_list
@@ -318,7 +318,7 @@ def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def renamed(trees: Sequence[ast.AST], handed: Set[int]) -> set[int]:
-    """Return the ids of names that get another name, as in ``candidate = f`` and ``for g in (f, h)``, which is only called or ``handed`` on."""
+    """Return the ids of names that get another name, as in ``candidate = f`` or ``for g in (f, h)``, if that is only called or ``handed`` on."""
     reads: dict[str, list[int]] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -331,7 +331,7 @@ def renamed(trees: Sequence[ast.AST], handed: Set[int]) -> set[int]:
 
 
 def other_names(tree: ast.AST) -> Iterator[tuple[ast.Name, str]]:
-    """Yield the names that get another name, with that; not within ``try``, which may ask whether the attempt defines a name."""
+    """Yield pairs of a name and the other name that it gets. Skips ``try`` blocks, which may test whether the attempt defines a name."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -362,23 +362,24 @@ OF_MODULE = frozenset(
     | {("asyncio", name) for name in ("as_completed", "timeout", "wait", "wait_for")}
     | {("dataclasses", name) for name in ("asdict", "astuple", "fields", "is_dataclass", "replace")}
 )
-"""Names of ``PROCESS`` that are common words, each with its module."""
+"""Names of ``PROCESS`` that are common words -> the module to which each belongs."""
 CROSSING = "array collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
-"""Modules whose types both processes have for the same value."""
+"""Modules whose types represent the same value in both processes."""
 OF_PACKAGES = ("pandas", "sympy")
-"""Packages whose objects stay in the process of the attempt, so that their functions and operators cannot compare those with objects of the tests."""
+"""Packages whose objects stay in the attempt's process: their functions and operators cannot compare these objects with objects of the tests."""
 TYPE_SUFFIXES = ("GeneratorType", "CoroutineType")
-"""Suffixes of the names of further types that both processes have."""
+"""Suffixes of the names of further types that exist in both processes."""
 UNSENT = ("type", "slice", "memoryview")
-"""Builtin types whose instances stay in the process of the attempt."""
+"""Builtin types whose instances stay in the attempt's process."""
 WRITING = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")
-"""Modes in which files are opened to write."""
+"""Modes of ``open`` that write to a file."""
 
 
 def changes_process(task: Task) -> bool:
-    """Return whether tests, which parse, change or watch what only code of the same process shares: streams, patched names, warnings, files.
+    """Return whether parsed tests change or watch state that only code of the same process shares: streams, patched names, warnings, files.
 
-    Such are ``PROCESS``, assignment to attributes and items of what they import (``sys.stdin``, ``random.random``), and files that the tests write.
+    Such state is: names in ``PROCESS``, attributes and items of imports that are assigned (``sys.stdin``, ``random.random``), and files that the
+    tests write.
     """
     nodes = [node for source in (task.setup, *(test.input for test in task.tests)) for node in ast.walk(ast.parse(source))]
     modules: dict[str, str] = {}
@@ -418,8 +419,8 @@ def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:
 
 
 def is_call_of_process(node: ast.Call, modules: Mapping[str, str]) -> bool:
-    """Return whether a call opens a file to write, sets an attribute of something imported, turns warnings into errors, or asks for a type
-    that stays in the attempt's process."""
+    """Return whether a call opens a file to write, sets an attribute of an import, turns warnings into errors, or asks for a type that stays in the
+    attempt's process."""
     named = [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
     texts = [part.value for part in (*node.args[:2], *named) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
     match node.func:
@@ -436,7 +437,7 @@ def is_call_of_process(node: ast.Call, modules: Mapping[str, str]) -> bool:
 
 
 def stays(kind: ast.AST, modules: Mapping[str, str]) -> bool:
-    """Return whether an expression names a type whose instances stay in the attempt's process; exceptions cross, and so do CROSSING."""
+    """Return whether an expression names a type whose instances stay in the attempt's process. Exceptions, and types of CROSSING, do not."""
     name = kind.id if isinstance(kind, ast.Name) else kind.attr if isinstance(kind, ast.Attribute) else ""
     if name in UNSENT:
         return True
@@ -447,14 +448,14 @@ def stays(kind: ast.AST, modules: Mapping[str, str]) -> bool:
 
 
 def root(node: ast.AST) -> str:
-    """Return the name whose attribute or item an expression is; empty if it is neither."""
+    """Return the name at the root of an attribute or item expression; empty for other expressions."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def fails(node: ast.AST) -> bool:
-    """Return whether a part of a test is there to raise an exception: ``raise``, or a division by zero."""
+    """Return whether a part of a test exists to raise an exception: ``raise``, or a division by zero."""
     match node:
         case ast.Raise() | ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)):
             return True

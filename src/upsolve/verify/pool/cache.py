@@ -23,13 +23,13 @@ __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
 
 log = logging.getLogger(__name__)
 KEYED = frozenset({"limits", "task_limits", "lines", "repeats", "analyses"})
-"""Settings that are a part of every key, those of limits as ``limits_for`` a task."""
+"""Settings that are part of every cache key; limits are keyed as ``limits_for`` a task."""
 DEFAULT = {name: getattr(JudgeSettings(), name) for name in DECISIVE}
 
 
 @lru_cache(maxsize=64)
 def task_key(task: Task, settings: JudgeSettings) -> str:
-    """Return the content id of tests, setup, limits, isolation and judge: all that decides a verdict beside attempt and runtime."""
+    """Return the content id of everything that decides a verdict besides attempt and runtime: tests, setup, limits, isolation and judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(limits_for(task, settings).named(), sort_keys=True)
     others = {name: value for name in DECISIVE if name not in KEYED and (value := getattr(settings, name)) != DEFAULT[name]}
@@ -65,7 +65,7 @@ def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:
 
 
 def lasting(verdict: Verdict) -> bool:
-    """Return whether a verdict is reproducible: neither unscored, nor with a timeout that a busy machine may have caused."""
+    """Return whether a verdict is reproducible: it is scored, and has no timeout that a busy machine may have caused."""
     return verdict.status is not Status.UNSCORED and ELAPSED not in verdict.isolation.split(",")
 
 
@@ -87,7 +87,7 @@ class VerdictCache:
         """Disable the cache and warn."""
         self.close()
         remedy = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
-        log.warning("%s: verdicts are not cached there from here on (%s); %s", self.file, error, remedy)
+        log.warning("%s: verdicts are no longer cached there (%s); %s", self.file, error, remedy)
 
     def close(self) -> None:
         """Close the file."""
@@ -98,7 +98,7 @@ class VerdictCache:
     def find(self, task: Task, attempt: Attempt, settings: JudgeSettings) -> Verdict | None:
         """Return the cached verdict for this content, with this attempt's id.
 
-        None if there is none, if it cannot be read, or if a later fix of the judge concerns it.
+        Returns None if the cache has no verdict, cannot be read, or holds one that a later fix of the judge concerns.
         """
         if self.base is None:
             return None
@@ -128,7 +128,7 @@ class VerdictCache:
 
 @contextmanager
 def open_cache(file: Path | None) -> Generator[VerdictCache | None]:
-    """Context manager that opens a cache; None gives None."""
+    """Context manager that opens a cache; for the file None it yields None."""
     opened = VerdictCache(file) if file else None
     try:
         yield opened

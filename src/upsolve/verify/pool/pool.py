@@ -45,14 +45,14 @@ CHUNK = 8
 SPARE_SECONDS = 120.0
 """Time a worker may take beyond the limits of its attempts, seconds: starting sandboxes, comparing, analysing."""
 AHEAD = 2
-"""Chunks queued for each worker."""
+"""Number of chunks queued for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
 Chunk = Sequence[tuple[Task, Attempt]]
 Worker = LocalWorker | RayWorker | ServiceWorker
 T = TypeVar("T")
 
 idle: defaultdict[str, list[Worker]] = defaultdict(list)
-"""Executor -> idle workers, reused by the next batch; they end with this process."""
+"""Executor -> idle workers. The next batch reuses them; they end with this process."""
 guard = threading.Lock()
 
 
@@ -113,7 +113,7 @@ class Batch:
         return worker
 
     def work(self, chunk: Chunk) -> list[Verdict]:
-        """Judge a chunk; if the worker is lost, retry each attempt alone once, then leave it unscored."""
+        """Judge a chunk; if the worker is lost, retry each attempt alone once, then leave the attempt unscored."""
         judge = partial(self.call, judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
         try:
             return judge()
@@ -129,7 +129,7 @@ class Batch:
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
         """Run one function on a worker; raise WorkerLostError if the worker ends or does not answer within ``seconds``.
 
-        At most ``size`` calls run at once; others are packed and wait for a free worker.
+        At most ``size`` calls run at once; further calls are packed and wait for a free worker.
         """
         kind = self.kind
         request = kind.pack(work, *args)
@@ -163,7 +163,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None
 
     Raises:
         IsolationError: a required layer is missing here.
-        ConfigError: the language that is to run Python programs is unknown, or its tools are missing here.
+        ConfigError: ``verify.python`` names an unknown language, or one whose tools are missing on this machine.
     """
     settings = settings or JudgeSettings()
     refuse_unknown(settings)
@@ -191,7 +191,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None
 
 
 def refuse_unknown(settings: JudgeSettings) -> None:
-    """Refuse a language that is to run Python programs and is unknown, or not installed on this machine."""
+    """Raise ConfigError if ``verify.python`` names a language that is unknown or not installed on this machine."""
     try:
         if settings.python and settings.executor == "local":
             language(settings.python)
@@ -222,7 +222,7 @@ def finished(
     cache: VerdictCache | None,
     settings: JudgeSettings,
 ) -> Iterator[tuple[int, Verdict]]:
-    """Yield the verdicts of a finished chunk, and keep them in the cache."""
+    """Yield the verdicts of a finished chunk, and store them in the cache."""
     part, verdicts = waiting.pop(future), future.result()
     if cache:
         cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], settings)

@@ -81,7 +81,7 @@ def exchange(process: Process, request: bytes, seconds: float | None = None) -> 
     if not answered:
         raise TimeoutError(f"no answer within {seconds:g} s")
     if not size or len(reply) < size:
-        raise WorkerLostError("a judging process ended in the middle of a call")
+        raise WorkerLostError("a judging process ended during a call")
     return reply
 
 
@@ -98,7 +98,7 @@ def end(process: Process, *, session: bool = False) -> None:
 
     Args:
         process: a worker of ``start``.
-        session: it leads a session, whose processes are killed immediately.
+        session: the process leads a session; all processes of the session are killed immediately.
     """
     with contextlib.suppress(ProcessLookupError):
         if session:
@@ -117,13 +117,13 @@ def end(process: Process, *, session: bool = False) -> None:
 
 
 def leave(*_: object) -> None:
-    """End this process on SIGTERM by an exit, which runs finalizers; further signals must not interrupt them."""
+    """On SIGTERM, end this process by a normal exit, which runs finalizers; further signals must not interrupt these."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)
 
 
 def serve() -> None:
-    """Serve calls until end of standard input or SIGTERM; their standard output is redirected to standard error."""
+    """Serve calls until end of standard input or SIGTERM; standard output of the calls is redirected to standard error."""
     signal.signal(signal.SIGTERM, leave)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -225,7 +225,7 @@ class RayWorker:
 
     @staticmethod
     def pack(work: Callable[..., Any], *args: Any) -> Call:
-        """Return the request that calls a function; Ray pickles it."""
+        """Send a request and return its reply. WorkerLostError if the process ends; a process without a reply within ``seconds`` is ended, too."""
         return work, args
 
     @staticmethod
@@ -245,7 +245,7 @@ class RayWorker:
         except library.exceptions.RayTaskError as error:
             raise error.cause from error
         except library.exceptions.RayError as error:
-            raise WorkerLostError(f"a process of the cluster is gone: {error}") from error
+            raise WorkerLostError(f"a process of the cluster ended: {error}") from error
         finally:
             self.task = None
 

@@ -1,6 +1,6 @@
 """Judges on other machines (``upsolve verify --serve``) as workers of the pool: ``verify.executor: http://a:8000,http://b:8000``.
 
-Chunks go to the service with the fewest in flight. Attempts that a service has not answered when it ends go to the other services.
+Chunks go to the service with the fewest chunks in flight. Attempts that a service has not answered when it ends go to the other services.
 """
 
 import json
@@ -51,7 +51,7 @@ class Services:
         self.patience_seconds, self.guard, self.heard = patience_seconds, threading.Lock(), time.monotonic()
 
     def slots(self) -> int:
-        """Return the number of chunks in flight: two for each worker of the services that answer; JudgeError if none does."""
+        """Return the number of chunks in flight: two for each worker of the answering services; JudgeError if no service answers."""
         for place in self.places:
             try:
                 self.greet(place)
@@ -62,11 +62,11 @@ class Services:
         return 2 * workers
 
     def greet(self, place: Place) -> None:
-        """Ask a service for its workers, unless they are known.
+        """Ask a service for its number of workers, unless it is known.
 
         Raises:
-            JudgeError: it runs another version, whose verdicts could differ.
-            IncompleteAnswerError: it does not answer.
+            JudgeError: the service runs another version, whose verdicts could differ.
+            IncompleteAnswerError: the service does not answer.
         """
         if place.workers:
             return
@@ -83,8 +83,8 @@ class Services:
         place.workers = int(told["workers"])
 
     def take(self) -> Place:
-        """Return the service for a chunk, which counts as in flight until ``release``: one that answers before one that has failed, then the
-        one with the fewest chunks for its workers."""
+        """Return the service for a chunk, which counts as in flight until ``release``. Services that answer come before services that failed, then
+        those with the fewest chunks per worker."""
         now = time.monotonic()
         with self.guard:
             place = min(self.places, key=lambda one: (one.rests_until > now, one.running / (one.workers or 1), one.rests_until))
@@ -97,11 +97,11 @@ class Services:
             place.running -= 1
 
     def answered(self, place: Place) -> None:
-        """Note that a service has given a verdict."""
+        """Record that a service has given a verdict."""
         place.failures, self.heard = 0, time.monotonic()
 
     def rest(self, place: Place, error: Exception) -> None:
-        """Ask a service last for a while; log the first failure of an outage."""
+        """Put a service last in order for a while; log only the first failure of an outage."""
         if not place.failures:
             log.warning(
                 "%s: %s%s", place.client.url, error, "; the other judges do its work" if len(self.places) > 1 else "; retrying"
@@ -131,17 +131,17 @@ Chunk = Sequence[tuple[Task, Attempt]]
 
 
 class ServiceWorker:
-    """Judges one chunk at a time at one service; attempts that it leaves without a verdict go to the other services."""
+    """Judges one chunk at a time at one service; attempts that this service leaves without a verdict go to the other services."""
 
     def __init__(self, shared: Services) -> None:
         self.shared, self.stopped = shared, threading.Event()
 
     @staticmethod
     def pack(work: Callable[..., Any], *args: Any) -> Any:
-        """Return the request that judges a chunk; ConfigError for another function, which a service does not run."""
+        """Return the request that judges a chunk; ConfigError for any other function, since a service runs only this one."""
         if work is not judge_chunk:
             raise ConfigError(
-                "verify.executor: a service only judges attempts; run this command on its machine, with executor: local"
+                "verify.executor: a service only judges attempts; run this command on the service's machine, with executor: local"
             )
         return args[0], args[1]
 
@@ -151,10 +151,10 @@ class ServiceWorker:
         return reply
 
     def run(self, request: Any, seconds: float | None = None) -> Any:
-        """Return the verdicts of a chunk, in order; a service itself limits the time of a chunk (``seconds``).
+        """Return the verdicts of a chunk, in order; the service itself limits the time of a chunk (``seconds``).
 
         Raises:
-            JudgeError: a service refuses the request, or none answers for ``patience_seconds``.
+            JudgeError: a service refuses the request, or no service answers for ``patience_seconds``.
             WorkerLostError: ``close`` was called.
         """
         del seconds
@@ -180,7 +180,7 @@ class ServiceWorker:
             finally:
                 shared.release(place)
             if self.stopped.is_set():
-                raise WorkerLostError("the batch was stopped")
+                raise WorkerLostError("the batch of attempts was stopped")
             if left and shared.are_resting:
                 if time.monotonic() - max(since, shared.heard) > shared.patience_seconds:
                     raise JudgeError(

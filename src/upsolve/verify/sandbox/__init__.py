@@ -1,1 +1,1 @@
-"""Run untrusted code: the confined server process and its side here."""
+"""Run untrusted code: the confined server process, and its client on this side."""

@@ -1,4 +1,5 @@
-"""Client of a sandbox server: starts the process, sends requests and shares memory files with it; jobs that build and run programs by the commands of their language."""
+"""Client of a sandbox server: starts the process, sends requests and shares memory files with it. Also the jobs that build and run programs by the
+commands of their language."""
 
 import base64
 import fcntl
@@ -89,7 +90,8 @@ module.main(*args)
 
 @cache
 def bundle(main: str, *modules: str) -> bytes:
-    """Return a program of these modules that calls ``main.main``; compiled here: a compiler's memory would make every fork of the server slower."""
+    """Return a program that consists of these modules and calls ``main.main``. It is compiled here, since a compiler's memory would make every fork
+    of the server slower."""
     sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in (*modules, main)}
     parts = [(name, compile(source, name, "exec", dont_inherit=True, optimize=2)) for name, source in sources.items()]
     return marshal.dumps((compile(START, "start", "exec", dont_inherit=True), parts))
@@ -181,7 +183,7 @@ class Server:
         return message
 
     def work_folder(self, continues: bool) -> str:
-        """Return the working folder of the next job: the sandbox's /tmp or, without mount namespace, a new temporary folder."""
+        """Return the working folder of the next job: the sandbox's /tmp; without a mount namespace, a new temporary folder."""
         if self.private:
             return "/tmp"  # noqa: S108
         if not (continues and self.folders):
@@ -230,7 +232,7 @@ class Server:
         return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not message.endswith(b"spent")
 
     def empty_files(self, count: int) -> None:
-        """Empty the memory files of the first slots once they have been read: what attempts wrote counts as memory of the next ones."""
+        """Empty the memory files of the first slots after they were read; otherwise this memory counts against the next attempts."""
         for handle in (handle for number in range(count) for handle in self.slot(number)[:3]):
             fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)  # an attempt may have set O_APPEND
             if os.fstat(handle).st_size:
@@ -250,7 +252,7 @@ class Server:
         try:
             self.socket.send(message)
         except OSError as error:
-            raise JudgeError(f"the sandbox is gone: {error}") from error
+            raise JudgeError(f"the sandbox process ended: {error}") from error
 
     def measure(self, job: Job, elapsed: float, cpu_seconds: float) -> tuple[float, float]:
         """Return for how many seconds a job waited for a core, and by how many its deadline moves; see ``CoreWaits.measure``."""

@@ -27,11 +27,11 @@ REQUIRED = (
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
 PATIENCE = 8.0
-"""Factor on the elapsed-time limits of a run that is repeated because it waited for its core."""
+"""Factor on the elapsed-time limits when a run is repeated because it waited for its core."""
 LONGEST_JUDGED = LONGEST_RUN + PATIENCE
 """Maximum elapsed time of a job with its repetition, as a multiple of its limit."""
 LONG_SECONDS = 0.3
-"""Shorter runs are never counted as having waited for their core, seconds."""
+"""Seconds; a shorter run never counts as having waited for its core."""
 STACK_BYTES = 1280 << 20
 """Extra address space for the stacks of threads, bytes; the control group limits the memory of programs with threads."""
 PACKAGES_BYTES = 1 << 30
@@ -45,7 +45,7 @@ REPORT_BYTES = 1 << 12
 OTHER_BYTES = 1 << 20
 """Maximum size of the lines in longer results that belong to no test, such as executed lines, bytes."""
 ERROR_BYTES = 16 << 20
-"""Size of standard error at which a run exceeds its output limit, bytes: no answer depends on what a program writes there."""
+"""Size of standard error at which a run exceeds its output limit, bytes. Standard error never contains an answer."""
 WITHOUT_TESTS = ("program", "script", "command")
 """Kinds of jobs whose result lines belong to no test."""
 OF_TEST = re.compile(rb'\{"test": ?(\d{1,9}),')
@@ -65,7 +65,7 @@ class Exit:
     timed_out: bool = False
     """True if it exceeded its deadline or its CPU time limit."""
     out_of_memory: bool = False
-    """True if the kernel's out-of-memory killer ended a process of its control group, perhaps one that it had started."""
+    """True if the kernel's out-of-memory killer ended a process of the run's control group, possibly a child process."""
     wall_seconds: float = 0.0
     """Elapsed time from fork to exit, seconds."""
     cpu_seconds: float = 0.0
@@ -85,11 +85,11 @@ class Exit:
     waited_seconds: float = 0.0
     """Time for which a run that reached its deadline was runnable but waited for a core, seconds; 0 if unknown."""
     contended: bool = False
-    """True if other processes kept its cores busy, so that it may have waited for them."""
+    """True if other processes kept the run's cores busy, so that it may have waited for them."""
     most_records: int = MOST_RECORDS
     """Maximum number of result lines that are read."""
     used_up: bool = False
-    """True if its CPU time is at least STEADY times its limit of CPU time or of elapsed time."""
+    """True if the run's CPU time is at least STEADY times its limit of CPU time or of elapsed time."""
 
     @property
     def counted_seconds(self) -> float:
@@ -103,7 +103,7 @@ class Exit:
 
     @cached_property
     def reports(self) -> Sequence[Mapping[str, Any]]:
-        """``records`` or, of long results, objects of bounded size: lines of tests as ``{"test": index, "part": (start, end)}`` (``line``)."""
+        """``records``; for long results, objects of bounded size: the line of a test becomes ``{"test": index, "part": (start, end)}`` (``line``)."""
         return self.records if len(self.results) <= EAGER_BYTES else tuple(places_of(self.results, self.most_records))
 
     @property
@@ -114,12 +114,12 @@ class Exit:
 
     @property
     def steadily_late(self) -> bool:
-        """True if it, or each of its late tests, timed out by CPU time: on a busy machine it would do so as well."""
+        """True if the run, or each of its late tests, timed out by CPU time: a busy machine does not change that outcome."""
         late = () if self.timed_out else self.late_tests
         return self.used_up or (len(late) > 0 and all(line.get("busy") is True for line in late))
 
     def line(self, report: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
-        """Return the result line of a test in ``reports``; with an opaque value if it is longer than ``max_bytes``."""
+        """Return the result line of a test in ``reports``; its value is opaque if the line is longer than ``max_bytes``."""
         if "part" not in report:
             return report
         start, end = report["part"]
@@ -186,8 +186,8 @@ def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
 def starved(job: Job, end: Exit) -> bool:
     """Return whether a run may have timed out because of waits for a core that were not measured.
 
-    This is assumed if its CPU time is between 1/32 and 3/4 of the elapsed time without measured waits. A run below 1/32 has slept: even
-    beside 30 busy processes it would have got more. Not measured are the limit of one test, processes that ended before the deadline, and
+    This is assumed if its CPU time is between 1/32 and 3/4 of the elapsed time without measured waits. A run below 1/32 has slept: even beside 30
+    busy processes it would have got more. Waits are not measured for the limit of one test, for processes that ended before the deadline, and on
     kernels without scheduler statistics. A late test that the attempt reports counts only if the run took the time of a test.
     """
     own = end.wall_seconds - end.waited_seconds
@@ -222,8 +222,8 @@ def demand_layers(running: Server, settings: JudgeSettings) -> None:
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
     """Run the jobs of one request on a server; return an Exit for each job that was run, which may be fewer.
 
-    The kernel counts out-of-memory kills per control group. After such a kill, the first job that ended by SIGKILL (the first of all if none
-    did) and those after it are run again, that one alone, to attribute the kill to a job.
+    The kernel counts out-of-memory kills per control group. After such a kill, the first job that ended by SIGKILL (or else the first job) is run
+    again alone, which attributes the kill to a job; later jobs are run again, too.
     """
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
@@ -244,7 +244,9 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     except RenewError as error:
         forget_server(profile, gvisor=gvisor)
         if running.fresh:
-            raise JudgeError("the limits of an attempt exceed this process's own (ulimit)") from error
+            raise JudgeError(
+                "the limits of an attempt exceed those of this process; raise these (ulimit), or lower the limits in `verify`"
+            ) from error
         return []
     except JudgeError:
         memory = len(jobs) == 1 and running.group.out_of_memory()
@@ -285,7 +287,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
 
 
 def content(handle: int, max_bytes: int) -> bytes:
-    """Return at most ``max_bytes`` of a file; a buffer never larger than the file, since allocating the limit is slow."""
+    """Return at most ``max_bytes`` of a file; the buffer is never larger than the file, since allocating the limit is slow."""
     return os.pread(handle, min(max_bytes, os.fstat(handle).st_size), 0)
 
 

@@ -21,7 +21,7 @@ from upsolve.verify.service.scheduler import Service
 __all__ = ["Route", "application", "listening", "serve"]
 
 Route = Callable[[Service, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Answer to the JSON object of a POST request; RefusedError refuses it."""
+"""Returns the answer to the JSON object of a POST request; raises RefusedError to refuse it."""
 
 MOST_DESCRIPTORS = 8192
 """Soft limit of open files, if the hard limit allows it: for connections, and a few per worker."""
@@ -30,7 +30,7 @@ MOST_DESCRIPTORS = 8192
 HEAD_SECONDS = 10.0
 """Time to send a complete request head before the connection is closed, seconds."""
 MOST_WAITING = 256
-"""Maximum number of connections without a request; one more closes the oldest of them."""
+"""Maximum number of connections without a request; one more connection closes the oldest of them."""
 
 
 def application(service: Service, routes: Mapping[str, Route] | None = None) -> AuthMiddleware:
@@ -88,7 +88,7 @@ async def object_in(request: Any) -> dict[str, Any]:
 
 
 def described(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the body of a request for the description of the API."""
+    """Return the OpenAPI description of a request body."""
     return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}, "required": True}}
 
 
@@ -149,7 +149,7 @@ def listening(host: str, port: int, *, token: bytes) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if not token and not ipaddress.ip_address(address[0]).is_loopback:
             raise ConfigError(
-                f"{host} can be reached from elsewhere, so it needs a token: --token-file FILE, or $UPSOLVE_TOKEN"
+                f"{host} can be reached from other machines, so that the judge needs a token: --token-file FILE, or $UPSOLVE_TOKEN"
             )
         return socket.create_server(address[:2], family=family)
     except (OSError, OverflowError) as error:

@@ -16,9 +16,9 @@ STALL_SECONDS = 60.0
 DRAIN_SECONDS = 5.0
 """Maximum time to read and discard the body of a refused request, seconds: most clients read the answer after sending."""
 MOST_DRAINED = 64
-"""Maximum number of refused requests whose bodies are read concurrently; further ones are answered immediately."""
+"""Maximum number of refused requests whose bodies are read at once; further ones are answered immediately."""
 MOST_REQUESTS = 512
-"""Maximum number of concurrent requests with a valid token; further ones are refused (503)."""
+"""Maximum number of concurrent requests with a valid token; further requests are refused (503)."""
 OPEN = ("/health",)
 """Paths that need no token."""
 RETRY_SECONDS = 2
@@ -79,7 +79,7 @@ class AuthMiddleware:
             await send({"type": "http.response.body", "body": refused.body()})
 
     async def drain(self, receive: Receive) -> None:
-        """Read and discard the body of a refused request for DRAIN_SECONDS, unless MOST_DRAINED others are being read."""
+        """Read and discard the body of a refused request for DRAIN_SECONDS, unless MOST_DRAINED other bodies are being read."""
         if self.drained >= MOST_DRAINED:
             return
         self.drained += 1
@@ -103,13 +103,15 @@ class AuthMiddleware:
         if scope["method"] == "POST":
             length = headers.get(b"content-length", b"")
             if not length.isdigit():
-                raise RefusedError(411, "the header Content-Length is missing")
+                raise RefusedError(411, "the header Content-Length is missing; send it")
             if int(length) > self.most_bytes:
-                raise RefusedError(413, f"a body of {int(length)} bytes is longer than this server takes: {self.most_bytes}")
+                raise RefusedError(
+                    413, f"a body of {int(length)} bytes is longer than this server accepts; send at most {self.most_bytes}"
+                )
 
 
 def token_in(header: bytes) -> bytes:
-    """Return the token of a header ``Bearer TOKEN``, or the password of ``Basic``: clients that take only a URL send its password so."""
+    """Return the token of a header ``Bearer TOKEN``, or the password of ``Basic``, since some clients accept only a URL."""
     kind, _, value = header.partition(b" ")
     if kind.lower() == b"bearer":
         return value.strip()

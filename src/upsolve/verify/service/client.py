@@ -28,9 +28,9 @@ SILENCE_SECONDS = 60.0
 Pairs = dict[int, tuple[Task, Attempt]]
 VERDICT = frozenset(field.name for field in fields(Verdict))
 UNKNOWN = re.compile(r"(?:task|attempt): (?:.*; )?unknown (field \w+)")
-"""Reason of a server for which a record has a field too many: the client sends the fields of its own records only."""
+"""Reason that a server gives for an unknown field of a record; the client sends only the fields of its own records."""
 FORBIDDEN = re.compile(r'"loc": ?\[[^\]]*"(\w+)"\], ?"msg": ?"[^"]*", ?"type": ?"extra_forbidden"')
-"""Refusal of a setting that an older server does not know."""
+"""Reason that an older server gives for refusing an unknown setting."""
 
 
 class IncompleteAnswerError(Exception):
@@ -59,10 +59,10 @@ class Remote:
 
         Args:
             pairs: tasks and attempts, read in batches of ``BATCH``.
-            settings: all but isolation, workers, executor and cache, which are those of the server.
+            settings: all except isolation, workers, executor and cache, which the server decides.
 
         Raises:
-            JudgeError: the server refuses the request, is older than this client and does not know what is asked, or is unreachable
+            JudgeError: the server refuses the request, is too old for a setting of this client, or is unreachable
                 for longer than ``patience_seconds``.
         """
         numbered = enumerate(pairs)
@@ -106,16 +106,16 @@ class Remote:
                     if record:
                         yield indices[record.pop("place")], self.verdict_in(record)
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a truncated line is not JSON
-            raise IncompleteAnswerError(f"the connection was lost: {error!r}") from error
-        raise IncompleteAnswerError("the answer was cut off")
+            raise IncompleteAnswerError(f"the connection to the server was lost: {error!r}") from error
+        raise IncompleteAnswerError("the server's answer was cut off")
 
     def verdict_in(self, record: dict[str, Any]) -> Verdict:
-        """Return the verdict of a line, without fields of a newer server; JudgeError if the line is no verdict or the server is older."""
+        """Return the verdict in a line, without fields of a newer server; JudgeError if the line is not a verdict or the server is older."""
         try:
             verdict = from_row(Verdict, {name: value for name, value in record.items() if name in VERDICT})
         except ValueError as error:
             raise JudgeError(
-                f"{self.url}: an answer is not a verdict: {error}; upgrade the older of server and client"
+                f"{self.url}: the answer is not a verdict: {error}; upgrade the older of server and client"
             ) from error
         if verdict.status is Status.UNSCORED and (unknown := UNKNOWN.match(verdict.error_message)):
             raise JudgeError(f"{self.url}: the server is older than this client and does not know {unknown[1]}: upgrade it")
@@ -131,12 +131,12 @@ def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Rem
         patience_seconds: time for which requests to a busy or unreachable server are retried since the last verdict.
     """
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is not the address of a server: it must be http://host:port")
+        raise ValueError(f"{url!r} is not the address of a server; write http://host:port")
     return Remote(url, token, patience_seconds)
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: urllib would send the token to the server of the redirect, too."""
+    """Refuses redirects, because urllib would also send the token to the new server."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Treat a redirect as an error."""
@@ -153,7 +153,9 @@ def open_request(request: urllib.request.Request) -> Any:
             elsewhere = error.headers.get("Location", "")
         why = f"{error.code} {error.reason}: {reason}"
         if 300 <= error.code < 400:
-            raise JudgeError(f"{request.full_url}: redirects to {elsewhere}; name that address if you trust it") from None
+            raise JudgeError(
+                f"{request.full_url}: redirects to {elsewhere}; name that address instead, if you trust it"
+            ) from None
         if error.code == 413:
             raise TooLargeError(why) from None
         if error.code in (429, 502, 503, 504):
@@ -164,7 +166,7 @@ def open_request(request: urllib.request.Request) -> Any:
 
 
 def request_of(settings: JudgeSettings) -> dict[str, Any]:
-    """Return all settings that decide a verdict as JSON values, so that no default of the server takes the place of one."""
+    """Return all settings that decide a verdict as JSON values, so that no default of the server replaces a setting."""
     limits = {name: None if math.isinf(value) else value for name, value in asdict(settings.limits).items()}
     return {**{name: getattr(settings, name) for name in DECISIVE}, "limits": limits}
 

@@ -1,7 +1,7 @@
 """Requests: JSON bodies within bounds, the records and settings of ``/verify``, and ``/run_code`` in SandboxFusion's protocol.
 
-An invalid record gets an unscored verdict; the others of its request are judged. Settings (``limits.DECISIVE``) are checked against what
-the server allows and has.
+An invalid record gets an unscored verdict; the other records of its request are judged. Settings (``limits.DECISIVE``) are checked against the
+server's caps and installed tools.
 """
 
 import base64
@@ -47,9 +47,10 @@ __all__ = [
 
 M = TypeVar("M", bound=BaseModel)
 BYTES_EACH = {"[{": 24, ":": 12}
-"""Signs of JSON -> fewest bytes of a body for each of them: records have more, and an object takes up to 240 bytes of memory, a key 350."""
+"""JSON character -> fewest bytes of a body for each occurrence. An object takes up to 240 bytes of memory, a key 350; real records have more bytes
+for each."""
 SPARE = 1000
-"""Objects, lists and keys that any body may have."""
+"""Number of objects, lists and keys that a body of any size may have."""
 MOST_ENTRIES = 10_000
 """Largest number of entries of a field of a small request."""
 TEXT = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
@@ -60,12 +61,14 @@ def read_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body.
 
     Raises:
-        RefusedError: 422; it is no JSON object in UTF-8, is nested too deeply, has too many objects or keys for its size, or a key twice.
+        RefusedError: 422; the body is not a JSON object in UTF-8, is nested too deeply, repeats a key, or has too many objects or keys for its size.
     """
     try:
         text = body.decode("utf-8")
         if is_crowded(text) and is_crowded(TEXT.sub("", text), len(text)):
-            raise ValueError(f"more than one object or list in {BYTES_EACH['[{']} bytes, or key in {BYTES_EACH[':']}")
+            raise ValueError(
+                f"too many objects, lists or keys: more than one object or list in {BYTES_EACH['[{']} bytes, or one key in {BYTES_EACH[':']}"
+            )
         found = json.loads(text, object_pairs_hook=object_of)
     except RecursionError as error:
         raise refused("nested too deeply") from error
@@ -77,13 +80,13 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def is_crowded(text: str, size: int = 0) -> bool:
-    """Return whether a text has more of some sign than a body of a size (default: its own) may have."""
+    """Return whether a text has more of some JSON character than a body of this size (default: its own) may have."""
     size = size or len(text)
     return any(sum(map(text.count, signs)) > size // each + SPARE for signs, each in BYTES_EACH.items())
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of its pairs; ValueError for a key that is there twice, of which JSON parsers choose different ones."""
+    """Return the object with these pairs; ValueError for a repeated key, since JSON parsers choose different values."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen = set[str]()
@@ -107,7 +110,7 @@ def parsed(model: type[M], row: dict[str, Any]) -> M:
 
 
 def refused(why: str, *where: str) -> RefusedError:
-    """Return the refusal of a body, in the form of FastAPI's."""
+    """Return the refusal of a body, in the format of FastAPI."""
     return RefusedError(422, [{"loc": ("body", *where), "msg": why, "type": "invalid"}])
 
 
@@ -176,7 +179,7 @@ def refuse_record(row: Any, problem: str) -> Verdict:
 
 
 UNLIMITED = frozenset(field.name for field in fields(Limits) if field.default == math.inf)
-"""Limits for which null means that there is none."""
+"""Limits for which null means unlimited."""
 MOST_REPEATS, MOST_NAMES = 10, 100
 
 
@@ -188,11 +191,11 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
 
     Args:
         given: settings by name.
-        settings: of the server.
+        settings: settings of the server.
         caps: largest limits of a request.
 
     Raises:
-        ValueError: a setting is unknown, invalid, above its cap, or needs what this machine lacks; names the setting.
+        ValueError: a setting is unknown, invalid, above its cap, or needs a missing tool; the message names the setting.
     """
     refuse_names(given, DECISIVE, "")
     changes = {name: value for name, value in given.items() if value is not None}
@@ -228,7 +231,7 @@ def refuse_above(record: Any, **caps: float) -> None:
 def limits_of(given: Any) -> dict[str, Any]:
     """Return the limits in a request; null means no limit, or the server's limit if a limit is required."""
     if not isinstance(given, Mapping):
-        raise ValueError("limits: is not an object")
+        raise ValueError("limits: must be a JSON object")
     limits = cast("Mapping[str, Any]", given)
     refuse_names(limits, [field.name for field in fields(Limits)], "limits.")
     wanted = {name: math.inf if value is None and name in UNLIMITED else value for name, value in limits.items()}
@@ -236,7 +239,7 @@ def limits_of(given: Any) -> dict[str, Any]:
 
 
 def refuse_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raise ValueError for the first name that is not known: of a newer client, or misspelled."""
+    """Raise ValueError for the first unknown name: a setting of a newer client, or a misspelling."""
     names = [*known]
     if unknown := next((name for name in given if name not in names), ""):
         close = get_close_matches(unknown[:100], names, n=1)
@@ -271,7 +274,7 @@ def program_of(request: CodeRequest, settings: JudgeSettings, caps: Limits) -> t
         except ValueError as error:
             raise ValueError(f"language: {error}") from error
     if request.args:
-        raise ValueError("args: programs cannot get arguments; leave it out")
+        raise ValueError("args: programs cannot get arguments; leave args out")
     refuse_above(
         request, compile_timeout=COMPILE_SECONDS, run_timeout=caps.wall_seconds, memory_limit_MB=caps.memory_bytes >> 20
     )
@@ -320,7 +323,7 @@ def answer(status: str, message: str, ran: ProgramResult) -> dict[str, Any]:
 
 
 def command(end: Exit | None) -> dict[str, Any] | None:
-    """Return the result of a command; killed by signal n, its return code is -n."""
+    """Return the result of a command; its return code is -n if signal n killed it."""
     if end is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""Run one program and return its output: no task, no tests, no verdict. Nothing checks the output."""
+"""Run one program and return its output: no task, no tests, no verdict."""
 
 import json
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class ProgramResult:
 
 
 def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
-    """Build and run a program. Whatever it does to its descriptors, processes and files is a result, no error.
+    """Build and run a program. Nothing that the program does to its descriptors, processes and files is an error.
 
     Raises:
         JudgeError: the sandbox broke, or a file of ``files`` cannot be written.
@@ -67,7 +67,7 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
     else:
         tools = language(program.language)
         if tools.engine:
-            raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
+            raise ValueError(f"language {program.language}: a query needs a database; judge the query as an attempt at a task")
         own = {name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()}
         files = {**program.files, **own}
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
@@ -84,8 +84,8 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
 def run_script(job: Job, settings: JudgeSettings) -> Exit:
     """Run a Python program; raise JudgeError if it could not start.
 
-    A program can write the report of that itself. So the report counts if an empty program gets it, too; else the program is run again, and
-    what it then reports is its own.
+    A program can forge the report that it could not start. So the report only counts if an empty program gets it, too; otherwise the program is run
+    again, and its next report counts as its output.
     """
     empty = replace(job, attempt={**job.attempt, "code": b"", "stdin": b""})
     end = run_jobs([job], settings)[0]
@@ -110,7 +110,7 @@ def reports(end: Exit, key: str) -> str:
 
 
 def fetched(names: tuple[str, ...] | None, profile: str, settings: JudgeSettings) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return files of the sandbox (``None``: all), and the names of those left out; no code of the program runs beside them."""
+    """Return files of the sandbox (``None``: all), and the names of the files left out; the program no longer runs meanwhile."""
     job = {"kind": "fetch", "names": names, "room": settings.limits.output_bytes}
     end = run_jobs([Job(job, continues=True, profile=profile)], settings)[0]
     head, _, rest = end.stdout.partition(b"\n")

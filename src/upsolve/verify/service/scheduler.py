@@ -104,7 +104,7 @@ class Service:
         """Count a request's attempts as waiting; on exit, end workers that still judge them."""
         self.refuse_many(count)
         if self.waiting + count > self.bounds.waiting:
-            raise RefusedError(429, f"{self.waiting} attempts are waiting; retry later")
+            raise RefusedError(429, f"{self.waiting} attempts are waiting already; retry later")
         batch = Batch(settings)
         self.batches[batch] = count
         try:
@@ -114,7 +114,7 @@ class Service:
             batch.stop()
 
     def request_of(self, body: dict[str, Any]) -> VerifyRequest:
-        """Return the request of a body; RefusedError if its tasks or attempts are missing, no lists, or too many."""
+        """Return the request of a body; RefusedError if its tasks or attempts are missing, are not lists, or are too many."""
         for name in ("tasks", "attempts"):
             if not isinstance(rows := body.get(name), list):
                 raise RefusedError(422, [{"loc": ["body", name], "msg": "must be a list", "type": "invalid"}])

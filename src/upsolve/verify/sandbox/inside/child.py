@@ -39,7 +39,7 @@ def report_value(index: int, value: Any) -> None:
 
 
 class TestTimeout(BaseException):
-    """A test exceeded its time limit; its argument: whether it used the processor for that time."""
+    """A test exceeded its time limit. The argument is True if the limit of processor time was exceeded."""
 
 
 def alarm_clock() -> Any:
@@ -121,12 +121,12 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
 
 
 def undefined(name: str, /, *_args: Any, **_named: Any) -> Any:
-    """Raise NameError in the place of a builtin that the attempt must define."""
+    """Raise NameError instead of using a builtin that the attempt must define."""
     raise NameError(f"name {name!r} is not defined", name=name)
 
 
 def run(job: dict[str, Any]) -> int | None:
-    """Run a job by its ``kind``; return the exit code (None: 0). Integers of any length are converted, as by the judges of archives."""
+    """Run a job by its ``kind``; return the exit code (None: 0). Integers of any length can be converted, as on contest judges."""
     sys.set_int_max_str_digits(0)
     return KINDS[job["kind"]](job)
 
@@ -225,7 +225,7 @@ def run_script(job: dict[str, Any]) -> int:
 
 
 def put(files: dict[str, bytes]) -> None:
-    """Write files into the working folder, and create their parent folders."""
+    """Write files into the working folder; create their parent folders."""
     for name, data in files.items():
         try:
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
@@ -237,9 +237,9 @@ def put(files: dict[str, bytes]) -> None:
 
 
 def fetch_files(job: dict[str, Any]) -> None:
-    """Write files of the working folder to standard output: a line with (name, bytes; -1: not read) of each as JSON, then their contents.
+    """Write files of the working folder to standard output: for each a JSON line (name, bytes; -1 if it was not read), then the contents.
 
-    Names are those of the job, of which absent ones are left out, or (None) those of all files. ``room``: most bytes to write.
+    The job names the files; absent ones are left out. Without names, all files are written. ``room``: most bytes to write.
     """
     room, found, contents = job["room"] - 2, list[tuple[str, int]](), list[bytes]()
     for name in below(".") if job["names"] is None else job["names"]:
@@ -255,7 +255,7 @@ def fetch_files(job: dict[str, Any]) -> None:
 
 
 def below(folder: str) -> Any:
-    """Yield the paths of all files below a folder, without a prefix; a folder that cannot be read has none."""
+    """Yield the paths of all files below a folder, relative to it; a folder that cannot be read yields none."""
     folders = [folder]
     while folders:
         parent = folders.pop()
@@ -272,7 +272,7 @@ def below(folder: str) -> Any:
 
 
 def content_of(name: str, room: int) -> bytes | None:
-    """Return the content of a regular file; None if there is none, or it cannot be read, or has no room."""
+    """Return the content of a regular file; None if it does not exist, cannot be read, or exceeds the room."""
     try:
         if not os.path.isfile(name) or os.path.getsize(name) > room:
             return None
@@ -292,7 +292,7 @@ class LocalValues:
         """Ids of exceptions that are being encoded, which may contain themselves."""
 
     def encode_error(self, value: Any, shared: Shared) -> str:
-        """Encode an exception with its number; return an empty string for any other value, and within the exception itself."""
+        """Encode an exception with its number; return an empty string for any other value, and while encoding the exception itself."""
         if not issubclass(type(value), BaseException) or id(value) in self.writing:
             return ""
         self.writing.add(id(value))
@@ -307,7 +307,7 @@ class LocalValues:
         return self.encode(error)
 
     def encode(self, value: Any) -> str:
-        """Encode a value by its number, which it keeps, and its description."""
+        """Encode a value that stays here, by its number and its description."""
         number = self.numbers.setdefault(id(value), len(self.values))
         if number == len(self.values):
             self.values.append(value)
@@ -317,9 +317,9 @@ class LocalValues:
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
-    A request is (target, args, kwargs): the target is a function's name, or an operation on a value of this process. Arguments that
-    are not numbers, text or the like are sent as (target, None, JSON text). The answer has the value or the exception, and the containers
-    that the call has changed. Values that are not plain data stay here; the tester gets their number.
+    A request is (target, args, kwargs): the target is a function's name, or an operation on a value of this process. Arguments other than numbers and
+    text are sent as (target, None, JSON text). The answer has the value or the exception, and the containers that the call has changed. Values that
+    are not plain data stay here; the tester gets their number.
     """
     space = load(job, "attempt")
     if space is None:
@@ -385,7 +385,7 @@ def serve_worlds(job: dict[str, Any]) -> None:
 
 
 def run_command(job: dict[str, Any]) -> int:
-    """Write files and exec another program; return as a shell does, 127, if there is no such program."""
+    """Write files and exec another program; return 127, as a shell does, if the program does not exist."""
     import resource
 
     put(job["files"])

@@ -1,4 +1,4 @@
-"""The runtime of a program, as in an interpreter started for it: main module, source lines, standard streams, shutdown.
+"""The runtime of a program, as in a newly started interpreter: main module, source lines, standard streams, shutdown.
 
 Standard library only. Runs in the attempt's process, so no verdict is decided here.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["feed", "finish", "flush", "new_module", "open_stdin", "site_names", "stack_limits", "through_pipes"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
-"""Words of programs whose objects may act when they are finalised; other programs skip that part of the shutdown."""
+"""Words of programs whose objects may have an effect when they are finalised; other programs skip that part of the shutdown."""
 CLOSED = ("finally", "__exit__", "GeneratorExit")
-"""Words of programs with ``yield`` whose generators may act when they are closed."""
+"""Words of programs with ``yield`` whose generators may have an effect when they are closed."""
 
 SOURCES = ("__file__", "argv[0]", "main.py", "inspect", "traceback", "linecache", "spawn", "forkserver")
 """Words of programs that may read their own source."""
 
 DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
-"""Folders of links to the open descriptors."""
+"""Folders with links to the open file descriptors."""
 
 
 def site_names() -> None:
@@ -70,13 +70,13 @@ def new_module(name: str, code: str) -> Any:
 
 
 def hide_frames() -> None:
-    """Let the program read and set the recursion limit without what was added for the frames below it."""
+    """Hide the judge's frames from the program when it reads or sets the recursion limit."""
     added, read, write = sys.getrecursionlimit() - 1000, sys.getrecursionlimit, sys.setrecursionlimit
     sys.getrecursionlimit, sys.setrecursionlimit = lambda: read() - added, lambda limit, /: write(min(limit + added, 2**31 - 1))
 
 
 def show_source(code: str) -> None:
-    """Write the program's source to main.py, for processes that it starts, and make it available to ``inspect`` and ``traceback``."""
+    """Write the program's source to main.py for its child processes, and make it available to ``inspect`` and ``traceback``."""
     import linecache
 
     with open("main.py", "wb") as file:
@@ -96,7 +96,7 @@ def start_by_fork() -> None:
 
 
 def open_devices() -> None:
-    """Make ``open("/dev/stdin")`` and the like work without /proc, where these links point."""
+    """Make ``open("/dev/stdin")`` and similar paths work without /proc, to which these links point."""
     import io
 
     names = (("/dev/stdin", "/dev/stdout", "/dev/stderr"), *([f"{place}/{n}" for n in range(3)] for place in DESCRIPTORS))
@@ -116,7 +116,7 @@ def open_devices() -> None:
 
 
 def flush() -> None:
-    """Flush the standard streams, and the objects by which a program has replaced them."""
+    """Flush the standard streams, and the objects with which a program has replaced them."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             stream.flush()  # type: ignore[union-attr]
@@ -154,7 +154,7 @@ def finish(space: dict[str, Any], code: str) -> None:
 
 
 def feed(data: bytes) -> None:
-    """Make this data the standard input."""
+    """Set this data as the standard input."""
     handle = os.memfd_create("stdin")
     with open(handle, "wb", closefd=False) as file:
         file.write(data)
@@ -164,7 +164,7 @@ def feed(data: bytes) -> None:
 
 
 def open_stdin(data: bytes) -> None:
-    """Make this data the standard input and open it as ``sys.stdin``.
+    """Set this data as the standard input and open it as ``sys.stdin``.
 
     ``sys.__stdin__`` is the same object, as in a new interpreter: otherwise the buffer is closed when a program replaces ``sys.stdin``.
     """
@@ -175,13 +175,13 @@ def open_stdin(data: bytes) -> None:
 
 
 CAPACITY = 1 << 20
-"""Largest size of a pipe, bytes: one read after the program's end returns the rest."""
+"""Largest size of a pipe, bytes: a single read after the program's end returns all remaining data."""
 POLL_MS = 20
-"""Time after which to look whether the program has ended while a process that it left behind holds its pipes, milliseconds."""
+"""Interval, milliseconds, for checking whether the program has ended while a child process still holds its pipes."""
 
 
 def through_pipes() -> None:
-    """Fork; return in the child, with pipes as standard output and standard error, which the parent copies until it ends as the child."""
+    """Fork. The child returns, with pipes as standard output and standard error; the parent copies the pipes and ends as the child does."""
     pipes = {1: os.pipe(), 2: os.pipe()}
     if not (pid := os.fork()):
         for target, (_, end) in pipes.items():
@@ -231,7 +231,7 @@ def move_data(source: int, target: int) -> bool:
 
 
 def end_as(status: int) -> None:
-    """End this process by the exit code or signal of a wait status."""
+    """End this process with the exit code or signal of a wait status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number != signal.SIGKILL:

@@ -105,7 +105,7 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
 
 
 def shown(setup: dict[str, Any]) -> dict[str, str]:
-    """Return the folders that attempts may read below those of ``foreign``, by where they are mounted."""
+    """Return the folders below ``foreign`` that attempts may read, by where they are mounted."""
     below = {path: path for path in READABLE if os.path.dirname(path) != "/" and os.path.isdir(path)}
     packages = {PACKAGES: setup["packages"]} if "packages" in setup else {}
     return {setup["python"]: setup["python"], **packages, **below}
@@ -133,7 +133,7 @@ def private_devices() -> None:
 
 
 def empty(folder: str, room: str) -> None:
-    """Mount an empty tmpfs over a folder; ``room``: its mount options for size."""
+    """Mount an empty tmpfs over a folder; ``room``: mount options for its size."""
     mode = "1777" if folder in OWN else "755"
     mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{room},mode={mode}")
 
@@ -305,8 +305,8 @@ ARGUMENTS = {
     "setpriority": [(LOAD, FIRST), (GREATER, 0, EPERM), (LOAD, SECOND), (GREATER, 0, EPERM)],
     "socket": [(LOAD, FIRST), (GREATER, UNIX, EAFNOSUPPORT)],
 }
-"""Refused with these arguments: new namespaces, typing into a terminal, limits and priorities of other processes (of a group or a user,
-too: the server may share them), sockets but local ones."""
+"""Calls that are refused with these arguments: new namespaces; typing into a terminal; limits and priorities of other processes, groups or users (the
+server may share them); sockets except local ones."""
 
 
 def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:

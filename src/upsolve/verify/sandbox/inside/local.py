@@ -1,4 +1,4 @@
-"""Local functions, iterators and files of the tests that the attempt may use: they stay in the tester, which uses them on request.
+"""Local functions, iterators and files of the tests that the attempt may use: they stay in the tester, which executes operations on request.
 
 Standard library only. A request of the attempt names the number of an object, one of the few operations that its kind allows, and
 arguments that are decoded as data. The attempt never gets an attribute of such an object. The attempt's process looks up objects of the standard library
@@ -26,15 +26,15 @@ __all__ = ["LocalObjects"]
 MOST_OBJECTS, MOST_ERRORS = 10_000, 100
 """Maximum numbers of exposed objects and of remembered exceptions; the oldest exceptions are forgotten first."""
 MOST_NESTED = 80
-"""Maximum depth of functions of the tests that call the attempt, which calls functions of the tests."""
+"""Maximum depth of calls between functions of the tests and functions of the attempt."""
 NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 CONTAINERS = ("list", "dict", "set", "frozenset", "tuple", "str", "bytes", "deque", "Counter", "OrderedDict", "defaultdict")
 """Types of the standard library whose methods can be exposed."""
 ITERATORS = ("builtins", "itertools")
-"""Modules whose iterators are exposed; one of a class of the tests may have more methods than an iterator."""
+"""Modules whose iterators are exposed; an iterator class of the tests may have more methods than an iterator needs."""
 GETTERS = ("itemgetter", "attrgetter", "methodcaller")
-"""Types of module operator that the attempt's process makes for itself, from the same arguments."""
+"""Types of module operator that the attempt's process creates itself, from the same arguments."""
 FILES = ("StringIO", "BytesIO", "TextIOWrapper")
 FILE_METHODS = "read readline readlines write writelines seek tell getvalue truncate flush close readable writable seekable"
 PLAIN = frozenset(
@@ -42,8 +42,8 @@ PLAIN = frozenset(
     "hash hex id int isinstance issubclass iter len list map max min next object oct ord pow print property range repr reversed "
     "round set slice sorted staticmethod str sum super tuple type zip exit __name__ __build_class__".split()
 )
-"""Builtins that an exposed function may use, besides exceptions: none of them turns an argument of the attempt's choice into access to the tests or
-the results, as ``eval``, ``getattr``, ``open`` or ``globals`` do."""
+"""Builtins that an exposed function may use, besides exceptions. None of them gives an argument of the attempt access to the tests or the results, as
+``eval``, ``getattr``, ``open`` or ``globals`` would."""
 MODULES = frozenset(
     "array bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools json keyword "  # noqa: SIM905
     "math numbers operator random re statistics string textwrap time typing unicodedata abc builtins tests".split()
@@ -53,7 +53,7 @@ REFLECTIVE = frozenset(
     "attrgetter methodcaller format format_map Formatter __globals__ __subclasses__ __dict__ __builtins__ __getattribute__ "  # noqa: SIM905
     "__code__ __closure__ __class__ __bases__ __mro__ __self__ __func__ __reduce__ patch sys".split()
 )
-"""Names that an exposed function may not use, even as attributes."""
+"""Names that an exposed function may not use, not even as attributes."""
 
 
 class LocalObjects:
@@ -93,7 +93,7 @@ class LocalObjects:
         return None
 
     def callable_by_attempt(self, value: Any) -> bool:
-        """Return whether a callable is a function of the tests that uses nothing REFLECTIVE, or a method of a container."""
+        """Return whether a callable is a method of a container, or a function of the tests that uses nothing in REFLECTIVE."""
         if type(value) in METHODS:
             whole = not value.__name__.startswith("__") or value.__name__ in ("__contains__", "__getitem__", "__setitem__")
             return whole and type(value.__self__).__name__ in CONTAINERS and type(value.__self__).__module__ != "tests"
@@ -108,7 +108,7 @@ class LocalObjects:
     def reflective(self, function: Any, seen: set[int]) -> bool:
         """Return whether a function of the tests, directly or by a callee, could give the attempt access to tests or results.
 
-        Names that are not of the tests are builtins, imported modules or attributes; where that is unclear, the function is not exposed.
+        Names that the tests do not define are builtins, imported modules or attributes; in unclear cases the function is not exposed.
         """
         if id(function) in seen:
             return False
@@ -151,7 +151,7 @@ class LocalObjects:
         return self.raised
 
     def passed_on(self, error: BaseException) -> BaseException:
-        """Return the tests' own exception if the attempt passes it on, else the attempt's exception."""
+        """Return the tests' own exception if the attempt passes that on, else the attempt's exception."""
         number = vars(error).get(ERROR_NUMBER)
         return self.errors.get(number, error) if type(number) is int else error
 
@@ -164,7 +164,7 @@ def use(value: Any, operation: str, args: tuple[Any, ...], named: dict[str, Any]
 
 
 def name_of(value: Any) -> tuple[str, str] | None:
-    """Return module and qualified name by which another process finds an object; None if there is no such name."""
+    """Return module and qualified name under which another process finds an object; None if there is no such name."""
     if not isinstance(value, NAMED):
         return None
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
@@ -176,13 +176,13 @@ def name_of(value: Any) -> tuple[str, str] | None:
 
 
 def getter_parts(value: Any) -> list[Any]:
-    """Return the arguments that made one of GETTERS; empty if they are not plain names and numbers."""
+    """Return the arguments that created one of GETTERS; empty if they are not plain names and numbers."""
     kind, args = value.__reduce__()[:2]
     return [*args] if kind is type(value) and all(type(argument) in (str, int) for argument in args) else []
 
 
 def is_power(name: str) -> bool:
-    """Return whether a name that the tests do not define gives access to more than an exposed function may use."""
+    """Return whether a name that the tests do not define gives more access than an exposed function may have."""
     builtin = getattr(builtins, name, None)
     if isinstance(builtin, type) and issubclass(builtin, BaseException):
         return False
@@ -216,7 +216,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def signature(value: Any) -> list[Any]:
-    """Return name, documentation and parameters of a callable: names, then the numbers of each kind; None: any arguments."""
+    """Return name, documentation and parameters of a callable: parameter names, then the number of each kind; None: any arguments."""
     description = [getattr(value, "__name__", "partial"), value.__doc__ if type(value) is types.FunctionType else None]
     function = getattr(value, "__func__", value)
     if type(function) is not types.FunctionType:

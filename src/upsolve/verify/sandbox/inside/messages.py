@@ -20,7 +20,7 @@ RESULTS = 3
 REQUESTS = 4
 """Descriptor of a tester's requests."""
 STEADY = 0.9
-"""Share of a time limit: a run that used so much processor time would exceed the limit on an idle machine, too."""
+"""Share of a time limit: a run with so much processor time would exceed the limit on an idle machine, too."""
 
 
 def report(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers of the attempt's objects in one test, which have to agree with each other, as those of data do.
+"""Answers of the attempt's objects within one test; they must agree with each other, as answers of plain data do.
 
 Standard library only.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST", "Observations"]
 
 MOST = 4096
-"""Most answers that are remembered."""
+"""Most answers that are stored."""
 
 
 class Observations:
-    """Answers since the last operation that may have changed something."""
+    """Answers since the last operation that may have changed an object."""
 
     def __init__(self) -> None:
         self.answers: dict[tuple[Any, ...], Any] = {}
@@ -38,7 +38,7 @@ class Observations:
                 self.compare((number, *at), item)
 
     def ended(self, number: int, args: tuple[Any, ...]) -> None:
-        """Record the length of the object of a number, which has no item at an index, but one before that unless it is 0."""
+        """Record the length of an object, given by number: no item at this index, but one before it unless the length is 0."""
         at = args[0] if args else None
         if type(at) is int and (at == 0 or (number, "__getitem__", at - 1) in self.answers):
             self.compare((number, "__len__"), at)
@@ -50,7 +50,7 @@ class Observations:
             self.consistent &= known is answer or (type(known) is type(answer) and (known == answer or known != known))
 
     def items(self, number: int, iterator: Any) -> Iterator[Any]:
-        """Yield the items of an iterator over the object of a number, and compare them."""
+        """Yield the items of an iterator over an object, given by number, and compare them with earlier answers."""
         count, changes = 0, self.changes
         while True:
             try:
@@ -66,7 +66,7 @@ class Observations:
 
 
 def parts(name: str, args: tuple[Any, ...], answer: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return the facts about single items in an answer; a slice states facts about several items."""
+    """Return the facts about single items that an answer states; a slice states facts about several items."""
     place = args[0] if args else None
     if type(place) is slice and place.step in (None, 1) and type(answer) in (list, tuple):
         first = place.start or 0

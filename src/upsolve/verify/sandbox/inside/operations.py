@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 spare = [bytes(2 << 20) for _ in range(8)]
-"""Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
+"""Blocks of memory that ``make_room`` frees; only address space, since they are never written."""
 
 loops: list[Any] = []
-"""The event loop of asynchronous special methods, once there is one."""
+"""The event loop of asynchronous special methods, once one exists."""
 
 
 class StopError(Exception):
@@ -66,7 +66,7 @@ def wait_for(coroutine: Any) -> Any:
 
 
 def awaited(name: str) -> Any:
-    """Return a function that awaits an asynchronous special method, in one loop: closing a loop closes asynchronous generators."""
+    """Return a function that awaits an asynchronous special method. All share one loop, because closing a loop closes asynchronous generators."""
 
     def done(value: Any, *args: Any) -> Any:
         import asyncio
@@ -86,7 +86,7 @@ def awaited(name: str) -> Any:
 
 
 def call(value: Any, /, *args: Any, **named: Any) -> Any:
-    """Call a value."""
+    """Call a callable value."""
     return value(*args, **named)
 
 
@@ -135,9 +135,10 @@ ANSWERING = (
 COMBINING = [f"__{way}{name}__" for way in ("", "r", "i") for name in PAIRWISE[6:]]
 IN_PLACE = COMBINING[-len(PAIRWISE[6:]) :]
 DIFFERENCES = [f"__{way}{name}__" for way in ("", "r", "i") for name in "sub truediv floordiv mod and or xor".split()]  # noqa: SIM905
-"""Operators by which tests compare a result with the expected value (``abs(f(2) - 4) < 1e-9``, ``f(2) & {4} == {4}``), which the attempt must not answer."""
+"""Operators by which tests compare a result with the expected value, such as ``abs(f(2) - 4) < 1e-9`` or ``f(2) & {4} == {4}``; the attempt must not
+answer these."""
 SENT = [name for name in COMBINING if name not in DIFFERENCES]
-"""Operators of the attempt that may get values of the tests."""
+"""Operators of the attempt that may receive values of the tests."""
 CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await", *IN_PLACE)
 """Operations after which an object may answer differently."""
 OPERATIONS: dict[str, Any] = {
@@ -169,9 +170,9 @@ WRAPPED = ("generator", "coroutine", "map", "filter")
 
 
 def kind_of(value: Any) -> list[Any]:
-    """Return the name of a value's type, the special methods and abstract bases that it has, the class of the setup that it is or extends, its hash.
+    """Return the name of a value's type, its special methods and abstract bases, the class of the setup that it is or extends, and its hash.
 
-    ``equal`` among the methods: it is equal to plain data (``as_builtin``).
+    ``equal`` among the methods: the value is equal to plain data (``as_builtin``).
     """
     kind = type(value)
     if kind.__name__ in WRAPPED:
@@ -188,7 +189,7 @@ def kind_of(value: Any) -> list[Any]:
 
 
 def make_room(error: MemoryError) -> None:
-    """Free what the error's frames hold, and a block of memory, since an except clause of CPython 3.11 can loop for ever in a full heap."""
+    """Free the objects that the error's frames hold, and a block of memory: in a full heap an except clause of CPython 3.11 can loop for ever."""
     if spare:
         spare.pop()
     error.__traceback__ = None
@@ -212,7 +213,7 @@ def describe(error: BaseException) -> list[Any]:
 
 
 SLOTS = ("name", "path", "filename", "filename2")
-"""Attributes of Python's own exceptions that neither their arguments nor their ``__dict__`` contain."""
+"""Attributes of Python's own exceptions that are neither in their arguments nor in their ``__dict__``."""
 
 
 def raised(error: BaseException, shared: Shared) -> str:
@@ -237,7 +238,7 @@ def has_members(error: BaseException) -> bool:
 
 
 def outcome_of(work: Any) -> tuple[str, list[Any]]:
-    """Do what a request asks for; return ``value``, ``end`` (of an iterator) or ``error``, and a list that holds it."""
+    """Execute a request; return ``value``, ``end`` (of an iterator) or ``error``, and a list that holds the result."""
     try:
         return "value", [work()]
     except StopError as end:
@@ -249,10 +250,10 @@ def outcome_of(work: Any) -> tuple[str, list[Any]]:
 
 
 def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **options: Any) -> str:
-    """Return the answer to a request: what it changed, and its value or exception.
+    """Return the answer to a request: the changes that it made, and its value or exception.
 
     Args:
-        kind: what ``outcome`` holds: ``value``, ``end`` or ``error``.
+        kind: content of ``outcome``: ``value``, ``end`` or ``error``.
         outcome: a list of one item.
         shared: encodes values.
         arguments: positional and keyword arguments of the request, in containers.

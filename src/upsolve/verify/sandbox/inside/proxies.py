@@ -1,7 +1,7 @@
 """Proxies in the tester for values of the attempt that are not plain data: functions, objects, iterators, coroutines.
 
-Standard library only. An operation on a proxy is executed in the attempt's process, and only data comes back. Comparisons with a value
-of the tests are not decided there: a proxy equals no plain value. Answers of one object have to agree, as those of data do.
+Standard library only. An operation on a proxy is executed in the attempt's process, and only data comes back. Comparisons with a value of the tests
+are not decided there: a proxy equals no plain value. Answers of one object must agree, as answers of plain data do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EndedError(Exception):
 class Proxy:
     """Proxy for a value that the attempt's process holds: operations are executed there, and only data comes back.
 
-    It is never equal to a value of the tests, whatever the attempt says; two values of the attempt are compared by the attempt.
+    A proxy is never equal to a value of the tests, whatever the attempt answers; the attempt compares two of its own values.
     """
 
     def __init__(self, channel: Any, number: int) -> None:
@@ -100,12 +100,12 @@ def operate(value: Proxy, name: str, /, *args: Any, **named: Any) -> Any:
 
 
 def decide(value: Proxy) -> None:
-    """Record that code of the attempt decides in this test: it got a value of the tests, or compared two of the attempt's objects."""
+    """Record that code of the attempt decides this test: it got a value of the tests, or compared two of the attempt's objects."""
     object.__getattribute__(value, "_origin")[0].decided = True
 
 
 def observe(value: Proxy, name: str, *args: Any) -> Any:
-    """Execute an operation whose answers have to agree with each other."""
+    """Execute an operation whose answers must agree with each other."""
     channel, number = object.__getattribute__(value, "_origin")
     try:
         answer = operate(value, name, *args)
@@ -117,7 +117,7 @@ def observe(value: Proxy, name: str, *args: Any) -> Any:
 
 
 def iterate(value: Proxy) -> Iterator[Any]:
-    """Return an iterator over an object of the attempt, whose items have to agree with those of others."""
+    """Return an iterator over an object of the attempt; its items must agree with those of other iterators over it."""
     channel, number = object.__getattribute__(value, "_origin")
     return channel.observed.items(number, operate(value, "__iter__"))
 
@@ -129,7 +129,7 @@ def contains(value: Proxy, item: Any) -> bool:
 
 
 def contains_among(value: Any, item: Any) -> bool:
-    """Return the answer of the attempt's ``__contains__``, and record that the attempt decides, unless the items decide.
+    """Return the answer of the attempt's ``__contains__``, and record that the attempt decides, unless the object's items decide.
 
     The items decide if they end and give the same answer, and for an object that claims to contain everything (``OTHERS``).
     """
@@ -147,7 +147,7 @@ def contains_among(value: Any, item: Any) -> bool:
 
 
 OTHERS = ("7f3a91c0", 10**30 + 7, 10**30 + 8, -0.37)
-"""Values that no honest object contains together."""
+"""Values that no honest object contains all together."""
 
 
 def claims(value: Proxy, item: Any) -> bool:
@@ -159,7 +159,7 @@ def claims(value: Proxy, item: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Return a value, which must be a string."""
+    """Return a value that must be a string."""
     if type(value) is not str:
         raise TypeError("__str__ returned non-string")
     return value
@@ -174,7 +174,7 @@ def next_of(value: Proxy) -> Any:
 
 
 def method(name: str, do: Any = operate) -> Any:
-    """Return a special method that the attempt's process executes; with ``observe``, one whose answers have to agree."""
+    """Return a special method that the attempt's process executes; with ``observe``, its answers must agree with each other."""
     return lambda value, /, *args, **named: do(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
@@ -195,7 +195,7 @@ def truth(value: Proxy) -> Any:
 
 
 def is_of_setup(value: Proxy, name: str) -> bool:
-    """Return whether the class of the setup that a value has, or extends, defines a method or property, which is not left to the attempt."""
+    """Return whether a value's class of the setup, or one that it extends, defines a method or property; the attempt does not decide these."""
     defined = getattr(own_class.get(type(value)), name, None)
     code, is_abstract = (
         getattr(getattr(defined, "fget", defined), "__code__", None),
@@ -205,7 +205,7 @@ def is_of_setup(value: Proxy, name: str) -> bool:
 
 
 def left(value: Proxy, name: str) -> None:
-    """Leave a context manager of the attempt. Its return value is dropped: it could suppress a failed assertion."""
+    """Leave a context manager of the attempt. Its return value is dropped, because it could suppress a failed assertion."""
     operate(value, name, None, None, None)
 
 
@@ -248,7 +248,7 @@ def between_proxies(name: str) -> Any:
 
 
 def combine(value: Any, name: str, *others: Any) -> Any:
-    """Return what an operator of the attempt answers, if it may get a value of the tests; NotImplemented if not, and for comparisons and differences."""
+    """Return the answer of an attempt's operator that may receive a value of the tests; NotImplemented for others, comparisons and differences."""
     channel, _ = object.__getattribute__(value, "_origin")
     if channel.tells and name in SENT:
         return operate(value, name, *others)
@@ -257,7 +257,7 @@ def combine(value: Any, name: str, *others: Any) -> Any:
 
 
 def data_of(value: Any) -> Any:
-    """Return the plain data to which a value of the tests or of the attempt is equal, if there is any; else the value itself."""
+    """Return the plain data that a value of the tests or of the attempt is equal to; without such data, the value itself."""
     if isinstance(value, Proxy):
         if type(value) not in equal_kinds:
             return value
@@ -279,7 +279,7 @@ def reflected(name: str) -> Any:
 
 
 def comparison(proxy: Proxy) -> dict[str, Any]:
-    """Return the members by which an exception with an ``__eq__`` of its own is compared with others as its proxy is; {} for any other."""
+    """Return the members by which an exception with its own ``__eq__`` is compared, as its proxy is; {} for any other exception."""
 
     def equal(_error: Any, other: Any) -> Any:
         return proxy == getattr(type(other), "_proxy", other)
@@ -299,13 +299,13 @@ def is_of_fields(value: Proxy, other: Proxy, name: str, answer: Any) -> bool:
 
 
 setup_class: dict[type, type] = {}
-"""Proxy type -> the class of the setup that its value has, if it is exactly that."""
+"""Proxy type -> the class of the setup that its value is an instance of, if exactly that class."""
 own_class: dict[type, type] = {}
 """Proxy type -> the class of the setup that its values have or extend."""
 equal_kinds: set[type] = set()
 """Proxy types whose values are equal to data (``values.as_builtin``)."""
 comparing: set[type] = set()
-"""Proxy types whose values have an ``__eq__`` or ``__ne__`` of their own."""
+"""Proxy types whose values have their own ``__eq__`` or ``__ne__``."""
 for special in PAIRWISE:
     setattr(Proxy, f"__{special}__", between_proxies(f"__{special}__"))
 for special in PAIRWISE[6:]:
@@ -331,7 +331,7 @@ SUBCLASS_METHODS: dict[str, Any] = {
     "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
 }
 TEXTS = ("__str__", "__repr__", "__missing__", "__call__")
-"""Methods that also count as overridden if a class of the standard library overrides them, such as ``Enum``."""
+"""Methods that count as overridden even if a class of the standard library, such as ``Enum``, overrides them."""
 OVERRIDABLE = (*SUBCLASS_METHODS, *ANSWERING, *COMBINING)
 """Special methods of subclasses of builtin types that proxies forward if the subclass overrides them."""
 
@@ -386,7 +386,7 @@ def public_method(value: Any, name: str, base: Any) -> Any:
 
 
 def plain_copy(base: Any, value: Any) -> Any:
-    """Return the builtin value of an instance of a subclass, of which no method runs."""
+    """Return the builtin value of an instance of a subclass; none of the subclass's methods runs."""
     if issubclass(base, dict):
         return dict(dict.items(value))
     if hasattr(base, "__iter__") and base is not str:
@@ -402,7 +402,7 @@ def proxy_of(channel: Any, number: int, about: list[Any]) -> Any:
     """Return the proxy for a value of the attempt: an iterator or coroutine of the same type if possible.
 
     Args:
-        channel: way to the attempt's process.
+        channel: connection to the attempt's process.
         number: number of the value.
         about: name of its type, special methods that it has, and class of the setup that it is or extends (empty if there is none).
     """
@@ -451,7 +451,7 @@ def is_instance_of(own: Any) -> dict[str, Any]:
 
 
 def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
-    """Return the proxy for an instance of a subclass of a builtin type: it has the value, and asks the attempt's process for other attributes.
+    """Return the proxy for an instance of a subclass of a builtin type. It holds the value, and asks the attempt's process for other attributes.
 
     Operators and comparisons are those of the builtin type.
     """
@@ -479,7 +479,7 @@ def is_copied_proxy(value: Any) -> bool:
 
 
 def same_value(kind: Any, value: Any) -> Any:
-    """Return an instance of a type with the value of another one."""
+    """Return an instance of a type that has the value of another instance."""
     if isinstance(value, tuple) and hasattr(kind, "_make"):
         return kind._make(value)
     return kind(None, value) if hasattr(kind, "default_factory") else kind(value)

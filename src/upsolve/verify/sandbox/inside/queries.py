@@ -81,7 +81,7 @@ def write_rows(rows: Any, written: int, max_bytes: int) -> int:
 
 
 def blob(value: Any) -> Any:
-    """Return the JSON form of a cell whose type JSON lacks."""
+    """Return the JSON form of a cell whose type JSON does not have."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"blob": bytes(value).hex()}
     if type(value).__name__ == "Decimal":
@@ -103,7 +103,7 @@ REFUSED = {
 }
 """Refused function -> reason."""
 FIRST_USES = ("SELECT 1 FROM json_each('[]')", "SELECT 1 FROM json_tree('[]')")
-"""Uses of table-valued functions before the authorizer is set: it is asked about the first one as about a change of the schema."""
+"""Queries that use table-valued functions before the authorizer is set, which would report a first use as a change of the schema."""
 PRAGMAS = ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list")
 """Pragmas that describe the tables of the database, and change nothing."""
 QUERY = re.compile(
@@ -169,7 +169,8 @@ class Sqlite:
         return module.SQLITE_DENY
 
     def rows(self, code: str, seconds: float) -> Any:
-        """Yield the rows of the query, in lists of up to CHUNK; SyntaxFaultError if it is no single query, TimeoutError after ``seconds`` (0: no limit)."""
+        """Yield the rows of the query, in lists of up to CHUNK; SyntaxFaultError if it is not a single query, TimeoutError after ``seconds`` (0: no
+        limit)."""
         described = [f"SELECT 1 FROM pragma_{name}('')" for name in PRAGMAS] if "pragma_" in code.lower() else []
         for query in (*FIRST_USES, *described):
             with contextlib.suppress(self.sqlite3.Error):  # the script has a table of that name

@@ -1,4 +1,4 @@
-"""Functions, iterators and files of the tests in the attempt's process: the tester executes each operation on these.
+"""Functions, iterators and files of the tests, in the attempt's process; the tester executes each operation on them.
 
 Standard library only. Runs in the attempt's process, so no verdict is decided here.
 """
@@ -42,7 +42,7 @@ class RemoteObjects:
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any) -> str:
-        """Encode an object of the tests by its number; return an empty string for any other."""
+        """Encode an object of the tests by its number; return an empty string for any other object."""
         return f'["exposed",{self.numbers[id(value)]}]' if id(value) in self.numbers else ""
 
     def object(self, number: int, about: list[Any]) -> Any:
@@ -56,7 +56,7 @@ class RemoteObjects:
         """Have the tester execute an operation, serve its requests meanwhile, and return the result."""
         with self.lock:
             if not self.serving or os.getpid() != self.process:
-                raise RuntimeError("functions of the tests can only be called during a call, by the process that was called")
+                raise RuntimeError("a function of the tests was called outside of a call by the tests, or by another process")
             limit = sys.getrecursionlimit()
             sys.setrecursionlimit(limit + ROOM)
             try:
@@ -92,7 +92,7 @@ def function(remote: RemoteObjects, number: int, name: str, text: str | None, pa
 
 
 def same_parameters(call: Any, names: list[str], positional_only: int, positional: int, keyword: int, *more: Any) -> Any:
-    """Return a function with these parameters that calls another with the arguments that it is given."""
+    """Return a function with these parameters that passes its arguments to another function."""
     has_args, has_named, optional, optional_names = more
     first, only = names[:positional], names[positional : positional + keyword]
     rest = names[positional + keyword :]
@@ -155,7 +155,7 @@ def file(remote: RemoteObjects, number: int, kind: str, methods: list[str]) -> A
 
 
 def getter(_remote: RemoteObjects, _number: int, name: str, args: list[Any]) -> Any:
-    """Return an ``itemgetter`` or the like."""
+    """Return an ``itemgetter``, ``attrgetter`` or ``methodcaller``."""
     import operator
 
     return getattr(operator, name)(*args)

@@ -40,11 +40,11 @@ CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 PR_SET_DUMPABLE = 4
 CPU_CLOCK = 2
-"""With ~pid << 3 the clock of the CPU time of a process."""
+"""Number that, combined with ~pid << 3, is the id of the CPU-time clock of a process."""
 STEP_SECONDS = 0.01
-"""Minimum time between two looks at the CPU time of an attempt, seconds."""
+"""Minimum time between two readings of the CPU time of an attempt, seconds."""
 FRAMES = 11
-"""Maximum number of the judge's own frames below those of an attempt, so that attempts recurse as deep as in a new interpreter."""
+"""Maximum number of the judge's own frames below an attempt's frames; attempts can recurse as deep as in a new interpreter."""
 ENDS = (signals.SIGCHLD,)
 """Signals that report the end of a process; blocked in the server, not in attempts."""
 COMMON = "bisect collections copy functools heapq itertools json math operator re string typing warnings"
@@ -134,7 +134,7 @@ def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> t
 
 
 def wait_until(pid: int, deadline: float) -> Any:
-    """Wait for a process, by receiving the blocked SIGCHLD; return what ``os.wait4`` returns, or None if the deadline passes first."""
+    """Wait for a process, by receiving the blocked SIGCHLD; return the result of ``os.wait4``, or None if the deadline passes first."""
     while True:
         if (ended := os.wait4(pid, os.WNOHANG))[0]:
             return ended
@@ -144,7 +144,7 @@ def wait_until(pid: int, deadline: float) -> Any:
 
 
 def cpu_left(pids: tuple[int, ...], seconds: float) -> float:
-    """Return how much of a limit of CPU time is left to the process that has used most of it, seconds.
+    """Return the CPU time, seconds, that a limit leaves to the process that has used most.
 
     RLIMIT_CPU counts ticks: on a busy machine it ended processes that had used four fifths of their time.
     """
@@ -158,7 +158,7 @@ def cpu_left(pids: tuple[int, ...], seconds: float) -> float:
 
 
 def wait_for(pids: tuple[int, ...], slot: int, limits: tuple[float, float], started: float) -> tuple[bool, Any]:
-    """Wait for an attempt to its end or limits; return whether it timed out, and ``os.wait4``'s result if the attempt has ended.
+    """Wait for an attempt until its end or its limits; return whether it timed out, and the result of ``os.wait4`` if the attempt has ended.
 
     ``pids``: the attempt and, if there is one, the tester: then wait for the tester, and for the attempt if the tester exited because of it.
     A tester that used up its CPU time, in functions that the attempt called, counts as timed out.
@@ -276,7 +276,7 @@ def keep_from_proc() -> None:
 
 
 def clear(folder: str) -> None:
-    """Remove all entries of a folder, and keep the folder."""
+    """Remove all entries of a folder, but not the folder."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["class_name", "note", "objects", "variables", "written"]
 
 MODULES = ("attempt", "__main__", "tests")
-"""Modules in which the processes execute the setup."""
+"""Modules in which the two processes execute the setup."""
 objects: dict[str, Any] = {}
 """Name -> object of this process; members of an enumeration as ``Color.RED``."""
 names: dict[int, str] = {}
-"""Id -> name of these, and of those that the attempt has replaced."""
+"""Id -> name of the setup's objects, and of objects that the attempt has replaced."""
 held: list[Any] = []
 """All objects in ``names``, so that their ids stay in use."""
 
 
 def note(space: dict[str, Any], bound: Iterable[str]) -> None:
-    """Remember the objects that these names have now."""
+    """Store the objects that these names have now."""
     for name, value in objects_in(space, bound):
         objects[name] = value
         names.setdefault(id(value), name)
@@ -62,7 +62,7 @@ def class_name(kind: type) -> str:
 
 
 def variables(space: dict[str, Any], bound: Iterable[str]) -> dict[str, str | None]:
-    """Return the data of variables, encoded; None for one that holds anything else."""
+    """Return the data of variables, encoded; None for a variable that holds anything but data."""
     found: dict[str, str | None] = {}
     for name in bound:
         try:
@@ -73,5 +73,5 @@ def variables(space: dict[str, Any], bound: Iterable[str]) -> dict[str, str | No
 
 
 def no_data(value: Any) -> str:
-    """Raise TypeError: a value is no plain data."""
+    """Raise TypeError: a value is not plain data."""
     raise TypeError(type(value).__name__)

@@ -1,7 +1,8 @@
-"""Messages between the tester and the attempt, and containers that both hold: each has its copy, and a table of numbers says which belong together.
+"""Messages between the tester and the attempt, and containers that both hold. Each side has a copy; a table of numbers says which copies belong
+together.
 
-A message has the content of containers that are new or have changed, and the number alone of the others. So a change on one side arrives at
-the other, and two names of one list stay names of one list. Standard library only.
+A message has the content of new or changed containers, and only the number of all others. So a change on one side arrives at the other, and two names
+of one list stay names of one list. Standard library only.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ __all__ = ["ERROR_NUMBER", "MALFORMED", "Shared", "deeper", "exception_in"]
 MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
 """Exceptions of decoding an answer; the value is then opaque."""
 ERROR_NUMBER = "_tests_error"
-"""Attribute of an exception of the attempt that a function of the tests raised: its number in the tester."""
+"""Attribute of an exception in the attempt's process that a function of the tests raised: its number in the tester."""
 
 MOST = 4096
-"""Most items of the containers that remain shared between calls. Others become copies, since every call compares all items."""
+"""Most items of the containers that stay shared between calls. Larger containers become copies, since every call compares all items."""
 FRAMES = 6
 """Frames on the stack for one level of a value that is encoded or decoded."""
 EXAMPLE: dict[int, Any] = {0: []}
 ONLY_HERE = sys.getrefcount(EXAMPLE[0])
-"""Result of ``sys.getrefcount`` for a container to which only a table refers."""
+"""Result of ``sys.getrefcount`` for a container that only a table refers to."""
 
 
 class Shared:
@@ -46,7 +47,7 @@ class Shared:
     Args:
         first: 0 in the tester, which gives its containers even numbers; 1 in the attempt's process, which uses odd numbers.
         keep: encodes a value that is not plain data.
-        held: decodes what the other side's ``keep`` has encoded.
+        held: decodes texts of the other side's ``keep``.
     """
 
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
@@ -106,7 +107,7 @@ class Shared:
         return self.numbered(value, content)
 
     def numbered(self, value: Any, content: Callable[[], str]) -> str:
-        """Encode a container by its number, with its content if the other side does not have that."""
+        """Encode a container by its number, with its content if the other side lacks the content."""
         number = self.numbers.get(id(value))
         if number is None:
             number, self.next = self.next, self.next + 2
@@ -138,7 +139,7 @@ class Shared:
             return self.objects[number]
         own = self.objects.get(number)
         if own is None and number % 2 == self.next % 2:
-            raise ValueError(f"container {number} is none of the other side's")
+            raise ValueError(f"container {number} does not belong to the other side")
         if own is None and content[0] in ("list", "dict"):  # may contain itself
             own = [] if content[0] == "list" else {}
             self.put(number, own)
@@ -156,7 +157,7 @@ class Shared:
         self.objects[number], self.numbers[id(value)] = value, number
 
     def note(self, number: int, value: Any) -> None:
-        """Note the items of a container, which the other side now has."""
+        """Record the items of a container that the other side now has."""
         before = len(self.known.get(number, ()))
         self.known[number] = items = items_of(value)
         self.size += len(items) - before
@@ -164,9 +165,10 @@ class Shared:
         (self.nested.discard if flat else self.nested.add)(number)
 
     def changes(self, numbers: Iterable[int] = ()) -> str:
-        """Begin a message: return the containers that differ from what the other side has, encoded.
+        """Begin a message: return the encoded containers that differ from the other side's copies.
 
-        All are compared unless they have many items; then only those in ``numbers``, and others are written with their content where they occur.
+        All containers are compared, unless they have many items. Then only those in ``numbers`` are compared, and others are written with their
+        content where they occur.
         """
         compared = {*self.objects} if self.size <= MOST else self.reached(numbers)
         changed = [*filter(self.changed, sorted(compared))]
@@ -174,7 +176,7 @@ class Shared:
         return f"[{','.join(self.text(self.objects[number]) for number in changed)}]"
 
     def changed(self, number: int) -> bool:
-        """Return whether the other side may lack items of a container; those of containers of other types are copies, which may have changed."""
+        """Return whether the other side may lack items of a container. Containers of other types are copies, which may have changed."""
         value, known = self.objects[number], self.known[number]
         items = items_of(value)  # the same objects, since comparing them may run code of the attempt
         if items != known if type(items) is bytes else len(items) != len(known) or not all(map(is_, items, known)):
@@ -184,7 +186,7 @@ class Shared:
         )
 
     def reached(self, numbers: Iterable[int]) -> set[int]:
-        """Return containers and all that are in them."""
+        """Return the given containers and all containers within them."""
         found = {number for number in numbers if number in self.objects}
         waiting = [*found & self.nested]
         while waiting:
@@ -195,11 +197,11 @@ class Shared:
         return found
 
     def in_use(self, *given: Any, limited: bool = False) -> list[int] | None:
-        """Return the containers that code of this process can reach; None if they have too many items to find out.
+        """Return the containers that code of this process can reach; None if there are too many items to search.
 
         Args:
             given: objects whose items do not count as references.
-            limited: find out in any case, and leave out those that have too many items to remain shared.
+            limited: search in any case, and leave out containers with too many items to stay shared.
         """
         if self.size > MOST and not limited:
             return None
@@ -242,7 +244,7 @@ class Shared:
         return tuple(map(self.value, message["args"])), dict(map(self.value, message["named"])), self.read
 
     def accept(self, message: dict[str, Any]) -> None:
-        """Apply the other side's changes."""
+        """Apply the changes that the other side reports."""
         for changed in message.get("changed", ()):
             self.value(changed)
 
@@ -268,7 +270,7 @@ class Shared:
 
 
 def deeper(function: Any, *args: Any) -> Any:
-    """Call a function that is recursive, ``FRAMES`` at each level of a value, with that much more room on the stack."""
+    """Call a recursive function, which uses ``FRAMES`` frames at each level of a value, with as much more room on the stack."""
     limit = getrecursionlimit()
     setrecursionlimit(limit + FRAMES * values.DEEPEST_SHARED)
     try:
@@ -278,13 +280,14 @@ def deeper(function: Any, *args: Any) -> Any:
 
 
 COPIED = (list, dict, set, bytearray)
-"""Builtin types whose subclasses can be changed."""
+"""Mutable builtin types that have subclasses."""
 BASES = (*COPIED, int, float, complex, str, bytes, tuple, frozenset)
-"""Builtin types whose subclasses are sent as copies by the tests, and with a way to their own attributes by the attempt."""
+"""Builtin types whose subclasses are sent as copies. Copies sent by the attempt can also ask for the instance's own attributes."""
 
 
 def is_extended(value: Any, kind: type) -> bool:
-    """Return whether a value is an instance of a subclass of a builtin type that has more than the latter; no number of numpy, no mere named tuple."""
+    """Return whether a value is an instance of a subclass of a builtin type with more than the builtin's members; not a number of numpy or a plain
+    named tuple."""
     if kind.__module__ in ("builtins", "numpy") or not isinstance(value, BASES):
         return False
     fields = getattr(kind, "_fields", None)
@@ -296,7 +299,8 @@ overriding: dict[type, list[str]] = {}
 
 
 def overridden(kind: type) -> list[str]:
-    """Return the methods of a subclass that override those of its builtin type: texts, and other methods of the attempt's classes but comparisons."""
+    """Return the methods of a subclass that override those of its builtin type: text methods, and other methods of the attempt's classes except
+    comparisons."""
     if kind not in overriding:
         base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
         own = {name for one in kind.__mro__ if one.__module__ in values.OWN for name in vars(one)}
@@ -332,7 +336,7 @@ def parts_of(value: Any) -> list[Any]:
 
 
 def references(holders: list[Any]) -> list[Any]:
-    """Return the objects to which the holders, and tuples and frozen sets in them, refer: once for each reference."""
+    """Return the objects that the holders, and the tuples and frozen sets in them, refer to; one entry for each reference."""
     found: list[Any] = []
     seen: set[int] = set()
     while holders:
@@ -345,7 +349,7 @@ def references(holders: list[Any]) -> list[Any]:
 
 
 def replace(own: Any, value: Any) -> None:
-    """Give a container the items of another of its type, or of that which its type extends; ValueError if the types differ."""
+    """Replace the items of a container by those of another container of its type or base type; ValueError if the types differ."""
     if not isinstance(own, type(value)):
         raise ValueError(f"a {type(own).__name__} has become a {type(value).__name__}")
     if type(own).__name__ in values.BYTES:
@@ -399,7 +403,7 @@ def rebuilt(
 ) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
 
-    If its class is not known, it has the ``members``.
+    An exception of an unknown class gets the given ``members``.
 
     Unless it ``stops``, as exceptions of the tests, StopIteration becomes RuntimeError (PEP 479): it would end a test early, without an error.
     """
@@ -425,7 +429,7 @@ def rebuilt(
 
 
 def with_attributes(error: BaseException, args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
-    """Return an exception with these arguments and attributes; those of ``SLOTS`` are set as its type has them."""
+    """Return an exception with these arguments and attributes; attributes in ``SLOTS`` are set through its type."""
     error.args = args
     for name, value in attributes.items():
         if name in operations.SLOTS and "descriptor" in type(getattr(type(error), name, None)).__name__:
@@ -439,11 +443,11 @@ KNOWN = frozenset(
     "_csv _pickle _queue argparse binascii builtins configparser dataclasses decimal enum graphlib ipaddress json.decoder "  # noqa: SIM905
     "pickle re sqlite3 statistics struct subprocess tomllib zlib".split()
 )
-"""Modules whose exception classes are used if the tests imported them. Not all: raising some would skip a test."""
+"""Modules whose exception classes are used if the tests imported them. Not all modules, since raising some exceptions would skip a test."""
 
 
 OUTSIDE = (BaseException, BaseExceptionGroup, KeyboardInterrupt, SystemExit)
-"""Classes that are known and extend no Exception: not GeneratorExit, which ``close`` of a generator of the tests would drop."""
+"""Known classes that do not extend Exception. GeneratorExit is missing, because ``close`` of a generator would suppress it."""
 
 
 def known(module: str, name: str) -> Any:

@@ -35,15 +35,15 @@ REPLIES, REQUESTS = 4, 5
 REPLY_BYTES = 64 << 20
 """Maximum size of a message of the attempt, bytes; a longer one ends its run."""
 MIRRORED = ("random.seed", "numpy.random.seed", "sys.setrecursionlimit", "sys.set_int_max_str_digits")
-"""Functions that set what holds for a whole process. Called by the tests, they are called in the attempt's process, too."""
+"""Functions with an effect on the whole process. If the tests call one, it is also called in the attempt's process."""
 ISOLATED = "the attempt's own {} was compared or combined with a value of the tests, which the judge never shows to an attempt"
-"""Why a test may have failed an object that is no plain data."""
+"""Message for a test that may have failed because an object is not plain data."""
 SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
 
 
 def attempt_ended() -> NoReturn:
-    """Exit because the attempt's process has ended; a test could catch an exception by a bare ``except:``."""
+    """Exit, because the attempt's process has ended; an exception instead could be caught by a bare ``except:`` in a test."""
     os._exit(SERVANT_GONE)
 
 
@@ -135,15 +135,15 @@ class Channel:
             raise
 
     def keep(self, value: Any) -> str:
-        """Encode a value that is not plain data: of the attempt, or exposed to it.
+        """Encode a value that is not plain data: a value of the attempt, or an object exposed to it.
 
-        Within a function of the tests that the attempt calls, any other value is an error of that call: the attempt must not be
-        able to choose that its tests run in its own process.
+        Within a function of the tests that the attempt calls, any other value is an error of that call. Otherwise the attempt could choose that its
+        tests run in its own process.
         """
         if isinstance(value, proxies.Proxy):
             return f'["kept",{proxies.number_of(value)}]'
         if isinstance(value, values.Opaque):
-            raise TypeError("a function was given a value of the attempt's own that is not plain data")
+            raise TypeError("a function of the tests got a value of the attempt that is not plain data")
         if id(value) in self.error_numbers:
             return f'["kept",{self.error_numbers[id(value)]}]'
         if id(value) in self.stubs:
@@ -151,7 +151,7 @@ class Channel:
         if encoded := self.local.encode(value):
             return encoded
         if self.local.depth:
-            raise TypeError(f"a {type(value).__name__} cannot be handed to the attempt's process")
+            raise TypeError(f"a {type(value).__name__} cannot be passed to the attempt's process")
         return unsupported(type(value).__name__)
 
     def call(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -186,7 +186,7 @@ class Channel:
         if tag == "setup":
             value = setups.objects[number]
             if self.local.depth and isinstance(value, type):
-                raise TypeError("functions of the tests take no classes of the setup")
+                raise TypeError("functions of the tests cannot take classes of the setup")
             return value
         self.hashes[number] = int(about[3])
         if number not in self.proxies:
@@ -196,7 +196,7 @@ class Channel:
 
 
 def mirror(channel: Channel, sources: list[str]) -> None:
-    """Let those functions of MIRRORED that the tests mention act on the attempt's process, too."""
+    """Let the functions of MIRRORED that the tests mention also act on the attempt's process."""
     for path in MIRRORED:
         module, _, name = path.rpartition(".")
         if any(name in source for source in sources) and (module in sys.modules or module in sys.stdlib_module_names):
@@ -206,7 +206,7 @@ def mirror(channel: Channel, sources: list[str]) -> None:
 
 
 def mirrored(own: Any, channel: Channel, target: str) -> Any:
-    """Return a function that calls a function here and then that of the attempt's process."""
+    """Return a function that calls a function here, then the same function in the attempt's process."""
 
     @functools.wraps(own)
     def both(*args: Any, **named: Any) -> Any:
@@ -255,7 +255,7 @@ def run(job: dict[str, Any]) -> int:
 
 
 def one_test(index: int, kind: str, source: str, channel: Channel, variables: tuple[str, ...]) -> None:
-    """Run one test and report its result; of one that failed, whether the attempt has other ``variables`` of the setup."""
+    """Run one test and report its result; for a failed test, also whether the attempt has other ``variables`` of the setup."""
     space, channel.isolated, channel.decided, channel.observed = channel.local.space, "", False, Observations()
     try:
         if kind == "call":

@@ -38,9 +38,9 @@ EXACT = 1 << 53
 DEEPEST = 300
 """Deepest nesting that is encoded for the judge; deeper values are opaque, since decoding is recursive."""
 DEEPEST_SHARED = 900
-"""The same between tester and attempt."""
+"""Deepest nesting that is encoded between tester and attempt."""
 LONGEST_NUMBER = 10_000
-"""Most characters of a Decimal or of a part of a Fraction: arithmetic on longer ones takes too long."""
+"""Most characters of a Decimal or of a part of a Fraction, since arithmetic on longer numbers takes too long."""
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (int, "int", hex),
     (float, "float", float.__repr__),
@@ -64,16 +64,16 @@ CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict
 FACTORIES: tuple[Any, ...] = (None, int, float, str, list, set, dict, tuple, bool)
 """Factories of a defaultdict that keeps its type."""
 VIEWS = ("dict_keys", "dict_items")
-"""Views of dicts that are equal to sets; dict_values is equal to nothing."""
+"""Views of dicts that are equal to sets; dict_values is equal to no other object."""
 SETS: dict[str, Any] = {
     "set": set,
     "frozenset": frozenset,
     "dict_keys": lambda values: dict.fromkeys(values).keys(),  # pyright: ignore[reportUnknownLambdaType]
     "dict_items": lambda values: dict(values).items(),  # pyright: ignore[reportUnknownLambdaType]
 }
-"""Tag -> function that returns a set, or a view that is equal to one, of its members."""
+"""Tag -> function that makes a set of its members, or an equal view."""
 ABSTRACT = ("Sequence", "MutableSequence", "Set", "MutableSet", "Mapping", "MutableMapping")
-"""Classes of ``collections.abc`` that a class extends by name; the others are recognised by methods."""
+"""Classes of ``collections.abc`` that a class extends by name; others are recognised by their methods."""
 EQUAL: dict[str, Any] = {
     **dict.fromkeys(("UserList", "UserDict", "UserString"), lambda value: value.data),  # pyright: ignore[reportUnknownLambdaType]
     **dict.fromkeys(("ChainMap", "mappingproxy"), dict),
@@ -84,21 +84,21 @@ EQUAL: dict[str, Any] = {
     **dict.fromkeys(("BooleanTrue", "BooleanFalse"), bool),
     "deque": lambda value: __import__("collections").deque(value, value.maxlen),  # pyright: ignore[reportUnknownLambdaType]
 }
-"""Name of a type of Python or of a package -> function that returns the value of a plain type to which a value of it is equal."""
+"""Name of a type of Python or of a package -> function that returns the equal value of a plain type."""
 REBUILT = ("date", "datetime", "time", "timedelta", "Decimal", "Fraction")
-"""Types of the standard library whose subclasses are made again as the type itself, from what they are pickled by."""
+"""Types of the standard library whose subclasses are rebuilt as the type itself, from their pickled arguments."""
 OWN = ("attempt", "__main__", "tests")
 """Modules of the attempt and of the tests."""
 ARRAYS = "biufcUSMm"
 """Kinds of numpy's arrays and scalars of numbers, texts, bytes and times."""
 PAIRED = ("Counter", "OrderedDict")
-"""Subclasses of dict that keep their type."""
+"""Subclasses of dict whose type is kept."""
 
 QUESTIONS = frozenset(
     "startswith endswith isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle "  # noqa: SIM905
     "isupper count index rindex find rfind issubset issuperset isdisjoint equals identical all any is_integer bit_length bit_count".split()
 )
-"""Methods of texts, containers and numbers that answer a question about them; asked of an object of the attempt, its own code answers."""
+"""Methods of texts, containers and numbers that answer a question about them; for an object of the attempt, its own code would answer."""
 
 
 def plain(
@@ -109,9 +109,9 @@ def plain(
 ) -> str:
     """Encode a value as JSON of tagged plain data.
 
-    Subclasses of builtin types are written as these. Anything else is written by ``keep`` or, without it, becomes opaque, equal to nothing.
-    Containers that can be changed and instances of subclasses are written by ``share``, given the value, its type and a function that encodes it;
-    it returns an empty string for other values.
+    Subclasses of builtin types are written as the builtin types. Any other value is written by ``keep``; without ``keep`` it becomes opaque: equal to
+    no value. Containers that can be changed and instances of subclasses are written by ``share``, given the value, its type and a function that
+    encodes it; ``share`` returns an empty string for other values.
     """
     kind = type(value)
     if depth > DEEPEST and (depth > DEEPEST_SHARED or share is None):
@@ -130,7 +130,7 @@ def plain(
 
 
 def can_change(value: Any, kind: Any) -> bool:
-    """Return whether a value is a container of an exact type that can be changed and written."""
+    """Return whether a value is a mutable container of an exact type that can be encoded."""
     if kind.__name__ not in CHANGING or kind.__module__ not in ("builtins", "collections", "array", "numpy"):
         return False
     if kind.__name__ == "defaultdict":
@@ -139,7 +139,7 @@ def can_change(value: Any, kind: Any) -> bool:
 
 
 def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
-    """Encode a value that is no plain number, text or the like."""
+    """Encode a value that is not a plain number or text."""
     kind = type(value)
     if kind is list or kind is tuple:  # most containers: without a further call for each item
         return tagged(kind.__name__, *[plain(item, depth + 1, keep, share) for item in value])
@@ -172,7 +172,7 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
 
 
 def pairs_of(value: Any) -> Any:
-    """Return the items of a dict in the order of its keys, which that of an OrderedDict keeps for itself and a subclass may decide."""
+    """Return the items of a dict in the order of its keys; an OrderedDict has its own order, and a subclass may define one."""
     if type(value).__iter__ is not dict.__iter__ and type(value).__module__ != "proxies":
         try:
             return [(key, dict.__getitem__(value, key)) for key in value]
@@ -182,7 +182,7 @@ def pairs_of(value: Any) -> Any:
 
 
 def plain_base(kind: Any) -> Any:
-    """Return the type, or its first base class, whose values equal those of a plain type (``as_builtin``); None without such a class."""
+    """Return the type, or its first base class, whose values equal those of a plain type (``as_builtin``); None if there is no such class."""
     for base in kind.__mro__:
         if base.__name__ in (*EQUAL, *REBUILT) and base.__module__ not in OWN:
             return base
@@ -193,7 +193,7 @@ def plain_base(kind: Any) -> Any:
 
 
 def as_builtin(value: Any) -> Any:
-    """Return the value of a plain type to which a value is equal, as a number of a package; the value itself if there is none."""
+    """Return the equal value of a plain type, for example for a package's number; the value itself if there is no such value."""
     base = plain_base(type(value))
     if base is None:
         return value
@@ -215,7 +215,7 @@ def tagged(tag: str, *items: str) -> str:
 
 
 def sequence_tag(value: Any, base: Any) -> tuple[str, ...]:
-    """Return the tag of a sequence; that of a named tuple contains its name and fields."""
+    """Return the tag of a sequence; the tag of a named tuple contains its name and fields."""
     fields = getattr(type(value), "_fields", None) if base is tuple and type(value) is not tuple else None
     if type(fields) is tuple and all(type(name) is str for name in fields):  # pyright: ignore[reportUnknownArgumentType]
         return "named", quoted(type(value).__name__), json.dumps(fields)
@@ -256,7 +256,7 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
 
 
 def moment_parts(value: Any) -> list[str]:
-    """Encode a date or time: in ISO format, without its zone if that has a name; whether it is the second of two equal ones; its zone."""
+    """Encode a date or time: in ISO format (without a named zone), whether it is the second of two equal times, and its zone."""
     zone: Any = getattr(value, "tzinfo", None)
     if type(zone).__module__ == "zoneinfo" and zone.key:
         return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), quoted(zone.key)]
@@ -293,7 +293,7 @@ def moment(kind: Any, text: str, fold: int = 0, zone: Any = "") -> Any:
 
 
 class Opaque:
-    """A value that is not plain data; equal to nothing, not even to itself."""
+    """A value that is not plain data; equal to no value, not even to itself."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -312,12 +312,12 @@ SIMPLE: dict[str, Any] = {
 def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[..., Any] | None = None) -> Any:
     """Return the value that ``plain`` encoded; raises on malformed data.
 
-    With ``as_set`` and ``as_dict`` every set and dict is made by these from its members and pairs, and a sequence is the builtin one it
-    is equal to. ``held`` makes what a ``keep`` has written.
+    ``as_set`` and ``as_dict``, if given, make every set and dict from its members and pairs; a sequence is then returned as the equal builtin
+    sequence. ``held`` decodes texts of ``keep``.
     """
     if not isinstance(data, list):
         if isinstance(data, dict):
-            raise ValueError("a JSON object is not an encoded value")
+            raise ValueError("an encoded value cannot be a JSON object")
         return data
     tag, *items = data
     if tag in SIMPLE:
@@ -407,7 +407,7 @@ def array_of(kind: str, shape: list[int], data: str) -> Any:
 
 
 named: dict[tuple[str, tuple[str, ...]], Any] = {}
-"""Named-tuple classes by name and fields, so that values of one class share one class."""
+"""Named-tuple classes by name and fields; values of one class share it."""
 
 
 def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
@@ -425,7 +425,7 @@ TEXT_TYPES: dict[str, tuple[str, ...]] = {
     "zoneinfo": ("ZoneInfo",),
     "ipaddress": tuple(f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")),
 }
-"""Types that a text makes, by module."""
+"""Types that a text constructs, by module."""
 NAMED: dict[str, Any] = {
     one.__name__: one
     for kinds in (
@@ -434,7 +434,7 @@ NAMED: dict[str, Any] = {
     )
     for one in kinds
 }
-"""Types and pure functions that are themselves written, by their name."""
+"""Types and pure functions that are encoded by their name."""
 
 
 def encode_copied(value: Any) -> str:
@@ -459,7 +459,7 @@ def slice_parts(value: Any) -> list[Any]:
 
 
 def decode_copied(name: str, text: str) -> Any:
-    """Decode a value; ValueError if there is no such type, or no such value of it."""
+    """Decode a copied value; ValueError if the type, or such a value of it, does not exist."""
     if name == "slice":
         return slice(*json.loads(text))
     if name == "constant":
@@ -470,7 +470,7 @@ def decode_copied(name: str, text: str) -> Any:
         return NAMED[text]
     module, _, kind = name.partition(".")
     if kind not in TEXT_TYPES.get(module, ()):
-        raise ValueError(f"no type {name}")
+        raise ValueError(f"an encoded value has the unknown type {name}")
     import importlib
 
     return getattr(importlib.import_module(module), kind)(text)
