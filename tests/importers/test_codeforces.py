@@ -169,7 +169,7 @@ def test_generated_tests_are_found_from_a_single_file(tmp_path, hub):
 
 
 def test_generated_tests_alone_are_no_source(hub):
-    with pytest.raises(SourceError, match="holds rows that belong to other rows; name the folder above"):
+    with pytest.raises(SourceError, match="is one of several related tables; name the folder above it"):
         [*SOURCES["codeforces"].read(hub / "generated_tests")]
 
 

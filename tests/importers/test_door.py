@@ -474,7 +474,7 @@ def test_responses_of_moodle_are_attempts_at_each_question(tmp_path, run):
     ("change", "reason"),
     [
         ({"verdicts": (VERDICTS[0], [*VERDICTS[1], (4, 2, "AC", 1)])}, "verdicts has several outcomes for one submission_id"),
-        ({"verdicts": ("verdict", [("AC",), ("WA",)])}, "verdicts has outcomes, and no column that names rows of submissions"),
+        ({"verdicts": ("verdict", [("AC",), ("WA",)])}, "verdicts has outcomes, but no column refers to rows of submissions"),
         ({"verdicts": VERDICTS, "judgements": VERDICTS}, "verdicts and judgements have outcomes of the same attempts"),
         ({"verdicts": VERDICTS, "submissions": (SUBMISSION, [(*row, "AC") for row in BARE[1]])}, "contradict each other"),
         (

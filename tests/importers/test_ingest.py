@@ -371,7 +371,7 @@ def test_a_name_of_several_different_attempts_is_refused_where_it_is_used(archiv
     rows = [TASK, *attempts[:2], verdict, attempts[2], verdict, repair]
     report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows), max_rejected=1)
     assert [row.line for row in report.reasons] == [6, 7]
-    assert "the id 1 is that of several different attempts in this file" in report.reasons[0].reason
+    assert "several different attempts in this file have the id 1" in report.reasons[0].reason
     assert [verdict.attempt_id for verdict in archive.verdicts()] == [archive.attempts()[0].attempt_id]
 
 

@@ -86,7 +86,7 @@ def test_names_of_rows_and_of_their_items_are_two_columns(tmp_path):
 def test_explode_on_no_list_is_an_error(tmp_path):
     rows = [{"question": ADD, "codes": 3}]
     _, report = read_in(tmp_path, "explode: codes\ncolumns: {prompt: question, code: codes}", rows, max_rejected=1)
-    assert report.reasons[0].reason == "codes is no list, and the map explodes it: '3'"
+    assert report.reasons[0].reason == "codes is not a list, but the map explodes it: '3'"
     (tmp_path / "other").mkdir()
     with pytest.raises(
         SourceError, match="no column tries, which .*my.yaml explodes or searches; its columns are question, codes"

@@ -144,7 +144,7 @@ def test_what_cannot_be_read_is_rejected(tmp_path):
     tasks, attempts, _, bad = parts(folder)
     assert len(tasks) == 1 and [*attempts] == ["ann"] and tasks[0].tests  # though the first copy cannot be read
     assert [row.reason.partition(":")[0] for row in bad] == [
-        "not a notebook of version 4", "the notebook is in R, not in Python 3", "JSONDecodeError",
+        "not a notebook of format version 4; save it with a current Jupyter", "the notebook is in R, not in Python 3", "JSONDecodeError",
     ]  # fmt: skip
 
 

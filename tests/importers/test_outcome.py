@@ -106,7 +106,7 @@ def test_points_are_recorded_beside_the_outcome(row, status, points, overall):
         ({"points": "many"}, "points 'many'"),
         ({"status": "AC", "points": 0.5}, "status says passed, but points are 0.5 of 1"),
         ({"outcomes": ["AC"], "points": [0.5]}, "status says passed, but points are 0.5 of 1"),
-        ({"outcomes": ["AC", "WA"], "points": [0.5]}, "points are those of 1 tests, outcomes of 2"),
+        ({"outcomes": ["AC", "WA"], "points": [0.5]}, "points has 1 tests, but outcomes has 2; give one value for each test"),
     ],
 )
 def test_what_cannot_be_points(row, said):
@@ -168,7 +168,7 @@ def test_a_row_that_records_nothing(row):
             {"passed": False, "outcomes": ["AC", "AC"]},
             "status says failed, but all 2 outcomes are passed; if there are more tests",
         ),
-        ({"outcomes": ["AC", "AC"], "total": 5}, "total is 5, and outcomes has 2: whether the others passed is not known"),
+        ({"outcomes": ["AC", "AC"], "total": 5}, "total is 5, but outcomes has 2: the outcomes of the other tests are missing"),
         ({"outcomes": ["AC", "WA", "WA"], "total": 2}, "1 of 3 outcomes are passed, but passed is 1 and total 2"),
         ({"passed": 2, "outcomes": ["AC", "WA"]}, "1 of 2 outcomes are passed, but passed is 2 and total 2"),
         ({"passed": "0.5"}, "passed is 0.5"),

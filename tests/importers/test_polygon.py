@@ -163,7 +163,7 @@ def test_nothing_outside_of_a_package_is_read(tmp_path):
     xml = (folder / "problem.xml").read_text()
     (folder / "problem.xml").write_text(xml.replace("tests/%02d.a", "../secret%.0s").replace("solutions/no.java", "../secret"))
     reasons = [row.reason for row in read(folder) if isinstance(row, BadRow)]
-    assert reasons == ["../secret: not inside of the package"] * 2
+    assert reasons == ["../secret: the path leaves the folder of the package"] * 2
 
 
 def test_large_tests_are_left_out_and_counted(tmp_path):
@@ -188,7 +188,7 @@ def test_a_path_that_is_no_package_raises(tmp_path):
     assert isinstance(row, BadRow) and "not a package of Polygon" in row.reason
     package(tmp_path, without=("solutions/less.py",))
     (row,) = (row for row in read(tmp_path) if isinstance(row, BadRow))
-    assert row.reason == "solutions/less.py: there is no such file" and row.line == 3
+    assert row.reason == "solutions/less.py: no such file in the package" and row.line == 3
     (tmp_path / "problem.xml").write_text("<problem>\n<judging></problem>")
     (row,) = read(tmp_path)
     assert isinstance(row, BadRow) and row.line == 2 and row.reason.startswith("not XML")

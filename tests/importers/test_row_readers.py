@@ -73,7 +73,7 @@ def test_every_format_gives_the_same_rows_and_names_a_broken_file(tmp_path, kind
 
 def test_a_zip_has_one_file(tmp_path):
     (tmp_path / "a.jsonl.zip").write_bytes(zipped({"a": b"{}", "b": b"{}"}))
-    with pytest.raises(SourceError, match=r"a.jsonl.zip: cannot be read: has 2 files: unpack it"):
+    with pytest.raises(SourceError, match=r"a.jsonl.zip: cannot be read: the archive has 2 files; unpack it"):
         list(rows_of_file(tmp_path / "a.jsonl.zip"))
 
 

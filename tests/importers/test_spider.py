@@ -62,7 +62,9 @@ def test_questions_become_tasks_and_what_cannot_be_used_is_rejected(spider, tmp_
         (row["file"].rpartition("/")[2], row["line"]): row["reason"]
         for row in map(json.loads, report.rejected.read_text().splitlines())
     }
-    assert reasons["train_spider.json", 2].endswith("large.sqlite: its script is longer than 100 kB (--max-kb)")
+    assert reasons["train_spider.json", 2].endswith(
+        "large.sqlite: the SQL script of its database is longer than 100 kB; raise --max-kb"
+    )
     assert reasons["train_spider.json", 3] == "no database nowhere/*.sqlite here"
     assert "no such column: weight" in reasons["dev.json", 2] and "random() is refused" in reasons["dev.json", 3]
     assert reasons["dev.json", 4] == "no field 'query'" and "train_others.json" in {file for file, _ in reasons}

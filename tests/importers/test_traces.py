@@ -504,7 +504,7 @@ def test_scores_of_calls_count_if_they_are_named(tmp_path):
             for at, (text, good) in enumerate([(ANSWER, 1), ("x", 0)])]  # fmt: skip
     file = lines(tmp_path / "log.jsonl", *rows)
     assert outcomes(imported(tmp_path, "calls", file, reward="right")[0]) == ["passed", "failed"]
-    with pytest.raises(SourceError, match="--reward n_errors: more is worse by its name"):
+    with pytest.raises(SourceError, match="--reward n_errors: by its name, larger values are worse"):
         ingest(Archive.create(tmp_path / "b"), "calls", file, reward="n_errors")
 
 
@@ -514,7 +514,7 @@ def test_scores_of_calls_count_if_they_are_named(tmp_path):
     [
         (0, [{}], "no file has the request a: import a folder of both files"),
         (2, [{}], "files have different requests of a"),
-        (1, [{"custom_id": None}], "has an answer and no request"),
+        (1, [{"custom_id": None}], "has an answer, but its request is missing"),
         (1, [{"response": None, "error": {"code": "batch_expired", "message": "too late"}}], "has no answer: too late"),
         (1, [{"response": {"status_code": 500, "body": {"error": {"message": "down"}}}}], "has no answer: down (status 500)"),
         (1, [{"response": {"status_code": 429, "body": {"message": "slow down"}}}], "has no answer: slow down (status 429)"),

@@ -1,4 +1,4 @@
-"""A proxy before an OpenAI-compatible server that stores the completions of its clients as attempts. It needs ``upsolve[serve]``.
+"""A proxy in front of an OpenAI-compatible server that stores the completions of its clients as attempts. Needs ``upsolve[serve]``.
 
 A finished completion is written to a journal, ``captures/TAG.jsonl`` in the archive, before the client gets its end. Every ``FLUSH_SECONDS``, and
 at the end, the journal becomes parts with its tag. A journal that a killed proxy left is stored by the next start.
@@ -42,13 +42,13 @@ ROUTES = ("/chat/completions", "/completions")
 OWN = frozenset(
     "host content-length connection keep-alive transfer-encoding content-encoding accept-encoding upgrade".split()  # noqa: SIM905
 )
-"""Header fields of one connection, which are not passed on."""
+"""Header fields that belong to one connection, and are not forwarded."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("temperature", "top_p"), (None, 1)),
     **dict.fromkeys(("top_k", "min_p", "frequency_penalty", "presence_penalty"), (0, 0, None, -1)),
     "repetition_penalty": (1, 1, None),
 }
-"""Sampling parameters: the value if absent (None: the server's own), and the values at which the distribution is the model's."""
+"""Sampling parameter -> its value if absent (None: the server's own), and the values with which the distribution is the model's own."""
 FINISHED, DONE = re.compile(rb'"finish_reason":\s*"|\[DONE\]'), re.compile(rb"\[DONE\]")
 """Beginning of the last event of a stream: of one completion, and of several completions."""
 SETTINGS = (*NEUTRAL, "seed", "max_tokens", "max_completion_tokens", "stop", "n")
@@ -57,12 +57,12 @@ Json = dict[str, Any]
 
 
 class Captured:
-    """Completions on their way into an archive: a locked journal, and the parts of earlier ones."""
+    """Completions on their way into an archive: a locked journal, and the parts of earlier journals."""
 
     def __init__(self, archive: Archive) -> None:
         """Store the journals that killed proxies left; ConfigError for an archive at a URL."""
         if is_remote(archive.path):
-            raise ConfigError(f"{archive.path}: captures need a local archive; copy it with `upsolve archive copy`")
+            raise ConfigError(f"{archive.path}: captures need a local archive; copy the archive with `upsolve archive copy`")
         self.archive, self.guard, self.stored = archive, Lock(), 0
         self.folder = Path(str(archive.path)) / "captures"
         self.folder.mkdir(exist_ok=True)
@@ -81,14 +81,14 @@ class Captured:
         fcntl.flock(self.journal, fcntl.LOCK_EX)
 
     def keep(self, rows: Sequence[Json]) -> None:
-        """Write completions to the journal, on disk when this returns."""
+        """Write completions to the journal; they are on disk when this returns."""
         with self.guard:
             self.journal.write(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
             self.journal.flush()
             os.fsync(self.journal.fileno())
 
     def flush(self, *, last: bool = False) -> None:
-        """Store the journal in the archive and begin another one, unless it is the ``last``."""
+        """Store the journal in the archive; unless it is the ``last``, begin another one."""
         with self.guard:
             if not (self.file.stat().st_size or last):
                 return
@@ -166,7 +166,7 @@ class Proxy:
             await reply.aclose()
 
     async def reply(self, request: Any, content: bytes, asked: Json | None) -> httpx2.Response:
-        """Send a request on, with log-probabilities if neither the client nor an earlier refusal says otherwise."""
+        """Forward a request; ask for log-probabilities unless the client or an earlier refusal by the server forbids them."""
         path = request.url.path
         url = self.origin + (path if path.startswith(f"{self.base}/") else self.base + path)
         url += f"?{request.url.query}" if request.url.query else ""
@@ -184,7 +184,7 @@ class Proxy:
         return plain
 
     async def body(self, reply: httpx2.Response, asked: Json | None) -> AsyncGenerator[bytes]:
-        """Yield an answer as it comes; its end only after its completions are on disk."""
+        """Yield an answer as it arrives; its end only after its completions are on disk."""
         if asked is None or not reply.is_success:
             async for chunk in reply.aiter_bytes():
                 yield chunk
@@ -214,7 +214,7 @@ def request_in(request: Any, content: bytes) -> Json | None:
 
 
 def completions(asked: Json, answer: bytes) -> list[Json]:
-    """Return the finished completions in an answer, as one JSON object or as a stream of events; a warning if it is neither."""
+    """Return the finished completions in an answer, which is a JSON object or a stream of events; warns if it is neither."""
     try:
         reply = joined(answer) if asked.get("stream") else json.loads(answer)
         return [
@@ -223,12 +223,14 @@ def completions(asked: Json, answer: bytes) -> list[Json]:
             if choice.get("finish_reason") not in (None, "", *FAULTS)
         ]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        log.warning("a completion is not stored, since it is no answer of the OpenAI protocol: %r: %s", error, answer[:300])
+        log.warning(
+            "a completion is not stored, because the answer does not follow the OpenAI protocol: %r: %s", error, answer[:300]
+        )
         return []
 
 
 def joined(answer: bytes) -> Json:
-    """Return a stream of events as the answer without streaming."""
+    """Return a stream of events as the equivalent answer without streaming."""
     whole: Json = {"choices": {}}
     for line in answer.splitlines():
         if not line.startswith(b"data:") or line[5:].strip() == b"[DONE]":
@@ -250,7 +252,7 @@ def joined(answer: bytes) -> Json:
 
 
 def rollout_of(asked: Json, reply: Json, choice: Json) -> Json:
-    """Return one choice of an answer: text, tokens, log-probabilities, and what the request asked for."""
+    """Return one choice of an answer: text, tokens, log-probabilities, and the settings of the request."""
     message: Json = choice.get("message") or {}
     if "messages" in asked:
         prompts = [text_of(one) for one in asked["messages"]]

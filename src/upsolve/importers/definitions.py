@@ -1,7 +1,7 @@
-"""Which of several definitions of a task is stored.
+"""Tasks with several definitions: which definition is stored.
 
-Within an import the first definition stays, as if the shares had been imported in turn. A task with the same content in several languages, and no
-other difference, becomes a task of any language. Attempts that may belong to another definition than the stored one are rejected; a file whose own
+Within an import the first definition stays, as if the shares had been imported in turn. A task that occurs in several languages without another
+difference becomes a task of any language. Attempts that may belong to another definition than the stored one are rejected; a file whose own
 definition is the stored one keeps its attempts.
 
 Imports that run at the same time give the archive that they would give in turn. An import reads the stored tasks when it begins, without those of
@@ -40,18 +40,18 @@ __all__ = ["PLAN", "Runs", "begin", "drop_rows", "is_current", "only_importer", 
 
 @dataclass(slots=True)
 class Contested:
-    """A task whose attempts are rejected."""
+    """A task with several definitions, whose attempts are rejected."""
 
     reason: str
-    """Why."""
+    """Why the attempts are rejected."""
     kept: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Shares and files whose attempts are kept: the share distinguishes files that the reader does not name."""
+    """Shares and files whose attempts are kept; the share distinguishes files without a name."""
     language: str = ""
     """Language of the attempts that are rejected; empty for any."""
 
 
 def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[str, str]) -> dict[str, Contested]:
-    """Return the tasks with different statements, and those whose language attempts without one did not know, by id."""
+    """Return by id the tasks with different statements, and the tasks whose language was unknown to attempts without a language."""
     others, same = dict[str, list[tuple[str, Place]]](), dict[str, list[tuple[str, Place]]]()
     assumed = set[str]()
     for share, places in all_places(job.folder):
@@ -80,13 +80,13 @@ def contested_tasks(job: Job, lost: Mapping[str, set[str]], languages: Mapping[s
 
 
 def where(place: Place) -> str:
-    """Return a place as text."""
+    """Return file and line as text."""
     file, line = place
     return f"{file}, line {line}" if line else file or "another part of the source"
 
 
 Runs = list[tuple[int, int]]
-"""First row, and the row after the last, of rows one after the other."""
+"""First row, and the row after the last, of consecutive rows."""
 
 
 @dataclass(slots=True)
@@ -96,9 +96,9 @@ class Settled:
     drops: dict[str, tuple[int, Runs]] = field(default_factory=dict[str, tuple[int, Runs]])
     """Part, such as ``tasks/NAME`` -> its number of rows, and the runs of rows that are removed."""
     opened: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Name of a part -> ids of its tasks that also occur in other languages, here or in later parts; they become tasks of any language."""
+    """Name of a part -> ids of its tasks that also occur in other languages, in this or later parts; these become tasks of any language."""
     repeated: int = 0
-    """Tasks with the same content as an earlier one, but perhaps for the language."""
+    """Tasks with the same content as an earlier one; the language may differ."""
     bad: int = 0
     """Tasks with different content."""
     attempts: int = 0
@@ -127,7 +127,7 @@ def settle(job: Job, path: Path) -> Settled:
 
 
 def find_repeated(job: Job, path: Path) -> tuple[Settled, dict[str, set[str]], dict[str, str]]:
-    """Return the changes of tasks; by task id, the shares with rejected tasks; by task id, languages other than Python and any.
+    """Return three mappings: the changes of tasks; task id -> the shares with rejected tasks; task id -> languages other than Python and any.
 
     Writes the rejected tasks to a file of rejected rows.
     """
@@ -170,7 +170,7 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, dict[str, set[str]], d
 
 
 def reject_attempts(job: Job, path: Path, settled: Settled, contested: Mapping[str, Contested]) -> None:
-    """Add the attempts at contested tasks, and their verdicts, to what changes, and write them to files of rejected rows."""
+    """Add the attempts at contested tasks, and their verdicts, to the changes, and write them to files of rejected rows."""
     wanted = contested
     for name, key in (("attempts", "task_id"), ("verdicts", "attempt_id")) if contested else ():
         bad, of_attempt = list[BadRow](), dict[str, Contested]()
@@ -217,14 +217,14 @@ def write_rejected(job: Job, name: str, bad: Sequence[BadRow]) -> None:
 
 
 def runs_of(rows: npt.ArrayLike) -> Runs:
-    """Return numbers of rows, in increasing order and at least one, as runs."""
+    """Return increasing row numbers (at least one) as runs of consecutive rows."""
     found = np.asarray(rows, dtype=np.int64)
     runs = np.split(found, np.flatnonzero(np.diff(found) != 1) + 1)
     return [(int(run[0]), int(run[-1]) + 1) for run in runs]
 
 
 def drop_rows(part: Path, rows: int, runs: Runs) -> None:
-    """Remove runs of rows from a part, and an empty part; skips a part with another number of rows, which is already rewritten."""
+    """Remove runs of rows from a part, and the part if it becomes empty; a part with another number of rows was rewritten before, and is skipped."""
     if not part.exists() or rows_in(part) != rows:
         return
     keep = np.ones(rows, dtype=np.bool_)
@@ -234,7 +234,7 @@ def drop_rows(part: Path, rows: int, runs: Runs) -> None:
 
 
 def open_tasks(part: Path, task_ids: set[str]) -> None:
-    """Make tasks of a part tasks in any language."""
+    """Turn these tasks of a part into tasks in any language."""
     if part.exists():
         table = read_part(part)
         rows = zip(table["task_id"].to_pylist(), table["language"].to_pylist(), strict=True)
@@ -245,7 +245,7 @@ def open_tasks(part: Path, task_ids: set[str]) -> None:
 
 
 PLAN = "plan.json"
-"""File in the folder of an import: the code that reads its source, and its number; without it, ``begin`` starts over."""
+"""File in the folder of an import with the import's number and the id of the code that reads its source; without the file, ``begin`` starts over."""
 
 
 @contextmanager
@@ -258,15 +258,14 @@ def only_importer(archive: Archive, job: Job) -> Generator[None]:
                     job.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(job.folder / "lock", wait=False))
         except BlockingIOError as error:
-            raise ArchiveError(f"{job.archive}: another process does the same import; wait for it") from error
+            raise ArchiveError(f"{job.archive}: another process runs the same import; wait until it ends") from error
         yield
 
 
 def begin(archive: Archive, job: Job, where: str) -> Job:
-    """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
+    """Return a job with its number and the stored tasks. The import starts over unless the same code began it before.
 
-    An import of the same source and path with another content, or that rejected too many rows, is removed; ArchiveError while
-    it runs.
+    An earlier import of the same source and path with other content, or with too many rejected rows, is removed; ArchiveError if it is running.
     """
     plan, reader, old = job.folder / PLAN, reader_of(find("source", job.source)), archive.incomplete(where)
     if old not in ("", job.tag):
@@ -291,7 +290,7 @@ def begin(archive: Archive, job: Job, where: str) -> Job:
 
 
 def is_current(archive: Archive, job: Job) -> bool:
-    """Return whether the tasks of other imports that an import refers to are as they were when it began; the archive is locked."""
+    """Return whether the tasks of other imports that an import refers to are unchanged since it began; the archive is locked."""
     parts = parts_of_others(archive, job.tag)
     if [part.name for part in parts] == job.seen:
         return True
@@ -317,7 +316,7 @@ def parts_of_others(archive: Archive, tag: str) -> list[Path]:
 
 
 def is_running(archive: Archive, tag: str) -> bool:
-    """Return whether a process runs the import with a tag; the archive is locked. Of a remote archive, this is not known: False."""
+    """Return whether a process runs the import with a tag; the archive is locked. For a remote archive this is unknown: False."""
     try:
         with locked(archive.path / "imports" / tag / "lock", wait=False):
             return False
@@ -334,6 +333,6 @@ def stored_in(parts: Sequence[Path]) -> dict[str, tuple[str, str]]:
 
 
 def reader_of(source: Source) -> str:
-    """Return an id of the code that reads a source: of upsolve's version and of the module of ``read``."""
+    """Return an id of the code that reads a source: upsolve's version and the module of ``read``."""
     file = getattr(sys.modules.get(source.read.__module__), "__file__", None)
     return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "", *filter(None, [source.version]))

@@ -1,7 +1,7 @@
-"""Recognises how a file or folder is to be read: as a source with its own files or columns, or as a table, by what its columns hold.
+"""Recognises how to read a file or folder: as a source with known files or columns, or as a table, by the content of its columns.
 
-``upsolve ingest PATH ARCHIVE`` reads what has one reading, and shows the first task and attempt before it does. Of two readings
-none is taken: the error has the map of both.
+If exactly one reading fits, ``upsolve ingest PATH ARCHIVE`` shows the first task and attempt, then imports. If two fit, an error shows the map of
+each.
 """
 
 import re
@@ -51,7 +51,7 @@ from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
 __all__ = ["Preview", "Reading", "map_file", "preview", "reading_of"]
 
 LINES, WIDTH = 12, 160
-"""Lines of a text, and characters of a line, that are shown."""
+"""Number of lines of a text, and characters of a line, that are shown."""
 SOLUTIONS = ("solution", "canonical_solution", "reference_solution", "gold", "reference", "ground_truth")
 """Names of columns with a program that may be an attempt or the reference of its task."""
 COUNTED = {Task: "tasks", Attempt: "attempts", Verdict: "outcomes", BadRow: "rejected"}
@@ -71,14 +71,14 @@ class Reading:
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Options of the source."""
     tree: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Map of a tree of programs, whose source it is."""
+    """Map of a tree of programs, if this is its source."""
 
     def as_map(self) -> str:
-        """Return the map that reads this way, as YAML; SourceError for a source that needs none."""
+        """Return the map with the same effect, as YAML; SourceError for a source that needs no map."""
         if self.tree:
             return yaml.safe_dump(dict(self.tree), sort_keys=False, allow_unicode=True, width=WIDTH)
         if self.source != "table":
-            raise SourceError(f"the source {self.source} needs no map: upsolve ingest {self.source} PATH ARCHIVE")
+            raise SourceError(f"the source {self.source} needs no map; run: upsolve ingest {self.source} PATH ARCHIVE")
         columns = {name: value for name, value in self.options.items() if name in FIELDS}
         others = {name: value for name, value in self.options.items() if name not in columns}
         return yaml.safe_dump({**others, "columns": columns}, sort_keys=False, allow_unicode=True, width=WIDTH)
@@ -114,7 +114,7 @@ def several(path: Path, found: Sequence[Reading]) -> str:
 
 
 def map_file(reading: Reading) -> Path:
-    """Return the file of the map of a tree, in the cache folder; its name follows from its content."""
+    """Return the file in the cache folder for the map of a tree; its name depends on its content."""
     text = reading.as_map()
     file = cache_folder() / "maps" / f"{content_id(text)}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
 
 
 def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]) -> bool:
-    """Return whether rows have programs and outcomes, and a source reads tasks alone of them, as of the set from which they took their tasks."""
+    """Return whether rows have programs and outcomes, but the recognised source reads only tasks, such as the data set from which they were copied."""
     chosen = {*columns_in(rows), *likely_columns(rows, columns_of(Map()))}
     if chosen.isdisjoint(("status", "passed", "outcomes")) or chosen.isdisjoint(PROGRAMS):
         return False
@@ -155,7 +155,7 @@ def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]
 
 
 def column_of_files(path: Path, given: Mapping[str, str]) -> str:
-    """Return the column of the first table of a tree that names its programs beside a column of outcomes; empty if there is none."""
+    """Return the column of the first table of a tree that names program files, beside a column of outcomes; empty if there is none."""
     try:
         _, rows, _ = rows_in(split(path, rows=given.get("rows", ""))[0], given)
     except SourceError:
@@ -178,7 +178,7 @@ def has_test_files(path: Path) -> bool:
 
 
 def by_files(path: Path) -> list[Reading]:
-    """Return the sources whose marks a folder has."""
+    """Return the sources whose characteristic files a folder has."""
     found: list[Reading] = []
     for name in names("source"):
         source: Source = find("source", name)
@@ -188,7 +188,7 @@ def by_files(path: Path) -> list[Reading]:
 
 
 def rows_in(unit: Unit, given: Mapping[str, str] = {}) -> tuple[Member, list[dict[str, Any]], dict[str, str]]:
-    """Return a table, its first rows, and the option that names the list that holds them."""
+    """Return a table, its first rows, and the option that names the list that contains them."""
     member, where = table_at(unit.path, unit.options.get("names", ())), {k: v for k, v in unit.options.items() if k == "rows"}
     file = member.where
     if kind_of(member) is Kind.JSON and "rows" not in {**given, **where} and (lists := lists_in(member)):
@@ -210,7 +210,7 @@ def rows_in(unit: Unit, given: Mapping[str, str] = {}) -> tuple[Member, list[dic
 
 
 def with_wholes(lists: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return names and lengths of lists, the lists of one object as ``object.*.*``."""
+    """Return names and lengths of lists; lists of one object are named ``object.*.*``."""
     parents = Counter(name.rpartition(".")[0] for name, _ in lists)
     wholes = {
         parent: sum(count for name, count in lists if name.rpartition(".")[0] == parent)
@@ -222,9 +222,8 @@ def with_wholes(lists: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def by_columns(rows: Rows, place: str) -> list[Reading]:
-    """Return the sources whose columns the rows have, in the list at their place of a JSON object; one that needs all columns of another,
-    and more, counts alone.
-    """
+    """Return the sources whose columns the rows have, in the expected list of a JSON object. If one source needs all columns of another and more,
+    only the former counts."""
     columns = {*columns_in(rows)}
     found: dict[str, set[str]] = {}
     for name in names("source"):
@@ -237,7 +236,7 @@ def by_columns(rows: Rows, place: str) -> list[Reading]:
 
 
 def has(rows: Rows, columns: set[str], wanted: str) -> bool:
-    """Return whether rows fit a condition: ``name``, they have the column; ``!name``, they lack it; ``name=a|b``, it holds only these values."""
+    """Return whether rows fulfil a condition: ``name``, the column exists; ``!name``, it is missing; ``name=a|b``, it holds only these values."""
     name, _, words = wanted.partition("=")
     if name.startswith("!"):
         return name[1:] not in columns
@@ -247,7 +246,7 @@ def has(rows: Rows, columns: set[str], wanted: str) -> bool:
 
 
 def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Reading]:
-    """Return the ways to read rows as a table: one, or several if two columns may be the program or the outcome.
+    """Return the ways to read rows as a table; several if two columns may be the program or the outcome.
 
     Raises SourceError if no column looks like a statement or a name of tasks, or none like programs or tests.
     """
@@ -272,7 +271,7 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
         lacks = "a statement or name of tasks" if not {*NAMES} & chosen.keys() else "programs or tests"
         shown = "; ".join([", ".join(columns), *hints_for(rows, chosen)])
         raise SourceError(
-            f"{path}: no column looks like {lacks}; name it: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
+            f"{path}: no column looks like {lacks}; name the column: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
             f"--status COLUMN, or --map FILE; its columns are {shown}"
         )
     plain = {**given, **likely}
@@ -299,7 +298,7 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
 
 
 def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the map of rows that are tasks with attempts in lists, given the columns of fields; {} without such lists, or if their content is unclear."""
+    """Return the map for rows that are tasks with attempts in lists, given the columns of fields; {} without such lists, or if their content is unclear."""
     columns = {field: name for field, name in chosen.items() if field in (*TASK_FIELDS, "language", "author")}
     taken = [*columns.values()]
     if not (lists := explosions_in(rows, taken)):
@@ -314,7 +313,7 @@ def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
-    """Raise SourceError for an unknown option, or an option whose value names no column of the rows; suggests the nearest name."""
+    """Raise SourceError for an unknown option, or an option whose value is not a column of the rows; the message suggests the nearest name."""
     try:
         parse_options("source table", find("source", "table").options, given)
     except ValueError as error:
@@ -331,7 +330,7 @@ def refuse_unknown(path: Path, rows: Rows, given: Mapping[str, str]) -> None:
 def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str], but: Collection[str] = ()) -> str:
     """Return a column that no field uses and whose texts look like programs; "" if there is none.
 
-    Columns named in ``but``, and columns whose texts contain the chosen programs, do not count.
+    Columns in ``but``, and columns whose texts contain the chosen programs, are ignored.
     """
     column = next((chosen[name] for name in PROGRAMS if name in chosen), None)
     if column is None or "code_file" in chosen:
@@ -344,7 +343,7 @@ def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str]
 def with_each(
     ways: Iterable[tuple[dict[str, Any], str]], outcomes: Sequence[tuple[str, str | None]]
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield readings, each with every field and column that may be the outcome in place of the first."""
+    """Yield each reading once for every field and column that may be the outcome."""
     for way, why in ways:
         bare = {name: column for name, column in way.items() if name != outcomes[0][0]}
         for key, name in outcomes:
@@ -355,7 +354,7 @@ def with_each(
 
 
 def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """Return the fields and columns of which each may be the outcome; none if the chosen one is, and no other contradicts it.
+    """Return the fields and columns that may each be the outcome; none if one was chosen and no other column contradicts it.
 
     A column ``status`` with ``success`` in all rows may say that a service answered. A column without words for outcomes, or with the same word in all rows, holds no outcome if another column has several.
     """
@@ -387,11 +386,11 @@ class Preview:
     """The first records of a reading, with counts."""
 
     task: Task | None = None
-    """First task, with tests if one has them."""
+    """First task; a task with tests if there is one."""
     attempt: Attempt | None = None
-    """First attempt, with an outcome if one has it."""
+    """First attempt; one with an outcome if there is one."""
     verdict: Verdict | None = None
-    """Recorded outcome of the attempt."""
+    """Recorded outcome of that attempt."""
     counts: Counter[str] = field(default_factory=Counter[str])
     """Number of records by the words of ``COUNTED``."""
     rejected: list[BadRow] = field(default_factory=list[BadRow])
@@ -403,17 +402,17 @@ class Preview:
     allowed: float = 1.0
     """Largest share of rejected rows of an import, [0, 1]."""
     whole: bool = True
-    """Whether all records have been read."""
+    """Whether all records were read."""
     unread: str = ""
-    """Number and names of the files that are not read; empty if all are."""
+    """Number and names of the files that are not read; empty if all are read."""
 
     @property
     def too_many(self) -> bool:
-        """Whether an import would fail, since more rows are rejected than allowed."""
+        """Whether an import would fail because more rows are rejected than allowed."""
         return self.whole and self.bad_rows > self.allowed * (self.rows or self.counts.total())
 
     def text(self) -> str:
-        """Return the preview as text, which a user sees before an import."""
+        """Return the text that a user sees before an import."""
         shown: list[str] = []
         if self.task:
             tests = [shown_test(test) for test in self.task.tests[:3]]
@@ -436,7 +435,7 @@ class Preview:
         return "\n".join(shown)
 
     def facts(self) -> dict[str, Any]:
-        """Return the same for ``--json``."""
+        """Return the preview as plain data for ``--json``."""
         records = {name: asdict(record) for name in ("task", "attempt", "verdict") if (record := getattr(self, name))}
         rejected = [asdict(row) for row in self.rejected]
         return {
@@ -450,7 +449,7 @@ class Preview:
 
 
 def shown_test(test: TestCase) -> str:
-    """Return a test as it runs."""
+    """Return a test as it is run."""
     match test.kind:
         case TestKind.CALL:
             return f"{test.input} == {test.expected}"
@@ -461,7 +460,7 @@ def shown_test(test: TestCase) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the first lines of a text behind bars."""
+    """Return the first lines of a text, each behind a bar."""
     lines = text.strip("\n").splitlines() or [""]
     left = [f"  | ... {len(lines) - LINES} more lines"] * (len(lines) > LINES)
     return "\n".join([*(f"  | {line[:WIDTH]}" for line in lines[:LINES]), *left])
@@ -470,7 +469,7 @@ def quoted(text: str) -> str:
 def preview(
     source: Source, path: Path, options: Mapping[str, Any], *, whole: bool = False, max_rejected: float | None = None
 ) -> Preview:
-    """Return the first records that a source reads of a path; ``whole``: all are counted, and ``max_rejected`` is that of an import."""
+    """Return the first records that a source reads from a path; ``whole``: all records are counted. ``max_rejected``: as for an import."""
     place = source.locate(path)
     units = (source.split(place, **options) if source.split else ()) or [Unit(place)]
     seen, places, without = Preview(unread=units[0].unread), set[tuple[str, int]](), 0

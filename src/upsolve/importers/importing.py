@@ -5,8 +5,8 @@
     imports/<tag>/00003.00001.places.json     files, and lines of tasks, of its records
     attempts/00000042-00003.00001-<tag>.parquet      its attempts; 42 is the number of the import
 
-A part's name is that of its share and batch, so the order of the parts is that of the source, whichever worker wrote them when. A share that
-was stopped reads its units again from their start, passes over the rows that the journal counts, and goes on with the next batch.
+A part's name is that of its share and batch, so the order of the parts is that of the source, whichever worker wrote them when. A share that was
+stopped reads its units again from their start, skips the rows that the journal counts, and resumes with the next batch.
 """
 
 import json
@@ -46,15 +46,15 @@ __all__ = [
 ]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
-"""Most records, and characters of tests and programs, that are written together and until then held in memory."""
+"""Most records, and characters of tests and programs, that are held in memory and then written together."""
 RECENT = 2 * BATCH
-"""Attempts whose tasks are known where their verdicts come."""
+"""Number of recent attempts whose tasks are remembered for their verdicts."""
 R = TypeVar("R", Task, Attempt, Verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An import, as each of its workers needs it."""
+    """An import with all data that a worker needs."""
 
     archive: Path
     """Folder of the archive."""
@@ -69,7 +69,7 @@ class Job:
     stored: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """``task_id`` -> content (``content_in``) of the tasks that other imports have stored."""
     seen: Sequence[str] = ()
-    """Names of the parts that ``stored`` is read from."""
+    """Names of the parts from which ``stored`` was read."""
 
     @property
     def folder(self) -> Path:
@@ -86,15 +86,15 @@ class Tally:
     """Counts of records read, and of records that were rejected or changed."""
 
     read: int = 0
-    """Records read, rejected ones included."""
+    """Records read, including rejected ones."""
     bad: int = 0
-    """Records that could not be used and were rejected."""
+    """Unusable records, which were rejected."""
     left_out: int = 0
-    """Tests that cannot fail and were left out of their tasks; of a journal, also the invalid optional fields."""
+    """Tests that were left out of their tasks because they cannot fail; in a journal also the invalid optional fields."""
     odd: int = 0
     """Invalid optional fields, which are stored in ``extra``."""
     rows: int = 0
-    """Rows of the files, of which each may hold several records; 0 if the source reads no rows."""
+    """Rows of the files, each of which may hold several records; 0 if the source reads no rows."""
     examples: list[str] = field(default_factory=list[str])
     """The first three such tests or fields, each with file, line and reason."""
 
@@ -106,13 +106,13 @@ class Journal(Tally):
     batches: int = 0
     """Batches stored."""
     checksum: int = 0
-    """CRC-32 of the rows read: if the source yields others when it is read again, the share starts over."""
+    """CRC-32 of the rows read. If the source yields other rows when it is read again, the share starts over."""
     tasks: int = 0
     """New tasks stored."""
     verdicts: int = 0
     """Verdicts stored."""
     repeated: int = 0
-    """Tasks that were known before."""
+    """Tasks that were stored before."""
     done: bool = False
     """True if all units have been read."""
 
@@ -127,8 +127,7 @@ def import_share(
 ) -> Journal:
     """Store the records of a share (its units, by its number in the import), from where it was stopped.
 
-    ``on_rows`` is called after each batch with the number of rows that the share has read; ``on_progress`` is given to a source
-    that reports.
+    ``on_rows`` is called after each batch with the number of rows that the share has read; ``on_progress`` is passed on to sources that report.
     """
     file = job.folder / f"{share:05d}.json"
     journal = Journal(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Journal()
@@ -161,7 +160,7 @@ def rows_of(job: Job, units: Sequence[Unit], on_progress: OnProgress) -> Iterato
 
 
 def checksum_of(checksum: int, row: Row) -> int:
-    """Return the CRC-32 of rows, given that of the rows before."""
+    """Return the CRC-32 of rows, given the CRC-32 of the rows before."""
     if isinstance(row, Task):
         content = f"{row.task_id}\n{row.prompt}"
     elif isinstance(row, Attempt):
@@ -199,7 +198,7 @@ class Writer:
         """Numbers of tests of the tasks of the share that have tests; tasks of its last ``RECENT`` attempts."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
-        """Pass over the rows that are stored; return whether they are the same as when they were stored."""
+        """Skip the rows that are stored; return whether they are the same rows as when they were stored."""
         checksum, read = 0, 0
         for row in islice(rows, self.journal.read):
             checksum, read = checksum_of(checksum, row), read + 1
@@ -267,7 +266,7 @@ class Writer:
         )
 
     def usable(self, records: list[R]) -> list[R]:
-        """Return the records whose fields have the right types; the others are rejected."""
+        """Return the records whose fields have the right types; rejects the others."""
         return records if not records or are_plain(records) else [record for record in records if self.is_usable(record)]
 
     def is_usable(self, record: Row) -> bool:
@@ -280,9 +279,9 @@ class Writer:
         return True
 
     def is_new(self, task: Task) -> bool:
-        """Return whether a task is to be stored; one whose id is stored with different content is rejected.
+        """Return whether a task must be stored; rejects a task whose id is stored with different content.
 
-        A task that this share has stored in another language is stored again: ``settle`` makes one task of any language of the two.
+        A task that this share has stored in another language is stored again: ``settle`` merges both into one task of any language.
         """
         content = content_in(task)
         stored = self.job.stored.get(task.task_id) or self.tasks.get(task.task_id)
@@ -308,7 +307,7 @@ class Writer:
         return file or str(self.path), line
 
     def note(self, row: Row) -> None:
-        """Remember the language of a task if it is not Python, its number of tests, and the task of an attempt."""
+        """Remember the language of a task (unless Python), its number of tests, and the task of an attempt."""
         try:
             if isinstance(row, Task):
                 if row.language not in ("", "python"):
@@ -324,7 +323,7 @@ class Writer:
             pass  # fields of a wrong type, which are rejected later
 
     def fits(self, verdict: Verdict) -> bool:
-        """Return whether a verdict has as many outcomes as its task has tests, if both are known; if not, reject it.
+        """Return whether a verdict has as many outcomes as its task has tests, if both are known; otherwise reject it.
 
         A judge may stop at the first failure, so ``total`` counts if it is larger than the number of outcomes.
         """
@@ -345,13 +344,13 @@ class Writer:
         return stored[1] if stored else self.languages.get(task_id, "")
 
     def files_of(self, records: Sequence[Row]) -> list[tuple[str, int]]:
-        """Return the files of records in their order, each with how many records are of it."""
+        """Return the files of records in their order, each with the number of its records."""
         return [(file, sum(1 for _ in same)) for file, same in groupby(self.places[id(record)][0] for record in records)]
 
 
 REMEDY = "give one of the two a new id (of a table: import its file alone, with --name PREFIX of its ids, into a new archive)"
 Place = tuple[str, int]
-"""File and line; ("", 0) where a reader does not say them."""
+"""File and line; ("", 0) if a reader does not report them."""
 
 
 @dataclass(slots=True)
@@ -359,15 +358,15 @@ class Places:
     """Places (file and line) of the records of a batch."""
 
     tasks: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
-    """Tasks that are stored, or are a stored one again."""
+    """Tasks that are stored now, or equal a stored one."""
     others: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
-    """Tasks that were rejected since another one has their id."""
+    """Tasks that were rejected because another task has their id."""
     attempts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(file, number of consecutive attempts from it), in the order of the attempts."""
     verdicts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(file, number of consecutive verdicts from it), in the order of the verdicts."""
     assumed: list[str] = field(default_factory=list[str])
-    """Tasks at which attempts without a language were taken for Python."""
+    """Tasks whose attempts without a language were taken for Python."""
 
 
 def places_of_part(folder: Path, part: Path) -> Places:
@@ -388,12 +387,12 @@ def content_in(task: Task) -> tuple[str, str]:
 
 
 def repeats(content: tuple[str, str], stored: tuple[str, str]) -> bool:
-    """Return whether a task (``content_in``) is a stored one again, which may be of any language."""
+    """Return whether a task (``content_in``) equals a stored one, which may be of any language."""
     return stored in (content, (content[0], ""))
 
 
 def other_content(file: str, line: int, task: Task, stored: tuple[str, str]) -> BadRow:
-    """Return a task that is stored with different content (``content_in``), rejected."""
+    """Return the rejection of a task that is stored with different content (``content_in``)."""
     content, language = stored
     reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
     if content == content_in(task)[0]:

@@ -42,29 +42,29 @@ class IngestReport(Tally):
     """Counts of an import; records read = stored + repeated + rejected."""
 
     added: Counter[str] = field(default_factory=Counter[str])
-    """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
+    """Stored records: new ``tasks``, new distinct ``attempts`` and ``verdicts``; and ``repeated`` records, which were stored before."""
     reasons: list[BadRow] = field(default_factory=list[BadRow])
     """Three rejected rows, of different reasons if there are."""
     rejected: Path | None = None
     """File with all rejected rows, each with its reason."""
     written: Counter[str] = field(default_factory=Counter[str])
-    """Records written by this import, those that were known before included."""
+    """Records that this import wrote, including those stored before."""
     orphans: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
     missing: str = ""
-    """Id of a task that an attempt lacks; empty if there is none."""
+    """Id of a missing task that an attempt names; empty if no task is missing."""
     mistaken: str = ""
-    """Warning that attempts of earlier imports are in another language than their tasks, which this import stored; empty if none is."""
+    """Warning that attempts of earlier imports are in another language than their tasks, which this import stored; empty if there are none."""
     bad_rows: int = 0
     """Rows with a rejected record."""
     unread: str = ""
-    """Number and names of the files of the path that are not read; empty if all are."""
+    """Number and names of the files of the path that are not read; empty if all are read."""
     known: bool = False
-    """True if the same import was done before; nothing was changed."""
+    """True if the same import was done before; nothing was changed then."""
     too_many: bool = False
     """True if more rows were rejected than allowed; importing the same path again replaces this import."""
     orphaned: bool = False
-    """True if the share of stored attempts without a task, or of verdicts without an attempt, exceeds the allowed share of rejected rows."""
+    """True if too many attempts lack a task or verdicts lack an attempt: a larger share than may be rejected."""
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -115,7 +115,7 @@ class IngestReport(Tally):
 
 
 def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
-    """Return an id of a source, its options and its files: names, sizes and times or versions in a folder or at a URL, the content of a file."""
+    """Return an id of a source, its options and its files: for a file its content; in a folder or at a URL names, sizes, and times or versions."""
     digest = sha256(json.dumps([source, sorted(options.items())]).encode())
     if isinstance(path, str):
         for file, size, version in listing(path):
@@ -148,7 +148,7 @@ def ingest(
     Args:
         archive: the archive to add to.
         source: a name in ``SOURCES`` (``upsolve.importers.registry``), ``package.module:attribute``, or the record.
-        path: file or folder; or URL of fsspec, data set of the Hub, or database with the option ``query``, which are copied meanwhile.
+        path: file or folder; or a URL of fsspec, a data set of the Hub, or a database with the option ``query``, copied for the import.
         workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
@@ -156,7 +156,7 @@ def ingest(
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
-        SourceError: unknown source or option, or the path is not what the source needs.
+        SourceError: unknown source or option, or the path has another format than the source reads.
     """
     label, record, values = find_source(source, options)
     place = located(record, path, values)
@@ -185,7 +185,7 @@ def ingest(
 
 
 def located(record: Source, path: str | Path, values: dict[str, Any]) -> str | Path:
-    """Return the URL or the local path to read; of a database, a copy of the answer to its query, which is taken out of the options."""
+    """Return the local path or URL to read. For a database, a copy of its query's rows; ``query`` is then removed from the options."""
     if is_database(path):
         return copy_of_query(str(path), values.pop("query", ""))
     path = hub_name(path)
@@ -193,13 +193,13 @@ def located(record: Source, path: str | Path, values: dict[str, Any]) -> str | P
 
 
 def remove_copy(path: str | Path, file: str | Path) -> None:
-    """Remove the copy of a URL or of an answer in the cache folder."""
+    """Remove the copy of a URL, or of a query's rows, from the cache folder."""
     if isinstance(file, Path) and (is_database(path) or is_url(hub_name(path))):
         remove_folder(file.parents[1])
 
 
 def hub_name(path: str | Path) -> str | Path:
-    """Return ``hf://OWNER/NAME`` for the name of a data set of the Hub that no file, nor folder OWNER, has; other paths unchanged."""
+    """Return ``hf://OWNER/NAME`` for the name of a data set of the Hub, unless a file of this name or a folder OWNER exists; other paths unchanged."""
     folder = Path(path)
     is_name = re.fullmatch(r"[\w.-]+/[\w.-]+(:\w+)?", str(path)) and folder.suffix[1:] not in {*Kind}
     return f"hf://{path}" if is_name and not folder.parent.exists() else path
@@ -219,7 +219,7 @@ def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where:
 def has_lost(report: IngestReport, allowed: float) -> bool:
     """Return whether more than the ``allowed`` share of attempts lack their task, or of verdicts their attempt.
 
-    If all tasks are missing, the import holds attempts alone and comes before that of its tasks: then nothing is lost.
+    If all tasks are missing, the import holds only attempts and comes before the import of its tasks: then nothing counts as lost.
     """
     halves = zip(report.orphans.values(), ("attempts", "verdicts"), ("tasks", "attempts"), strict=True)
     lost = [(count, name, other) for count, name, other in halves if count > allowed * report.written[name]]
@@ -239,7 +239,7 @@ def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, 
 
 
 def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, where: str) -> IngestReport:
-    """Settle the tasks of an import whose shares are done, remove what earlier imports of its path have stored, and return its counts."""
+    """Settle the tasks of an import whose shares are done, remove records that earlier imports of its path stored, and return its counts."""
     settled, stored = settle(job, file), drop_stored(archive, job, where)
     counts: dict[str, Any] = {name: sum(getattr(journal, name) for journal in journals) for name in COUNTS}
     total = Journal(**counts)
@@ -260,7 +260,7 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow], int]:
     """Write the rejected records, which each batch has in its own file, into one file; return it, three of different reasons if there are, and of how many rows they are at least.
 
-    Several records of a row are one. Attempts and verdicts that are rejected after all shares are stored have no line, and may be of rows with one.
+    Several records of a row count once. Records that are rejected after all shares are stored have no line, and may belong to a counted row.
     """
     joined = job.archive / "rejected" / name
     first, places, without = list[BadRow](), set[tuple[str, int]](), 0
@@ -289,7 +289,7 @@ NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select 
 
 
 def count_records(archive: Archive, tag: str, report: IngestReport) -> tuple[int, int]:
-    """Return how many attempts under a tag no other part has, and how many there are; report those without a task in the archive."""
+    """Return the number of attempts under a tag that no other part has, and the number of all; report attempts without a task in the archive."""
     parts = {name: archive.parts(name) for name in TABLES}
     by_age: dict[str, list[Path]] = {f"{age}_{name}": [] for name in TABLES for age in ("old", "new")}
     for name, files in parts.items():
@@ -312,7 +312,7 @@ Counts = tuple[tuple[int, str | None], int, int, int, tuple[int, str | None, str
 
 
 def queried(parts: Mapping[str, Sequence[Path]]) -> Counts:
-    """Count by queries; ``parts``: ``old_`` or ``new_`` and the name of a table -> its files."""
+    """Count by queries of DuckDB; ``parts``: ``old_`` or ``new_`` and the name of a table -> its files."""
     with connect({}) as connection:
         for name, files in parts.items():
             register_parts(connection, name, files, table=name.partition("_")[2])
@@ -325,7 +325,7 @@ def queried(parts: Mapping[str, Sequence[Path]]) -> Counts:
 
 
 def counted(parts: Mapping[str, Sequence[Path]]) -> Counts:
-    """Count as ``queried``, in memory: opening DuckDB takes longer than the rest of a small import."""
+    """Count as ``queried`` does, but in memory: opening DuckDB takes longer than the rest of a small import."""
     columns = {"tasks": ["task_id", "language"], "attempts": ["task_id", "attempt_id", "language"], "verdicts": ["attempt_id"]}
     rows = {
         name: [row for part in files for row in read_part(part, columns[name.partition("_")[2]]).to_pylist()]
@@ -363,9 +363,9 @@ select place from now join before using (attempt_id, content) where number <= ti
 
 
 def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
-    """Remove attempts and verdicts that earlier imports of the same path have stored from the parts of an import; return their numbers.
+    """Remove attempts and verdicts that earlier imports of the same path have stored from the parts of an import; return the number of each.
 
-    What is to be removed is recorded before anything is, so that this can be done again after an interruption.
+    The removals are recorded before they start, so that they can be repeated after an interruption.
     """
     record, earlier = job.folder / "stored.json", archive.meta().get("imports", {}).get(where, [])
     counts = {"attempts": 0, "verdicts": 0}
@@ -381,9 +381,9 @@ def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
 
 
 def stored_rows(archive: Archive, name: str, tag: str, earlier: Collection[str]) -> dict[str, tuple[int, Runs]]:
-    """Return the rows of an import that earlier ones have stored, by part: its number of rows, and runs of those rows.
+    """Return the rows of an import that earlier imports have stored: for each part its number of rows, and runs of those rows.
 
-    Compaction puts parts of several imports together, so that the rows of such a part may be of any of them.
+    Compaction merges parts of several imports, so the rows of a merged part may belong to any of them.
     """
     parts = archive.parts(name)
     new = [part for part in parts if tag_of(part) == tag]

@@ -1,4 +1,4 @@
-"""Recorded outcomes in common notations -> verdicts, and the names by which rows of a file refer to attempts."""
+"""Recorded outcomes in common notations -> verdicts; and the names by which rows of a file refer to attempts."""
 
 import json
 import math
@@ -48,26 +48,26 @@ __all__ = [
 ]
 
 WORDS: Mapping[str, Status] = {word: Status(name) for name, words in known_words()["statuses"].items() for word in words}
-"""Status as written by other judges, in lower case with spaces -> status of upsolve."""
+"""Status of other judges, in lower case with spaces -> status of upsolve."""
 OF_TESTS = known_words()["tests"]["outcomes"]
-"""Names of the outcome in an object about a test."""
+"""Names of the field with the outcome in an object about a test."""
 BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
-"""Numbers that count as words for a status; not if a map names numbers, since these are codes, where 0 often means success."""
+"""Numbers that count as words for a status. If a map names numbers, these are codes instead, and 0 often means success."""
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
 """How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 WHERE = re.compile(rf"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)| {SHARE.pattern}))+$")
-"""Text that judges write after a status: ``on test 3``, ``(SIGSEGV)``; after a pass only text of ``HARMLESS``, a percentage or ``SHARE``."""
+"""Text that judges write after a status: ``on test 3``, ``(SIGSEGV)``. After a pass only ``HARMLESS`` text, a percentage or ``SHARE`` is allowed."""
 HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
-"""All points, or a time or memory."""
+"""Text about all points, or about time or memory."""
 PERCENT = re.compile(r" *-?\d+(?:[.,]\d+)? *% *")
 """A score in percent."""
 DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
-"""A number with a decimal comma; before three digits a comma may separate thousands."""
+"""A number with a decimal comma; a comma before three digits may instead separate thousands."""
 
 OUTCOME_FIELDS: Mapping[str, str] = data_in("fields.yaml")["outcome"]
 """Field of an attempt's row about its outcome -> description."""
 POINTS: Mapping[str, str] = data_in("fields.yaml")["points"]
-"""Field about points -> description; only a named column, or a verdict in JSON lines, has it. ``recorded_verdict`` reads shares, [0, 1]."""
+"""Field about points -> description. Only a named column, or a verdict in JSON lines, can hold it. ``recorded_verdict`` reads shares, [0, 1]."""
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
@@ -79,7 +79,7 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
 
 
 def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mapping[str, int]]:
-    """Return ``status_of`` a value, and the numbers ``passed`` and ``total`` if the value states that only some tests passed."""
+    """Return ``status_of`` a value; and the numbers ``passed`` and ``total`` if the value says that only some tests passed."""
     word = str(value).strip().lower()
     number, plain = number_in(word), " ".join(word.replace("_", " ").replace("-", " ").split())
     for form in (word, number, plain):
@@ -105,7 +105,7 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
 
 
 def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
-    """Return the status of an attempt that passed as ``where`` says, and numbers of tests: None for a restriction that is not understood."""
+    """Return status and numbers of tests for a pass with the restriction ``where``; None if the restriction is not understood."""
     parts = [part for part in re.split(r" *[(),;] *", where.strip()) if part]
     share = next(filter(None, map(SHARE.fullmatch, parts)), None)
     passed, total = map(float, share.groups()) if share else (1.0, 1.0)
@@ -120,12 +120,12 @@ def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
 
 @lru_cache(maxsize=4096)
 def number_in(word: str) -> str:
-    """Return the number that a word is, as a map names it: ``1`` for ``1.0``; empty for other words."""
+    """Return the number in a word as a map names it: ``1`` for ``1.0``; empty for other words."""
     return re.sub(r"\.0+$", "", word) if re.fullmatch(r"-?\d+(\.\d+)?", word) else ""
 
 
 def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> bool:
-    """Return whether all values but null and empty text are words for a status, and not all are numbers, which may be anything."""
+    """Return whether all values except null and empty text are words for a status; not if all are numbers, which may mean anything."""
     given = [value for value in values if value not in (None, "")]
     try:
         known = [status_of(value, words) for value in given]
@@ -135,9 +135,10 @@ def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> 
 
 
 def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a row's cells with outcomes (and shares of points) instead of scores, and the scores by field.
+    """Return a row's cells with outcomes (and shares of points) in place of scores; and the scores by field.
 
-    Scores are numbers in ``status``, if ``passed_at`` says from which on one is passed, and ``passed`` of ``total`` points, if one is no integer.
+    Scores are numbers in ``status`` if ``passed_at`` is given, the lowest score that passes; or ``passed`` of ``total`` points if one of these is not
+    an integer.
     """
     passed, total, score = (score_in(cells.get("passed")), score_in(cells.get("total")), graded_in(cells.get("status")))
     if passed is not None and total is not None and not (passed.is_integer() and total.is_integer()):
@@ -167,12 +168,12 @@ def score_in(value: Any) -> float | None:
 
 
 def with_point(value: Any) -> Any:
-    """Return a text that is a number with a decimal comma with a point; other values as they are."""
+    """Return a text with a point in place of a decimal comma; other values unchanged."""
     return value.replace(",", ".").strip() if isinstance(value, str) and DECIMAL.fullmatch(value) else value
 
 
 def with_points_for_commas(cells: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the cells of a row with points in numbers that have decimal commas: measures, and numbers of tests beside their total."""
+    """Return the cells of a row with points in place of decimal commas: in measures, and in numbers of tests beside their total."""
     names = MEASURES_AND_COUNTS if "total" in cells else MEASURES
     if cells.keys().isdisjoint(names):
         return cells
@@ -191,7 +192,7 @@ UNITS = (
 def unit_of(field: str, column: str) -> tuple[float, str]:
     """Return (factor to the field's unit, name of the unit) of a column by its name (``time_ms``); (1, "") for the field's own unit.
 
-    The name of a template is not read: a template converts units itself.
+    Templates are not converted: a template converts units itself.
     """
     name = "" if "{" in column else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower()
     found = ((factor, what) for end, kind, factor, what in UNITS if field.endswith(kind) and end.search(name))
@@ -199,7 +200,7 @@ def unit_of(field: str, column: str) -> tuple[float, str]:
 
 
 def in_units(cells: Mapping[str, Any], factors: Mapping[str, float]) -> Mapping[str, Any]:
-    """Return the cells of a row with numbers in the units of their fields, given the factors by field; others as they are."""
+    """Return the cells of a row with numbers in the units of their fields, given the factor of each field; other cells unchanged."""
     given = {name: score_in(cells[name]) for name in factors if name in cells}
     whole = {name: value * factors[name] for name, value in given.items() if value is not None}
     changed = {name: round(value) if name.endswith("_bytes") else value for name, value in whole.items()}
@@ -212,7 +213,7 @@ def scores_in(values: Mapping[str, Any]) -> dict[str, float]:
     found = {name: score_in(value) for name, value in given.items()}
     for name, value in found.items():
         if value is None:
-            raise ValueError(f"score {name}: {str(given[name])[:60]!r} is no finite number")
+            raise ValueError(f"score {name}: {str(given[name])[:60]!r} is not a finite number")
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -224,7 +225,7 @@ MEASURES_AND_COUNTS = (*MEASURES, "passed", "total")
 
 
 def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the cells of a row whose optional numbers are numbers, and the other ones; counts of tests are optional beside a status."""
+    """Return the cells of a row without invalid optional numbers, and the invalid ones; beside a status, counts of tests are optional, too."""
     optional = MEASURES_AND_COUNTS if is_given(cells.get("status")) else MEASURES
     if "created" not in cells and cells.keys().isdisjoint(optional):
         return cells, {}
@@ -235,7 +236,7 @@ def without_odd(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, 
 
 
 def is_measure(name: str, value: Any) -> bool:
-    """Return whether a value can be that of a field: a finite number, in bytes a whole one, or a word where ``passed`` may be one."""
+    """Return whether a value is possible for a field: a finite number, a whole one for bytes; for ``passed`` also a word, if allowed."""
     if not is_given(value):
         return True
     number = None if isinstance(value, list | dict) else score_in(value)
@@ -255,11 +256,11 @@ def check_counts(status: Status, passed: int, total: int) -> None:
 def recorded_verdict(
     attempt_id: str, row: Mapping[str, Any], judge: str, words: Mapping[str, Status] = WORDS
 ) -> Verdict | None:
-    """Return the verdict that an attempt's row (values by ``OUTCOME_FIELDS``) records; None where it records nothing: null, NaN, empty text.
+    """Return the verdict that an attempt's row (values by ``OUTCOME_FIELDS``) records; None if all of them are null, NaN or empty text.
 
-    The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool,
-    or a number of tests, all of which passed if it is ``total``; else passed for a share of ``points`` of 1. A row that has another
-    field, such as ``error``, is ``unscored``. ``judge`` counts when the row names none.
+    The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool, or a number of tests,
+    all of which passed if it is ``total``; else passed for a share of ``points`` of 1. A row that has another field, such as ``error``, is
+    ``unscored``. ``judge`` is used if the row names no judge.
 
     Raises:
         ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
@@ -289,9 +290,9 @@ def recorded_verdict(
 
 
 def points_in(value: Any, full: float = 1.0) -> tuple[Sequence[float | None], float | None]:
-    """Return the shares of points of single tests, and of all together, of a cell: a list, also as JSON or between commas, or a number.
+    """Return the shares of points of single tests, and of all together, in a cell: a number, or a list (also as JSON or with commas).
 
-    ``full``: points of a full answer. ValueError if a share is not in [0, 1]; null in a list is not known.
+    ``full``: points of a full answer. ValueError if a share is not in [0, 1]; null in a list means unknown.
     """
     if value is None:
         return (), None
@@ -306,14 +307,16 @@ def points_in(value: Any, full: float = 1.0) -> tuple[Sequence[float | None], fl
 
 
 def status_for(share: float | None) -> Status:
-    """Return the outcome that a share of points tells."""
+    """Return the outcome that a share of points implies."""
     return Status.UNSCORED if share is None else Status.PASSED if share == 1 else Status.FAILED
 
 
 def with_given_points(verdict: Verdict, shares: Sequence[float | None], overall: float | None) -> Verdict:
-    """Return a verdict with recorded points; ValueError if they are those of another number of tests, or fewer than full where passed."""
+    """Return a verdict with recorded points; ValueError if they have another number of tests, or if a passed attempt has less than full points."""
     if shares and len(shares) != len(verdict.outcomes):
-        raise ValueError(f"points are those of {len(shares)} tests, outcomes of {len(verdict.outcomes)}")
+        raise ValueError(
+            f"points has {len(shares)} tests, but outcomes has {len(verdict.outcomes)}; give one value for each test"
+        )
     outcomes = (*verdict.outcomes, verdict.status) if shares else (verdict.status,)
     for share, outcome in zip((*shares, overall), outcomes, strict=True):
         if outcome is Status.PASSED and share is not None and share < 1:
@@ -329,18 +332,18 @@ def check_outcomes(verdict: Verdict) -> None:
     if found > total or (found == total and verdict.passed != passed):
         raise ValueError(f"{passed} of {found} outcomes are passed, but passed is {verdict.passed} and total {total}")
     if passed == found < total and verdict.status is Status.PASSED:
-        raise ValueError(f"total is {total}, and outcomes has {found}: whether the others passed is not known")
+        raise ValueError(f"total is {total}, but outcomes has {found}: the outcomes of the other tests are missing")
     if passed == total and verdict.status not in (Status.PASSED, Status.UNSCORED):
         raise ValueError(
-            f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, total must say so"
+            f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, set total to their number"
         )
 
 
 def without_left_out(verdict: Verdict, kept: Sequence[bool]) -> Verdict | None:
-    """Return a verdict on all tests of a task as one on the kept tests; one on another number of tests is returned as it is.
+    """Return a verdict on all tests of a task as a verdict on the kept tests; a verdict on another number of tests is returned unchanged.
 
-    ``kept`` says whether each test of the task is kept; it is empty if none was left out. Only the status stays if the number
-    of kept tests that passed is unknown; None if the verdict says nothing about the kept tests.
+    ``kept`` says for each test of the task whether it is kept; empty if no test was left out. Only the status stays if the number of kept tests that
+    passed is unknown; None if the verdict says nothing about the kept tests.
     """
     found, total = verdict.outcomes, max(verdict.total, len(verdict.outcomes))
     if all(kept) or total != len(kept):
@@ -368,7 +371,7 @@ def without_left_out(verdict: Verdict, kept: Sequence[bool]) -> Verdict | None:
 def status_in(
     values: dict[str, Any], outcomes: Sequence[Status], words: Mapping[str, Status]
 ) -> tuple[Status, Mapping[str, int]]:
-    """Return the status that values record, and numbers of tests in its words; remove ``status``, and ``passed`` if it is no number of tests."""
+    """Return the status that values record, and numbers of tests in its words. Removes ``status``, and ``passed`` unless it is a number of tests."""
     given, counts = read_status(values.pop("status"), words) if "status" in values else (None, {})
     passed_status = None
     if "passed" in values and not is_count(values, outcomes, judged=given is not None):
@@ -388,14 +391,14 @@ def status_in(
 
 
 def status_over(outcomes: Sequence[Status]) -> Status | None:
-    """Return the outcome of the first failed test; else ``UNSCORED`` if any test is unscored, else ``PASSED``; None without outcomes."""
+    """Return the outcome of the first failed test; else ``UNSCORED`` if a test is unscored, else ``PASSED``; None without outcomes."""
     rest = [outcome for outcome in outcomes if outcome is not Status.PASSED]
     failed = (outcome for outcome in rest if outcome is not Status.UNSCORED)
     return next(failed, rest[0] if rest else Status.PASSED if outcomes else None)
 
 
 def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: bool) -> bool:
-    """Return whether ``passed`` is a number of tests; without the number of all, 0 and 1 are words."""
+    """Return whether ``passed`` is a number of tests; without the total, 0 and 1 are words."""
     passed = values["passed"]
     if isinstance(passed, bool) or not number_in(str(passed).strip()):
         return False
@@ -411,9 +414,8 @@ def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: b
 
 
 def words_of(value: Any) -> Sequence[Any]:
-    """Return the outcomes of single tests from a list, an object with a number in each name (``{t1: true, t2: false}``), one of these in JSON, or
-    words separated by commas, semicolons, bars or spaces.
-    """
+    """Return the outcomes of single tests from a list, from an object with a number in each name (``{t1: true, t2: false}``), from JSON of these, or
+    from words separated by commas, semicolons, bars or spaces."""
     given = json.loads(value) if isinstance(value, str) and value.lstrip().startswith(("[", '{"')) else value
     if isinstance(given, dict):
         named = {
@@ -440,17 +442,17 @@ def name_attempt(ids: dict[str, str], name: str, attempt_id: str) -> None:
 
 
 def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
-    """Return the ``attempt_id`` for a name (``name_attempt``); None if no earlier row has it. ValueError if different attempts have it."""
+    """Return the ``attempt_id`` for a name (``name_attempt``); None if no earlier row has the name. ValueError if different attempts have it."""
     attempt_id = ids.get(name)
     if attempt_id == "":
-        raise ValueError(f"the id {name} is that of several different attempts in this file: give each its own")
+        raise ValueError(f"several different attempts in this file have the id {name}; give each its own")
     return attempt_id
 
 
 def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, judge: str) -> None:
     """Record the outcome of an attempt that a file names; ValueError for a second outcome, unless the first is unscored.
 
-    ``outcomes`` are those of earlier rows, by the name and, if it is not ``judge``, that of rows that name none, the judge.
+    ``outcomes``: outcomes of earlier rows by the attempt's name and, unless it is the default ``judge``, the judge.
 
     Raises:
         ValueError: an earlier row has another outcome by this judge, so that one of the two would be lost.
@@ -466,10 +468,10 @@ def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, 
 
 
 def is_given(value: Any) -> bool:
-    """Return whether a cell has a value: neither null, empty text nor NaN."""
+    """Return whether a cell has a value: not null, empty text or NaN."""
     return value is not None and value != "" and value == value
 
 
 def whole(value: Any) -> Any:
-    """Return a number such as 1.0, which pandas makes of 1 in a column with gaps, as an integer; others as they are."""
+    """Return a number such as 1.0, which pandas makes of 1 in a column with gaps, as an integer; other values unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -30,7 +30,7 @@ COMPOSED = Source(
     ),
     locate=domain_folder,
 )
-"""Such tasks, composed by a grammar."""
+"""Tasks with simulated worlds that a grammar composes."""
 CODE: Mapping[str, Source] = {
     "atif": trajectories.ATIF,
     "calls": calls.SOURCE,
@@ -62,7 +62,7 @@ CODE: Mapping[str, Source] = {
     "table": table.SOURCE,
     "verifiers": trajectories.VERIFIERS,
 }
-"""Source name -> record, of sources with code of their own."""
+"""Source name -> record, for sources with their own code."""
 
 
 class Sources(Mapping[str, Source]):
@@ -91,11 +91,11 @@ SOURCES: Mapping[str, Source] = Sources()
 
 
 def map_files() -> dict[str, Path]:
-    """Return the files of the maps by name: ours, and those of the user that have other names."""
+    """Return the files of the maps by name: upsolve's maps, and the user's maps with other names."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     folders = (Path(home) / "upsolve" / "maps", MAPS)
     return {file.stem: file for folder in folders if folder.is_dir() for file in sorted(folder.glob("*.yaml"))}
 
 
 source_in = cache(table.source_of)
-"""Returns the source that the map in a file is."""
+"""Return the source that the map in a file defines."""

@@ -65,7 +65,7 @@ class Refused:
     """A part of a file that is not stored."""
 
     file: str
-    """File that it comes from; empty: that of the row whose records are read (``place_of_row``)."""
+    """File of the part; empty: the file of the row that is being read (``place_of_row``)."""
     line: int
     """Number of the line or row, from 1; 0 if unknown."""
     reason: str
@@ -75,13 +75,13 @@ class Refused:
 
 
 class BadRow(Refused):
-    """A row that cannot be used; the import counts it and stores it with its reason."""
+    """A row that cannot be used; the import counts it, and stores it with its reason."""
 
     __slots__ = ()
 
 
 class LeftOut(Refused):
-    """A test of a row that cannot fail and is left out; the row is stored, and the import names and counts the test."""
+    """A test that is left out because it cannot fail; the row is stored, and the import names and counts the test."""
 
     __slots__ = ()
 
@@ -104,10 +104,10 @@ Build = Callable[[dict[str, Any]], Iterable[Row]]
 Rows = Sequence[Mapping[str, Any]]
 """Rows by the names of their columns."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
-"""Maximum number of rows that are inspected before the import, and of their characters."""
+"""Largest number of rows, and of their characters, that are inspected before the import."""
 SECONDS = 1e8
 LATEST = 2e9
-"""Range of numbers that are read as seconds since 1970: 1973 to 2033. Larger numbers are dates without signs, such as 2024010112."""
+"""Range of numbers that are read as seconds since 1970 (1973 to 2033). Larger numbers are dates without separators, such as 2024010112."""
 CHUNK = 100
 """Most rows whose records are checked together."""
 HELD = 10_000
@@ -117,7 +117,7 @@ TEXTS = ("content", "text", "parts", "value", "message", "kwargs", "data")
 """Names of what holds the text of a message or of one of its parts."""
 NOWHERE: tuple[str, int] = ("", 0)
 reading: list[tuple[str, int]] = [NOWHERE]
-"""File and line of the row whose records ``build_each`` yields at the moment."""
+"""File and line of the row whose records ``build_each`` is yielding."""
 counted: list[int] = [0]
 """Rows that ``build_each`` has read in this process."""
 
@@ -130,7 +130,7 @@ def data_in(name: str) -> dict[str, Any]:
 
 @cache
 def known_words() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the sections of ``words.yaml``, each with names and words by what they mean."""
+    """Return the sections of ``words.yaml``, each with names and words by their meaning."""
     sections = data_in("words.yaml").items()
     return {key: {name: tuple(words.split(", ")) for name, words in section.items()} for key, section in sections}
 
@@ -138,18 +138,18 @@ def known_words() -> dict[str, dict[str, tuple[str, ...]]]:
 def place_of_row() -> tuple[str, int]:
     """Return file and line of the record that a reader has just yielded; ("", 0) if it does not read with ``build_each``.
 
-    A record that turns out to be unusable only beside others (a task with other content) can thus be named by its line.
+    An error that only other records reveal, such as a task with other content, can thus name the line of its record.
     """
     return reading[0]
 
 
 languages: list[Callable[[str], str]] = []
-"""Functions that return the language of a task of another file or import (``languages_from``)."""
+"""Functions that return the language of a task in another file or import (``languages_from``)."""
 
 
 @contextmanager
 def languages_from(language_of: Callable[[str], str]) -> Generator[None]:
-    """Context manager: readers look up languages of tasks from other files or imports with ``language_of``."""
+    """Context manager: readers look up languages of tasks in other files or imports with ``language_of``."""
     languages.append(language_of)
     try:
         yield
@@ -158,15 +158,15 @@ def languages_from(language_of: Callable[[str], str]) -> Generator[None]:
 
 
 def language_of_task(task_id: str) -> str:
-    """Return the language of a task that another file or import has; empty if it is not known, or may be any."""
+    """Return the language of a task in another file or import; empty if it is unknown, or may be any."""
     return languages[-1](task_id) if languages else ""
 
 
 def build_each(file: Path, rows: Iterable[Numbered], build: Build) -> Iterator[Row]:
     """Yield the records that ``build`` returns for each row.
 
-    A row for which it raises, or of which a record has a field of another type, becomes a ``BadRow`` with the reason. Its tasks are
-    yielded before the next attempt at them, or at the end: a reader that yields each task once does not yield them again.
+    A row becomes a ``BadRow`` with the reason if ``build`` raises, or if a field of a record has another type. Its tasks are yielded before the next
+    attempt at them, or at the end: a reader that yields each task once does not yield them again.
     """
     numbered, held = iter(rows), dict[str, tuple[int, Task]]()
     try:
@@ -191,7 +191,7 @@ def build_each(file: Path, rows: Iterable[Numbered], build: Build) -> Iterator[R
 
 
 def with_tasks(records: Iterable[Row], held: dict[str, tuple[int, Task]]) -> Iterator[Row]:
-    """Yield records, and before an attempt its task if that is among the held ones, which are then yielded or replaced."""
+    """Yield records; before an attempt, its task if that is among the held ones. Held tasks are yielded or replaced."""
     for record in records:
         if isinstance(record, Attempt) and record.task_id in held:
             yield held.pop(record.task_id)[1]
@@ -201,7 +201,7 @@ def with_tasks(records: Iterable[Row], held: dict[str, tuple[int, Task]]) -> Ite
 
 
 def build_row(file: Path, number: int, row: dict[str, Any] | BadRow, build: Build) -> tuple[list[Row], list[Task]]:
-    """Return the records of a row, or a ``BadRow`` with the reason and the tasks that the row has nevertheless."""
+    """Return the records of a row, or a ``BadRow`` with the reason and with the tasks that the row still has."""
     if isinstance(row, BadRow):
         return [row], []
     records: list[Row] = []
@@ -250,7 +250,7 @@ def head_of(value: Any) -> str:
 
 
 def left_out(refused: Iterable[tuple[str, str]]) -> Iterator[LeftOut]:
-    """Yield tests that cannot fail, of which the reasons and texts are given."""
+    """Yield the tests that cannot fail, given their reasons and texts."""
     for reason, text in refused:
         yield LeftOut("", 0, reason, text[:500])
 
@@ -265,7 +265,7 @@ ENCODE = json.JSONEncoder(default=str, allow_nan=False).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON that every reader understands: infinity, nan, and types that JSON lacks become text."""
+    """Return a value as JSON that every reader understands: infinity, nan, and types that JSON does not have become text."""
     try:
         return ENCODE(value)
     except ValueError:
@@ -273,14 +273,14 @@ def as_json(value: Any) -> str:
 
 
 def everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a JSON value after a function has changed each part that is neither an object nor a list."""
+    """Return a JSON value after applying a function to each part that is neither an object nor a list."""
     if isinstance(value, Mapping):
         return {str(name): everywhere(one, change) for name, one in value.items()}
     return [everywhere(one, change) for one in value] if isinstance(value, list | tuple) else change(value)
 
 
 def refuse_surrogates(code: Any) -> None:
-    """Raise ValueError for a program that cannot be stored as it is, so that its id would be that of another program."""
+    """Raise ValueError for a program with lone surrogates, since its stored text and id would be those of another program."""
     if isinstance(code, str) and not code.isascii():
         try:
             code.encode()
@@ -296,12 +296,12 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
-    """Yield records whose fields have the right types, and a ``BadRow`` as it is; ValueError names each field of another type."""
+    """Yield records whose fields have the right types, and ``BadRow`` unchanged; ValueError names each field of another type."""
     yield from (record if isinstance(record, Refused) else checked(record) for record in records)
 
 
 def first_rows(numbered: Iterator[Numbered], most: int = HEAD) -> deque[Numbered]:
-    """Return the next rows: at most ``most``, and at most ``HEAD_SIZE`` characters."""
+    """Return the next rows: at most ``most``, with at most ``HEAD_SIZE`` characters."""
     rows: deque[Numbered] = deque()
     size = 0
     for number, row in islice(numbered, most):
@@ -328,7 +328,7 @@ def emptied(rows: deque[Any]) -> Iterator[Any]:
 
 
 def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the names of the values of a row, those in objects with dots: ``meta``, ``meta.user``."""
+    """Yield the dotted names of the values of a row: ``meta``, ``meta.user``."""
     for name, value in row.items():
         yield prefix + name if prefix else name
         if isinstance(value, dict):
@@ -336,12 +336,12 @@ def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def columns_in(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the values of rows, each once, in the order in which they come (``nested_columns``)."""
+    """Return the dotted names of the values of rows, each once, in order of appearance (``nested_columns``)."""
     return [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
 
 
 def nested_value(row: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path of names, and of places in lists, such as ``("messages", "0", "content")``; None if there is none."""
+    """Return the value at a path of names and list indices, such as ``("messages", "0", "content")``; None if there is none."""
     for name in path:
         row = json_in(row) if isinstance(row, str) else row
         if isinstance(row, dict):
@@ -352,7 +352,7 @@ def nested_value(row: Any, path: Sequence[str]) -> Any:
 
 
 def json_in(text: str) -> Any:
-    """Parse a cell with an object or list, as JSON or as a literal of Python; None for other text."""
+    """Parse a cell with an object or list, as JSON or as a Python literal; None for other text."""
     for read in (json.loads, ast.literal_eval) if text.lstrip().startswith(("{", "[")) else ():
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return read(text)
@@ -422,7 +422,7 @@ def chats_in(rows: Rows) -> dict[str, str]:
 
 
 def without(row: Any, path: Sequence[str]) -> Any:
-    """Return a copy of a row without the value at a path, and without objects and lists that are then empty."""
+    """Return a copy of a row without the value at a path, and without objects and lists that become empty."""
     first, *rest = path
     if isinstance(row, list) and first.isdigit() and int(first) < len(row):
         left = [*row]
@@ -435,7 +435,7 @@ def without(row: Any, path: Sequence[str]) -> Any:
 
 
 def decoded(data: bytes, encoding: str) -> str:
-    """Return the text of a file: UTF-8, or else in an encoding that the user names; lines end as ``open`` reads them."""
+    """Return the text of a file in UTF-8, or else in the encoding that the user names; line ends as ``open`` reads them."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Shares of an import, done in turn, by worker processes, or as tasks of a Ray cluster; the archive is the same, whoever imports which share when."""
+"""Shares of an import, imported in turn, by worker processes, or as tasks of a Ray cluster. The archive does not depend on the choice."""
 
 import ctypes
 import os
@@ -23,10 +23,10 @@ __all__ = ["import_shares", "shares_of"]
 SHARES = 256
 """Most shares into which an import is divided."""
 LOST_NODES = 3
-"""Nodes of a cluster that may be lost while they import the same share."""
+"""Number of nodes of a cluster that may be lost while they import the same share."""
 PR_SET_PDEATHSIG = 1
 job_of_worker: list[Job] = []
-"""In a worker process: the import."""
+"""The import of a worker process."""
 
 
 def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[list[Unit]]:
@@ -93,7 +93,7 @@ def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> It
 
 @contextmanager
 def safe_path() -> Generator[None]:
-    """Context manager: interpreters that are started here do not import from the current folder."""
+    """Context manager: Python processes started within it do not import from the current folder."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -118,14 +118,14 @@ def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Jo
     except cluster.exceptions.RayTaskError as error:
         raise error.cause from error
     except cluster.exceptions.RayError as error:
-        raise ArchiveError(f"{job.archive}: a process of the cluster is gone ({error}); import again to resume") from error
+        raise ArchiveError(f"{job.archive}: a process of the cluster ended ({error}); import again to resume") from error
     finally:
         for one in left:
             cluster.cancel(one)
 
 
 def start_worker(job: Job, formatwarning: Callable[..., str]) -> None:
-    """Prepare a worker process: it prints warnings as its parent does, and ends with it, so that no other process writes when the import is started again."""
+    """Prepare a worker process: it prints warnings as its parent does, and ends with its parent, so that it does not write beside a restarted import."""
     warnings.formatwarning = formatwarning
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = parent_process()

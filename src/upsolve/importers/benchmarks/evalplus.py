@@ -1,6 +1,6 @@
 """Importer for HumanEval+ and MBPP+ of EvalPlus (2305.01210): its JSON lines, or the files of the Hub.
 
-EvalPlus's files hold inputs only; the expected values are those of its reference program, which runs in the sandbox.
+EvalPlus's files hold only inputs. The expected values come from its reference program, which runs in the sandbox.
 """
 
 import ast
@@ -27,12 +27,12 @@ RTOL = "1e-7"
 FOUND = "expected == (got if isinstance(got, bool) else got is not None)"
 """Comparison for references that return objects, such as regex matches: only whether a value is returned counts."""
 Kinds = dict[tuple[int, int], set[type]]
-"""Position of an argument and depth in it -> types found there."""
+"""Position of an argument and depth within it -> types found there."""
 TAKEN = {"task_id", "prompt", "entry_point", "canonical_solution", "code", "base_input", "plus_input", "test"}
 
 
 TASKS = 10
-"""Tasks of a unit, whose references are not run again after an interruption."""
+"""Number of tasks of a unit; after an interruption the references of a finished unit are not run again."""
 
 
 def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterator[Row]:
@@ -146,7 +146,7 @@ def assigned(source: str) -> dict[str, Any]:
 
 
 def tests_of(name: str, calls: Sequence[str], values: Sequence[str | None], shown: int) -> tuple[tuple[TestCase, ...], str]:
-    """Return tests and setup; inputs on which the reference fails are left out, the first ``shown`` tests are visible."""
+    """Return tests and setup. Inputs on which the reference fails are left out; the first ``shown`` tests are visible."""
     known = {value for value in values if value is not None}
     opaque = "..." in known and known <= {"...", "None", "True", "False"}
     condition = FOUND if opaque else ORACLES.get(name, "")
@@ -161,15 +161,15 @@ def tests_of(name: str, calls: Sequence[str], values: Sequence[str | None], show
         arguments = call[len(name) + 1 : -1]
         tests.append(TestCase(TestKind.CALL, f"accepts({call}, {expected}, {arguments})", "True", index >= shown))
     if not tests:
-        raise ValueError("the reference has a value for no input")
+        raise ValueError("the reference returns a value for none of the inputs")
     return tuple(tests), f"def accepts(got, expected, *inputs):\n    return {condition}\n" if condition else ""
 
 
 def restore_types(inputs: Sequence[Any], assertion: str, name: str) -> list[list[Any]]:
     """Return inputs with the tuples, sets and complex numbers that JSON has lost.
 
-    MBPP's asserts show them: where all containers of an argument at a depth are tuples there, the lists of JSON are tuples, as are those
-    at greater depths than the asserts have; where an argument is a number there, text is a number.
+    MBPP's asserts show these types. If all containers at some depth of an argument are tuples there, the lists of JSON at this depth, and at depths
+    below the asserts, become tuples. If an argument is a number there, text becomes a number.
     """
     kinds: Kinds = {}
     try:
@@ -183,7 +183,7 @@ def restore_types(inputs: Sequence[Any], assertion: str, name: str) -> list[list
 
 
 def number(text: str) -> complex | str:
-    """Return the number that a text writes, or the text if it writes none."""
+    """Return the number that a text spells; if it spells none, the text."""
     for kind in (float, complex):
         try:
             return kind(text)
@@ -200,7 +200,7 @@ def note_kinds(value: Any, position: int, depth: int, kinds: Kinds) -> None:
 
 
 def restore(value: Any, place: tuple[int, int], kinds: Kinds, above: type = list) -> Any:
-    """Return a value of JSON with the types that the asserts have at its place; ``above``: kind of the containers around it."""
+    """Return a JSON value with the types that the asserts have at its position; ``above``: kind of the containers around it."""
     known, inside = kinds.get(place, set[type]()), (place[0], place[1] + 1)
     if isinstance(value, str) and place[1] == 0 and known and known <= {int, float, complex}:
         return number(value)

@@ -33,7 +33,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 __all__ = ["CODET", "CRUXEVAL", "DS1000", "INSTRUCTION", "LDB", "MULTIPLE", "MXEVAL"]
 
 INSTRUCTION = "Complete this Python function and give all of it:\n\n"
-"""Precedes the signature with its docstring in a prompt."""
+"""Text that precedes the signature with its docstring in a prompt."""
 
 
 def read_codet(path: Path) -> Iterator[Row]:
@@ -53,7 +53,7 @@ def read_codet(path: Path) -> Iterator[Row]:
     def samples_of(row: dict[str, Any]) -> list[Row]:
         task = by_prompt.get(str(row.get("prompt", "")).strip())
         if task is None:
-            raise ValueError("no task has this prompt")
+            raise ValueError("no task has the prompt of this sample")
         return [Attempt(task.task_id, row["prompt"] + sample, author="codegen-16b") for sample in row.get("samples", [])]
 
     yield from build_each(tasks_file, json_lines(tasks_file), task_of)
@@ -73,7 +73,7 @@ def read_ldb(path: Path) -> Iterator[Row]:
 
 
 def ldb_records(row: dict[str, Any], author: str, seen: set[str]) -> Iterator[Row]:
-    """Yield the task of a row unless ``seen`` has its id, the chain of repairs, and the outcome of the last attempt.
+    """Yield the task of a row unless ``seen`` has its id, then the chain of repairs, and the outcome of the last attempt.
 
     The ids of tasks start with ``ldb/``, because prompts and tests differ from those of MBPP and HumanEval.
     """
@@ -142,7 +142,7 @@ def task_of(row: dict[str, Any], mode: str) -> Task:
 
 
 def program(prediction: str, mode: str) -> str:
-    """Return a predicted call or value as a program; a text that is no call of ``f`` with arguments in order is returned as it is."""
+    """Return a predicted call or value as a program; a text other than a call of ``f`` with arguments in order is returned unchanged."""
     return f"def answer():\n    return {arguments(prediction) if mode == 'input' else prediction.strip()}\n"
 
 
@@ -157,7 +157,7 @@ def arguments(call: str) -> str:
 
 
 def sample_files(folder: Path) -> dict[str, Path]:
-    """Return name -> file of each set of samples; the one with outcomes, if there are two."""
+    """Return name -> file of each set of samples; of two files, the one with outcomes."""
     plain = {file.parent.name.removeprefix("sample_"): file for file in sorted(folder.rglob("sample_*/generations.json"))}
     scored = {file.stem.removeprefix("sample_scored_"): file for file in sorted(folder.rglob("sample_scored_*.json"))}
     return plain | scored
@@ -210,11 +210,11 @@ def read_ds1000(path: Path) -> Iterator[Row]:
 
 
 def context_of(source: str) -> tuple[str, str, int, bool]:
-    """Return the program around a solution, the other code, the number of test cases, and whether others test a solution's text."""
+    """Return the program around a solution, the other code, the number of test cases, and whether other tests check the solution's text."""
     nodes = ast.parse(source).body
     defined = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
     if missing := [name for name in ("generate_test_case", "exec_test", "test_execution") if name not in defined]:
-        raise ValueError(f"code_context has no {', '.join(missing)}")
+        raise ValueError(f"code_context of the row has no {', '.join(missing)}")
     programs = [node for node in nodes if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exec_context"]
     program = ast.literal_eval(programs[0].value) if programs else ""
     if HOLE not in program:
@@ -249,7 +249,7 @@ def ds1000_task(row: Mapping[str, Any]) -> Task:
 
 
 def function_of(program: str, solution: str) -> str:
-    """Return a program with a solution in it as a function; imports at the beginning of a line stand before it."""
+    """Return a program with a solution in it as a function; imports at the beginning of a line are placed before the function."""
     before, _, after = program.partition(HOLE)
     imports = [line for line in before.splitlines() if IMPORT.match(line)]
     rest = "\n".join(line for line in before.splitlines() if not IMPORT.match(line)).strip("\n")
@@ -268,7 +268,7 @@ DS1000 = Source(
 
 
 LANGUAGES = {"clj": "clojure", "cs": "csharp", "csharp": "csharp", "jl": "julia"}
-"""Language in these sets -> its name in tasks, where it is not that of other sources."""
+"""Language in these sets -> its name in tasks, if it differs from the usual name."""
 TUPLES = re.compile(r"\b(Unit|Pair|Triplet|Quartet|Quintet|Sextet)\b")
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
 PACKAGES = {
@@ -277,7 +277,7 @@ PACKAGES = {
     "perl": re.compile(r"^\s*use\s+([A-Z]\w*(?:::\w+)*)", re.MULTILINE),
     "ruby": re.compile(r"""^\s*require\s*\(?\s*['"]([\w/-]+)['"]""", re.MULTILINE),
 }
-"""Language -> what loads a package."""
+"""Language -> regular expression for statements that load a package."""
 RESULTS = (".results.json", ".results.json.gz")
 TAKEN = {
     *("task_id", "name", "language", "prompt", "test", "tests"),
@@ -286,7 +286,7 @@ TAKEN = {
 
 
 def read_mxeval(path: Path) -> Iterator[Row]:
-    """Yield the tasks of MBXP and multilingual HumanEval; the reference is the canonical solution, where there is one."""
+    """Yield the tasks of MBXP and multilingual HumanEval; the reference is the canonical solution, if there is one."""
 
     def records(row: Mapping[str, Any]) -> Iterator[Row]:
         solution, name = row.get("canonical_solution"), f"mxeval/{str(row['task_id']).lower()}"
@@ -362,7 +362,7 @@ def required(language: str, *texts: str) -> tuple[str, ...]:
 
 
 def balance(code: str) -> int:
-    """Return by how many braces the tests close more than they open: those of a class around the function."""
+    """Return the number of braces that the tests close but do not open: the braces of a class around the function."""
     bare = TEXT.sub("", code)
     return max(0, bare.count("}") - bare.count("{"))
 

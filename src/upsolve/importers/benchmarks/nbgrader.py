@@ -31,7 +31,7 @@ SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?### END SOLUTION[^\n]*$"
 MARK = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n", re.MULTILINE)
 HIDDEN = "### BEGIN HIDDEN TESTS"
 ORDER = (Status.FAILED, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.MEMORY_LIMIT, Status.UNSCORED, Status.PASSED)
-"""Outcomes of tests; the first of these is that of the attempt."""
+"""Outcomes of tests by priority: an attempt has the first of these that one of its tests has."""
 ENDS = {"AssertionError": Status.FAILED, "MemoryError": Status.MEMORY_LIMIT}
 
 
@@ -46,17 +46,17 @@ class Cell:
     grade_id: str
     """nbgrader's name of the cell; empty for a cell that it does not manage."""
     grade: bool
-    """Whether it gives points."""
+    """Whether the cell gives points."""
     solution: bool
-    """Whether students write it."""
+    """Whether students write the cell."""
     ran: bool
-    """Whether it was executed."""
+    """Whether the cell was executed."""
     error: str
-    """Name of the exception with which it ended; empty if it ended without."""
+    """Name of the exception with which the cell ended; empty if there was none."""
 
     @property
     def is_test(self) -> bool:
-        """Whether it grades other cells."""
+        """Whether the cell grades other cells."""
         return self.code and self.grade and not self.solution
 
     @property
@@ -67,7 +67,7 @@ class Cell:
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield a task for each exercise in code of a course, and for each student an attempt with the outcome of its tests."""
+    """Yield a task for each code exercise of a course, and for each student an attempt with the outcome of its tests."""
     found: dict[tuple[str, str], dict[str, Path]] = {}
     for stage in reversed(STAGES):
         for file in sorted((path / stage).glob("*/*/*.ipynb")):
@@ -126,7 +126,7 @@ def tasks_of(
 
 
 def statement(before: Sequence[Cell], stub: str) -> str:
-    """Return the text before an exercise, and the cell as students got it."""
+    """Return the text before an exercise, and the cell as students received it."""
     text = "\n\n".join(cell.text.strip() for cell in before if not cell.code and not cell.solution)
     return f"{text}\n\nWrite the code of this cell, and what it needs:\n\n```python\n{stub.strip()}\n```" if stub else text
 
@@ -148,7 +148,7 @@ def programs_of(cells: Sequence[Cell]) -> list[tuple[str, str, tuple[Cell, ...]]
 
 
 def exercises_of(cells: Sequence[Cell]) -> list[tuple[int, str, tuple[Cell, ...]]]:
-    """Return place and name of each cell of code that students write, and the cells up to the next one that grade it, if any."""
+    """Return position and name of each code cell that students write, and the cells up to the next one that grade it, if any."""
     starts = [at for at, cell in enumerate(cells) if cell.solution]
     ends = [*starts[1:], len(cells)] if starts else []
     return [
@@ -170,7 +170,7 @@ def program_of(cells: Sequence[Cell], at: int, tests: Sequence[Cell]) -> str:
 
 
 def touches(text: str, names: set[str]) -> bool:
-    """Return whether code binds one of these names, or changes what one refers to: ``x = 1``, ``x[0] = 1``, ``x.append(1)``, ``import *``."""
+    """Return whether code binds one of these names, or changes its object: ``x = 1``, ``x[0] = 1``, ``x.append(1)``, ``import *``."""
     if {"*", *names} & names_bound(text):
         return True
     body = tree.body if (tree := parsed(text)) else []
@@ -181,7 +181,7 @@ def touches(text: str, names: set[str]) -> bool:
 
 
 def readable(file: Path) -> list[Cell]:
-    """Return the cells of a notebook; none if it cannot be read, which is said where its attempts are."""
+    """Return the cells of a notebook; none if it cannot be read, which is reported with its attempts."""
     try:
         return cells_of(file)
     except ValueError:
@@ -203,10 +203,10 @@ def as_program(name: str, text: str) -> str:
 
 
 def cells_in(text: str) -> list[Cell]:
-    """Return the cells of a notebook; ValueError if it is not one of version 4 in Python 3."""
+    """Return the cells of a notebook; ValueError if it is not a notebook of format version 4 in Python 3."""
     notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise ValueError("not a notebook of version 4")
+        raise ValueError("not a notebook of format version 4; save it with a current Jupyter")
     about = notebook.get("metadata", {})
     kernel, info = about.get("kernelspec", {}), about.get("language_info", {})
     language = kernel.get("language", "python")

@@ -23,7 +23,7 @@ from upsolve.verify.judge.queries import expected_rows
 __all__ = ["SOURCE"]
 
 FILES = {"train_spider": "train", "train_others": "train", "train": "train", "dev": "dev", "test": "test"}
-"""Names of question files -> the split. Without a test file, dev is the test split: then it is what results are reported on."""
+"""Name of a question file -> split. Without a test file, dev is the test split, because results are then reported on dev."""
 CREATES = "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql <> '' AND name NOT LIKE 'sqlite_%'"
 MAX_KB, MAX_DATABASES = 100, 8
 NESTED = re.compile(r"\([^()]*\)|'(?:[^']|'')*'|\"[^\"]*\"")
@@ -31,7 +31,7 @@ ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
 
 
 QUESTIONS = 50
-"""Questions of a unit, whose queries are not run again after an interruption."""
+"""Number of questions of a unit; after an interruption the queries of a finished unit are not run again."""
 
 
 def read(
@@ -43,8 +43,8 @@ def read(
 ) -> Iterator[Row]:
     """Yield a task for each question: its reference is the recorded query, whose rows are expected.
 
-    A question is rejected where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
-    query fails, is more than a read, takes too long or gives too many rows for the judge.
+    A question is rejected if its database is missing, or has a script longer than ``max_kb`` kilobytes. It is also rejected if the recorded query
+    fails, does more than read, takes too long or gives too many rows for the judge.
     """
     files = question_files(path)
     tested = any(file.stem == "test" for file in files)
@@ -105,7 +105,7 @@ def task_of(row: Mapping[str, Any], *, name: str, split: str, database: Any) -> 
 
 
 def is_ordered(query: str) -> bool:
-    """Return whether a query orders its result, and not only a subquery."""
+    """Return whether a query orders its result; an ordered subquery does not count."""
     outer, before = query, ""
     while outer != before:
         outer, before = NESTED.sub(" ", outer), outer
@@ -136,7 +136,7 @@ def script_of(connection: sqlite3.Connection, max_bytes: int) -> str:
         lines.append(line)
         size += len(line.encode()) + 1
         if size > max_bytes:
-            raise ValueError(f"its script is longer than {max_bytes // 1000} kB (--max-kb)")
+            raise ValueError(f"the SQL script of its database is longer than {max_bytes // 1000} kB; raise --max-kb")
     return "\n".join(lines)
 
 

@@ -28,7 +28,8 @@ FAILED = (
 )
 UNKNOWN = ("error_ids",)
 BROKEN = ("infra_failure_ids", "install_fail", "reset_failed")
-"""Fields of a summary with the ids of instances, by outcome: those of the harness, and of the public experiments. A broken environment outweighs a failure."""
+"""Fields of a summary with the ids of instances, by outcome: fields of the harness, and of the public experiments. A broken environment outweighs a
+failure."""
 TESTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 TASK_FIELDS = ("instance_id", "problem_statement", "text", "patch")
 UNREAD = "trajs"
@@ -44,19 +45,19 @@ class Outcome:
     passed: int = 0
     """Tests passed."""
     total: int = 0
-    """Tests; 0: the report has no counts."""
+    """Number of tests; 0 if the report has no counts."""
     broken: bool = False
-    """The environment of the tests failed, not the patch."""
+    """Whether the environment of the tests failed, instead of the patch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Outcomes that the reports of a folder say."""
+    """Outcomes that the reports of a folder state."""
 
     outcomes: dict[str, list[tuple[Path, str, Outcome]]] = field(
         default_factory=lambda: defaultdict[str, list[tuple[Path, str, Outcome]]](list)
     )
-    """Instance -> for each report: the folder of the predictions, a name that begins with the model's or is empty, and the outcome."""
+    """Instance -> for each report: the folder of the predictions, the model's name or its beginning (may be empty), and the outcome."""
     models: dict[Path, set[str]] = field(default_factory=lambda: defaultdict[Path, set[str]](set))
     """Folder -> models of the predictions in it."""
 
@@ -86,7 +87,7 @@ class Reports:
                 self.outcomes[name].append((folder, "" if file.stem == "results" else file.name, outcome))
 
     def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
-        """Return the outcomes of all reports that are of a prediction."""
+        """Return the outcomes of all reports that concern a prediction."""
         start, known = f"{model.replace('/', '__')}.", self.outcomes.get(instance, ())
         found = [one for folder, name, one in known if not name and folder == file.parent]
         found += [one for folder, name, one in known if f"{name}.".startswith(start) and file.is_relative_to(folder)]
@@ -96,7 +97,8 @@ class Reports:
         return [one for folder, name, one in known if folder == file.parent and name.count(".") < 2]
 
     def of(self, file: Path, instance: str, model: str) -> Outcome:
-        """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none."""
+        """Return the outcome of a prediction in a file: from reports in this folder or above that name its model, and from reports of this folder
+        that name no model."""
         found = self.found(file, instance, model)
         if any(outcome.broken for outcome in found):
             return Outcome(Status.UNSCORED)
@@ -135,7 +137,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def check_reports(path: Path, rows: Sequence[tuple[Path, Rows]], reports: Reports) -> None:
-    """Read reports among rows, and warn about models in a file of predictions of which no report says an outcome."""
+    """Read reports among rows; warn about models in a file of predictions without any reported outcome."""
     instances = defaultdict[tuple[Path, str], list[str]](list)
     for file, numbered in rows:
         for _, row in numbered():
@@ -156,14 +158,14 @@ def check_reports(path: Path, rows: Sequence[tuple[Path, Rows]], reports: Report
     if missing and len(missing) == len(reported):
         raise SourceError(
             f"{path}: no report of the harness says which predictions of {names} resolve their instance: all would be unscored. "
-            "Put it beside them: a .json with `resolved_ids`, report.json of each instance, rows with instance_id and resolved, or a field `resolved` in the predictions"
+            "Put a report beside the predictions: a .json with `resolved_ids`, report.json of each instance, rows with instance_id and resolved, or a field `resolved` in the predictions"
         )
     if missing:
-        warnings.warn(f"{path}: no report names {names}: these predictions are unscored", stacklevel=2)
+        warnings.warn(f"{path}: no report names {names}, so that these predictions are unscored", stacklevel=2)
 
 
 def is_report(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is the report of an instance, and neither an instance nor a prediction."""
+    """Return whether a row is the report of an instance, not an instance or a prediction."""
     return isinstance(row.get("resolved"), bool) and "instance_id" in row and not {"model_patch", "problem_statement"} & {*row}
 
 
@@ -188,7 +190,7 @@ def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Itera
 
 
 def instance(row: Mapping[str, Any], task_id: str) -> Iterator[Row]:
-    """Yield the task of an instance, and the patch of its maintainers, which passes all tests."""
+    """Yield the task of an instance, and the maintainers' patch, which passes all tests."""
     issue = str(row.get("text") or row["problem_statement"]).strip()
     where = f"{row.get('repo') or 'a repository'}" + (f" at commit {row['base_commit']}" if row.get("base_commit") else "")
     request = f"Write a patch in unified diff format for {where} that resolves this issue:\n\n{issue}"

@@ -1,6 +1,6 @@
-"""Rows of files of any format, which their content shows, whatever their names.
+"""Rows of files of any format. The content of a file decides its format; its name does not.
 
-A file may be compressed, in an archive, or in an archive in an archive (``members``).
+A file may be compressed, or in an archive, even within another archive (``members``).
 """
 
 import csv
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 SAMPLE, LONGEST = 1 << 16, 1 << 22
-"""Bytes that show the format of a file, and of a first line that is parsed."""
+"""Number of bytes that decide the format of a file, and most bytes of a first line that is parsed."""
 
 
 class Kind(StrEnum):
     """Format of a file."""
 
     JSON = "json"
-    """One JSON array or object, or several objects of several lines each."""
+    """One JSON array or object, or several objects, each over several lines."""
     JSONL = "jsonl"
     """A JSON object on each line."""
     CSV = "csv"
@@ -68,11 +68,11 @@ MAGIC = {
 }
 """First bytes of files."""
 LINES = (".jsonl", ".ndjson")
-"""Endings of JSON lines, which count where the content allows two formats."""
+"""Endings of JSON lines; they decide if the content allows two formats."""
 
 
 def kind_of(member: Member) -> Kind:
-    """Return the format of a file, by its content; its name counts only if that allows two. SourceError if it cannot be read."""
+    """Return the format of a file by its content; its name only decides between two possible formats. SourceError if it cannot be read."""
     with member.open() as file:
         head = file.read(SAMPLE)
         for magic, kind in MAGIC.items():
@@ -93,7 +93,7 @@ def kind_of(member: Member) -> Kind:
 
 
 def kind_of_text(name: str, text: str, rest: IO[bytes]) -> Kind:
-    """Return the format of a text, given its name, first characters and what follows them."""
+    """Return the format of a text, given its name, its first characters and the characters after them."""
     if (start := text.lstrip()[:1]) and start in "[{":
         first, newline, after = text.lstrip().partition("\n")
         if not newline:
@@ -120,7 +120,7 @@ def is_json(line: str, kind: type = object) -> bool:
 
 
 def is_table(lines: list[str]) -> bool:
-    """Return whether lines are rows of the same number of cells, two at least, below a header of short names."""
+    """Return whether lines are rows with the same number of cells (at least two) below a header of short names."""
     if lines and SEPARATOR.match(lines[0]):
         return True
     for delimiter in DELIMITERS:
@@ -145,31 +145,31 @@ READERS: Mapping[Kind, tuple[Callable[..., Iterator[Numbered]], tuple[str, ...]]
     Kind.SQLITE: (sqlite_rows, ("query",)),
     Kind.DUCKDB: (duckdb_rows, ("query",)),
 }
-"""Format -> what reads its rows, and the options of ``rows_of`` that it takes."""
+"""Format -> function that reads its rows, and the options of ``rows_of`` that it accepts."""
 OTHERS = {
     "encoding": ": only CSV files have an encoding; JSON is UTF-8",
     "quotes": ": only CSV files have quotes",
     "rows": ": only JSON files are objects with a list of rows",
     "query": " is for databases and workbooks",
 }
-"""Option of ``rows_of`` -> what the message says for formats that do not take it."""
+"""Option of ``rows_of`` -> message for formats that do not accept it."""
 
 
 def rows_of(
     member: Member, *, rows: str = "", query: str = "", encoding: str = "", quotes: Quotes = Quotes.DOUBLE
 ) -> Iterator[Numbered]:
-    """Return the rows of a file with their numbers, from 1; unusable ones as ``BadRow``.
+    """Return the rows of a file with their numbers, from 1; unusable rows as ``BadRow``.
 
     Args:
         member: the file.
         rows: name, with dots, of the list of rows in a JSON object; ``data.*``: the values of an object, whose names are in ``key``;
             ``.``: the object itself is the only row; empty: the file is a list.
-        query: SQL whose rows are read, or the name of a table or sheet; needed for a database or workbook that has several.
+        query: SQL whose rows are read, or the name of a table or sheet; needed for a database or workbook with several.
         encoding: of a CSV file; empty: UTF-8, or what its first bytes show.
         quotes: whether cells of a CSV file may be quoted.
 
     Raises:
-        SourceError: the file cannot be read, is of no such format, or an argument does not fit it.
+        SourceError: the file cannot be read, has no such format, or an argument does not fit the format.
     """
     kind, given = kind_of(member), {"encoding": encoding, "quotes": quotes, "rows": rows, "query": query}
     if kind is Kind.TEXT and (encoding or quotes is not Quotes.DOUBLE):
@@ -188,7 +188,7 @@ def rows_of(
 
 
 def no_rows(member: Member, kind: Kind) -> str:
-    """Return why a file has no rows, and what to do."""
+    """Return why a file has no rows, and the remedy."""
     with member.open() as file:
         head = file.read(4)
     if head.startswith((b"7z\xbc\xaf", b"Rar!")):
@@ -205,7 +205,7 @@ def rows_of_file(path: Path) -> Iterator[Numbered]:
 
 
 def json_lines(path: Path) -> Iterator[Numbered]:
-    """Yield the rows of a file that should be JSON lines: bad lines as ``BadRow``; SourceError if it cannot be read."""
+    """Yield the rows of a file that should be JSON lines, bad lines as ``BadRow``; SourceError if the file cannot be read."""
     member = member_of(path)
     yield from line_rows(member) if kind_of(member) in (Kind.TEXT, Kind.CSV) else rows_of(member)
 
@@ -230,13 +230,13 @@ def json_object(path: Path) -> Iterator[Numbered]:
 
 
 ROWS = (Kind.JSONL, Kind.PARQUET, Kind.ARROW)
-"""Formats that hold rows alone; JSON files beside them often describe them."""
+"""Formats that only hold rows; JSON files beside such files often describe them."""
 
 
 def data_files(path: Path, *kinds: Kind, suffixes: tuple[str, ...] = ()) -> list[Path]:
     """Return a file itself, or the files below a folder of some formats (``ROWS``), or with some endings, sorted by name.
 
-    SourceError if there is none, or if a file cannot be read.
+    SourceError if there is no such file, or if a file cannot be read.
     """
     if path.is_file():
         return [path]
@@ -251,6 +251,6 @@ def data_files(path: Path, *kinds: Kind, suffixes: tuple[str, ...] = ()) -> list
 
 
 def kind_of_file(path: Path) -> Kind | None:
-    """Return the format of a file, decompressed, or of the only file in an archive; None for an archive of several."""
+    """Return the format of a file, decompressed, or of the only file in an archive; None for an archive with several files."""
     found = [*islice(members(path), 2)]
     return kind_of(found[0]) if len(found) == 1 else None

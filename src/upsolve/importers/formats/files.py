@@ -44,17 +44,18 @@ UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, tarfile
 DAMAGED = (*UNREADABLE, LookupError, RuntimeError, struct.error, ValueError)
 """Errors raised when a damaged archive is opened or read."""
 HEAD, BLOCK, ENCRYPTED = 512, 1 << 18, 1
-"""Bytes that show the format of a file; bytes that are read at a time; flag of an encrypted file in a zip."""
+"""Number of bytes that decide the format of a file; bytes that are read at a time; flag of an encrypted file in a zip."""
 MOST_GIB, RATIO, HARMLESS = 256, 200, 1 << 30
-"""Most GiB that a file unpacks to; above ``HARMLESS`` bytes, most bytes for each packed one. ``$UPSOLVE_UNPACKED_GIB`` replaces both."""
+"""Limits of unpacking: GiB that a file may unpack to; above ``HARMLESS`` bytes, unpacked bytes for each packed byte. ``$UPSOLVE_UNPACKED_GIB``
+replaces both."""
 MADE = ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini")
-"""Files and folders that macOS, Python and Windows make."""
+"""Files and folders that macOS, Python and Windows generate."""
 DOCUMENT = ("[Content_Types].xml", "mimetype")
-"""Files in a zip that is a document, such as a workbook of Excel."""
+"""Files by which a zip is recognised as a document, such as a workbook of Excel."""
 
 
 def open_zstd(file: IO[bytes]) -> Any:
-    """Return the content of a file that zstd has compressed, as a stream without seek."""
+    """Return the decompressed content of a zstd file as a stream without seek."""
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
@@ -74,13 +75,13 @@ class Member:
     """A file of a folder or an archive."""
 
     name: str
-    """Path in the folder or archive, with ``/``; ``a.zip/x.c`` in an archive below it."""
+    """Path in the folder or archive, with ``/``; in a nested archive ``a.zip/x.c``."""
     size: int
-    """Bytes; those of the compressed file, if it is compressed."""
+    """Size in bytes; of a compressed file, the compressed size."""
     open: Callable[[], IO[bytes]]
     """Returns the content from its start, decompressed, as often as it is called; opening and reading raise SourceError."""
     path: Path | None
-    """The file on disk; None for one that is compressed or in an archive."""
+    """The file on disk; None for a compressed file, or a file in an archive."""
     where: str
     """Path for messages: ``logs/a.zip/x.c``."""
 
@@ -92,13 +93,13 @@ class Outer:
     packed: int
     """Size of the file, bytes."""
     encoding: str
-    """Encoding of names in a zip that does not say that they are UTF-8; empty: code page 437."""
+    """Encoding of names in a zip without the UTF-8 flag; empty: code page 437."""
     listed: int = 0
-    """Bytes of the files that the archives in it list."""
+    """Total bytes of the files that its archives list."""
 
 
 class Content(RawIOBase):
-    """Content of a member: errors become SourceError with its name, and it may not be too large for its compressed file."""
+    """Content of a member. Errors become SourceError with the member's name; content too large for its compressed file is an error."""
 
     def __init__(
         self, where: str, packed: int, opener: Callable[[], Any], decompress: Callable[[IO[bytes]], Any] | None
@@ -119,7 +120,7 @@ class Content(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes; SourceError if they are damaged or too many."""
+        """Read the next bytes; SourceError if they are damaged, or exceed the limit."""
         try:
             count = self.open[-1].readinto(buffer)
         except DAMAGED as error:
@@ -136,11 +137,11 @@ class Content(RawIOBase):
 
 
 def unreadable(where: str, error: Exception) -> SourceError:
-    """Return the error for a file that cannot be read, with what to do."""
+    """Return the error for a file that cannot be read, with the remedy."""
     if isinstance(error, FileNotFoundError):
         return SourceError(f"{where}: no such file or folder")
     if isinstance(error, PermissionError):
-        return SourceError(f"{where}: cannot be read: this user may not: chmod u+r")
+        return SourceError(f"{where}: cannot be read: permission denied; allow it with chmod u+r")
     advice = "" if isinstance(error, SourceError) else "; if it is damaged or cut off, copy or download it again"
     return SourceError(f"{where}: cannot be read: {one_line(error)}{advice}")
 
@@ -153,7 +154,7 @@ def refuse_bomb(where: str, size: int, packed: int) -> None:
     most = (float(given) if given else MOST_GIB) * (1 << 30)
     if size > most or (not given and size > RATIO * packed):
         raise SourceError(
-            f"{where}: {packed:,} bytes unpack to more than {size:,}: if that is right, say how many GiB it may be: UPSOLVE_UNPACKED_GIB=500"
+            f"{where}: {packed:,} bytes unpack to more than {size:,}; if the file is sound, raise the limit, GiB: UPSOLVE_UNPACKED_GIB=500"
         )
 
 
@@ -165,10 +166,10 @@ def content(
 
 
 def member_of(path: Path) -> Member:
-    """Return a file, decompressed, or the only file in an archive; SourceError if there are several."""
+    """Return a file, decompressed, or the only file in an archive; SourceError if the archive has several."""
     found = [*members(path)]
     if len(found) != 1:
-        raise SourceError(f"{path}: cannot be read: has {len(found)} files: unpack it")
+        raise SourceError(f"{path}: cannot be read: the archive has {len(found)} files; unpack it")
     return found[0]
 
 
@@ -180,7 +181,7 @@ def members(path: Path, *, encoding: str = "") -> Iterator[Member]:
 
     Args:
         path: folder, archive (zip or tar), or other file; each may be compressed by gzip, bzip2, xz or zstd.
-        encoding: of names in a zip that does not say that they are UTF-8.
+        encoding: of names in a zip without the UTF-8 flag.
 
     Raises:
         SourceError: the path does not exist, or an archive is damaged, encrypted or too large.
@@ -193,14 +194,14 @@ def members(path: Path, *, encoding: str = "") -> Iterator[Member]:
 
 
 def members_at(folder: Path, name: str, *, encoding: str = "") -> Iterator[Member]:
-    """Yield the files of an archive in a folder, or another file in it, as ``members`` of the folder yields them."""
+    """Yield the files of an archive in a folder, or another file in it, named as ``members`` of the folder names them."""
     yield from within(plain(folder / name, name), f"{name}/", Outer(size_of(folder / name), encoding))
 
 
 def names_in(folder: Path) -> Iterator[str]:
     """Yield the relative names of the files below a folder, in sorted order, without hidden ones; warns of pipes and links that are not read.
 
-    SourceError if one may not be read.
+    SourceError if a file may not be read.
     """
     other = ""
     try:
@@ -243,23 +244,23 @@ def is_hidden(name: str) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file; SourceError if there is none, or if it can be read once only."""
+    """Return the size of a file; SourceError if it does not exist, or can only be read once."""
     try:
         found = path.stat()
     except OSError as error:
         raise unreadable(str(path), error) from error
     if not S_ISREG(found.st_mode):
-        raise SourceError(f"{path}: is a pipe, a device or a folder, and no file: name a file")
+        raise SourceError(f"{path}: is a pipe, a device or a folder; name a file")
     return found.st_size
 
 
 def plain(path: Path, name: str) -> Member:
-    """Return a file on disk as it is."""
+    """Return a file on disk as a member."""
     return Member(name, size_of(path), partial(content, str(path), 0, partial(path.open, "rb")), path, str(path))
 
 
 def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
-    """Yield the files of a member that is an archive, with a prefix of their names; any other member is yielded itself, decompressed."""
+    """Yield the files of a member that is an archive, with a prefix before their names; any other member is yielded itself, decompressed."""
     with member.open() as file:
         head = file.read(HEAD)
     read = zipped if head.startswith((b"PK\3\4", b"PK\5\6")) else tarred if head[257:262] == b"ustar" else None
@@ -282,7 +283,7 @@ def within(member: Member, prefix: str, outer: Outer) -> Iterator[Member]:
 
 
 def zipped(member: Member, outer: Outer) -> Iterator[tuple[str, Member | None]]:
-    """Yield the entries of a zip: the name of each, and the file unless it is a folder. SourceError if one is encrypted."""
+    """Yield name and file of each entry of a zip; the file is None for a folder. SourceError if an entry is encrypted."""
     archive = opened(member, partial(ZipFile, metadata_encoding=outer.encoding or None))
     for entry in archive.infolist():
         if entry.flag_bits & ENCRYPTED:
@@ -292,7 +293,7 @@ def zipped(member: Member, outer: Outer) -> Iterator[tuple[str, Member | None]]:
 
 
 def tarred(member: Member, _outer: Outer) -> Iterator[tuple[str, Member | None]]:
-    """Yield the entries of a tar: the name of each, and the file if it is one."""
+    """Yield name and file of each entry of a tar; the file is None if the entry is not a file."""
     archive = opened(member, lambda file: tarfile.TarFile(fileobj=file))
     for entry in archive.getmembers():
         file = Member(entry.name, entry.size, partial(archive.extractfile, entry), None, member.where)
@@ -300,7 +301,7 @@ def tarred(member: Member, _outer: Outer) -> Iterator[tuple[str, Member | None]]
 
 
 def entry_of(entry: Member, prefix: str, outer: Outer) -> Iterator[Member]:
-    """Yield the files of an entry, given with its name in the archive and the path of the archive; it is opened as it is."""
+    """Yield the files of an entry, given its name in the archive and the archive's path; the entry itself may be an archive."""
     name = "/".join(part for part in entry.name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
     where = f"{entry.where}/{name}"
     outer.listed += entry.size
@@ -311,7 +312,7 @@ def entry_of(entry: Member, prefix: str, outer: Outer) -> Iterator[Member]:
 
 
 def opened(member: Member, read: Callable[[IO[bytes]], Any]) -> Any:
-    """Return the archive that a function reads from a member; its file, a temporary copy if it is not on disk, lives as long as the archive."""
+    """Return the archive that a function opens from a member; a temporary copy, made if the member is not on disk, lives as long as the archive."""
     file = member.path.open("rb") if member.path else copied(member)
     try:
         archive = read(file)
@@ -337,7 +338,7 @@ def copied(member: Member) -> Any:
 
 @contextmanager
 def on_disk(member: Member) -> Generator[Path]:
-    """Context manager: the path of a member, of a temporary copy if it is compressed or in an archive."""
+    """Context manager: the path of a member; for a compressed or archived member, of a temporary copy."""
     if member.path:
         yield member.path
         return

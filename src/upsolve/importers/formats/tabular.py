@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 1000
-"""Most bytes (as stored, without compression) and rows of a file in memory at a time, as far as rows are of equal size."""
+"""Limits of the rows of a file in memory at a time: bytes (as stored, without compression) and rows; assumes rows of equal size."""
 RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 """Attribute of a sheet of a workbook that names its file."""
 BUFFER = 1 << 20
-"""Bytes of each column of a Parquet file that are read at a time."""
+"""Number of bytes of each column of a Parquet file that are read at a time."""
 
 
 def parquet_rows(member: Member) -> Iterator[Numbered]:
@@ -75,19 +75,19 @@ def arrow_rows(member: Member) -> Iterator[Numbered]:
 
 
 def rows_of_batch(batch: Any) -> list[dict[str, Any]]:
-    """Return the rows of a batch of Arrow, with a column for each of those with the same name."""
+    """Return the rows of an Arrow batch; columns with the same name stay separate."""
     names = batch.schema.names
     return (batch if len({*names}) == len(names) else batch.rename_columns(names_of(names))).to_pylist()
 
 
 def parts_of(batch: Any) -> Iterator[Any]:
-    """Yield the rows of a batch of Arrow, as many at a time as may be in memory."""
+    """Yield the rows of an Arrow batch, as many at a time as memory allows."""
     size = max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
     yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 def excel_rows(member: Member, query: str = "") -> Iterator[Numbered]:
-    """Yield the rows of the sheet ``query``, by default the only one that is not empty; its first row with values names the columns."""
+    """Yield the rows of the sheet ``query``, by default the only non-empty one; its first row with values names the columns."""
     with needs_extras():
         import python_calamine as calamine
     try:
@@ -111,9 +111,9 @@ def excel_rows(member: Member, query: str = "") -> Iterator[Numbered]:
 
 
 def unmerged(rows: Iterable[tuple[int, list[Any]]], merged: Iterable[Any], left: int) -> Iterator[tuple[int, list[Any]]]:
-    """Yield numbered rows, whose first column is ``left``, with the value of each merged cell in all rows and columns that it spans.
+    """Yield numbered rows, whose first column is ``left``; a merged cell's value is copied to all rows and columns that it spans.
 
-    A merged cell is its first and last row and column, from 0.
+    A merged cell is given by its first and last row and column, from 0.
     """
     spans = {(row + 1, column - left): (last_row + 1, last_column - left) for (row, column), (last_row, last_column) in merged}
     held: dict[int, tuple[int, Any]] = {}
@@ -156,7 +156,7 @@ def plain(cell: Any) -> Any:
 
 
 def only(member: Member, what: str, found: dict[str, int], name: str) -> str:
-    """Return the name of the table or sheet to read: the given one, or the only one with rows; SourceError lists them."""
+    """Return the name of the table or sheet to read: the given name, or the only one with rows. If there are several, SourceError lists them."""
     filled = [one for one, rows in found.items() if rows]
     if name in found or (not name and len(filled) == 1):
         return name or filled[0]
@@ -171,7 +171,7 @@ DUCKDB_TABLES = "select table_name as name from information_schema.tables"
 
 
 def sqlite_rows(member: Member, query: str = "") -> Iterator[Numbered]:
-    """Yield the rows of a query or table of a SQLite file, by default its only table; it is opened for reading alone."""
+    """Yield the rows of a query or table of a SQLite file, by default its only table; the file is opened read-only."""
     try:
         with on_disk(member) as path, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = partial(str, encoding="utf-8", errors=WRONG)
@@ -183,7 +183,7 @@ def sqlite_rows(member: Member, query: str = "") -> Iterator[Numbered]:
 
 
 def duckdb_rows(member: Member, query: str = "") -> Iterator[Numbered]:
-    """Yield the rows of a query or table of a DuckDB file, by default its only table; it is opened for reading alone."""
+    """Yield the rows of a query or table of a DuckDB file, by default its only table; the file is opened read-only."""
     import duckdb
 
     try:
@@ -194,7 +194,7 @@ def duckdb_rows(member: Member, query: str = "") -> Iterator[Numbered]:
 
 
 def rows_of_query(member: Member, execute: Callable[[str], Any], listed: str, query: str) -> Iterator[Numbered]:
-    """Yield the rows of a query, or of a table by its name, of a database of which a statement lists the tables."""
+    """Yield the rows of a query, or of a table given by name, of a database; a statement lists the database's tables."""
     if not query.strip().count(" "):
         tables = [name for (name,) in execute(listed).fetchall()]
         counts = {name: execute(f"select count(*) from {quoted(name)}").fetchone()[0] for name in tables}  # noqa: S608
@@ -214,7 +214,7 @@ def is_database(path: object) -> bool:
 
 
 def copy_of_query(url: str, query: str) -> Path:
-    """Write the rows of a query as JSON lines into the cache folder, and return the file; a file that an interrupted import left is used again.
+    """Write the rows of a query as JSON lines into the cache folder, and return the file; a file of an interrupted import is reused.
 
     Raises:
         SourceError: there is no query, or the database refuses it.
@@ -222,7 +222,7 @@ def copy_of_query(url: str, query: str) -> Path:
     """
     shown = re.sub(r":[^:@/]*@", ":***@", url)
     if not query:
-        raise SourceError(f"{shown}: is a database: --query 'select ...' says which rows to read")
+        raise SourceError(f"{shown}: is a database; name the rows to read: --query 'select ...'")
     scheme, _, rest = url.partition("://")
     file = cache_folder() / "sources" / content_id(f"{url}\n{query}") / "query" / f"{Path(rest).stem or scheme}.jsonl"
     if file.exists():
@@ -246,7 +246,7 @@ def as_json(value: Any) -> Any:
 
 
 def answer_of(url: str, query: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query of a database, through SQLAlchemy; of DuckDB those of a file or, without any, of the files that the query names."""
+    """Yield the rows of a query of a database, through SQLAlchemy; for DuckDB, of its file or of the files that the query names."""
     scheme, _, file = url.partition("://")
     if scheme == "duckdb":
         import duckdb
@@ -266,7 +266,7 @@ def answer_of(url: str, query: str) -> Iterator[dict[str, Any]]:
 
 
 def rows_with(answer: Any, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an answer, with the given names of its columns or else its own."""
+    """Yield the rows of an answer with the given column names, by default its own."""
     unique = names_of(names or [column[0] for column in answer.description or ()])
     for row in chain.from_iterable(iter(lambda: answer.fetchmany(BATCH_ROWS), [])):
         yield dict(zip(unique, row, strict=True))

@@ -34,18 +34,18 @@ __all__ = [
 WRONG = "surrogateescape"
 """Error handler for bytes that are not text: they become lone surrogates, so that only their row is rejected."""
 NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
-"""Remedy."""
+"""End of the message for JSON that is not an array of objects, with the remedy."""
 SAMPLE = 1 << 20
 """Characters of a CSV file that show its format."""
 CHUNK, NEAR_END = 1 << 20, 16
-"""Characters of JSON that are read at a time, and length of the longest word of JSON, which may be cut off at their end."""
+"""Number of characters of JSON that are read at a time; length of the longest JSON word, which the end of a chunk may cut."""
 MARK = "\ufeff"
-"""Byte order mark, which may be there twice."""
+"""Byte order mark, which may occur twice."""
 SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Decoder:
-    """Parses JSON, and notes the keys that an object has twice, with different values."""
+    """Parses JSON, and records the keys that an object repeats with different values."""
 
     def __init__(self) -> None:
         """Begin without such keys."""
@@ -61,13 +61,13 @@ class Decoder:
         return found
 
     def reason(self) -> str:
-        """Return why what was parsed since the last call cannot be used; empty if it can."""
+        """Return why the values parsed since the last call cannot be used; empty if they can."""
         twins, self.twins[:] = self.twins[:1], ()
         return f"the key {twins[0]!r} is there twice, with different values" if twins else ""
 
 
 def encoding_of(head: bytes) -> str:
-    """Return UTF-8, UTF-16 or UTF-32, which the first bytes of a text show."""
+    """Return the encoding (UTF-8, UTF-16 or UTF-32) that the first bytes of a text show."""
     return "utf-8-sig" if json.detect_encoding(head).startswith("utf-8") else json.detect_encoding(head)
 
 
@@ -85,7 +85,7 @@ def opened(member: Member, encoding: str = "", errors: str = "strict") -> TextIO
 
 
 def line_rows(member: Member) -> Iterator[Numbered]:
-    """Yield the objects of JSON lines; a line that is no JSON object is a ``BadRow``."""
+    """Yield the objects of JSON lines; any other line becomes a ``BadRow``."""
     with member.open() as file:
         head = file.peek(SAMPLE)  # type: ignore[attr-defined]
         plain = "utf-8" in encoding_of(head[:4]) and (b"\n" in head or b"\r" not in head)
@@ -121,14 +121,14 @@ class Values:
         self.decoder = Decoder()
 
     def more(self) -> None:
-        """Read on, at least as much as is held."""
+        """Read at least as many further characters as are held now."""
         left = self.held[self.at :]
         new = self.text.read(max(CHUNK, len(left)))
         self.before += self.held.count("\n", 0, self.at)
         self.held, self.at, self.ended = left + new, 0, not new
 
     def peek(self) -> str:
-        """Return the next character that is no space; empty at the end."""
+        """Return the next character other than white space; empty at the end."""
         while True:
             self.at = SPACE.match(self.held, self.at).end()  # type: ignore[union-attr]
             if self.at < len(self.held) or self.ended:
@@ -136,14 +136,14 @@ class Values:
             self.more()
 
     def take(self, wanted: str) -> str:
-        """Pass over the next character, which must be among the wanted ones, and return it."""
+        """Consume the next character, which must be among the wanted ones, and return it."""
         if (found := self.peek()) not in wanted or not found:
             raise json.JSONDecodeError(f"Expecting {' or '.join(map(repr, wanted))}", self.held, self.at)
         self.at += 1
         return found
 
     def value(self, *, may_grow: bool = True) -> Any:
-        """Parse the next value; ValueError if the text there is no JSON value, or is cut off and no more may be read."""
+        """Parse the next value; ValueError if the text is not a JSON value, or is cut off at the end of the file."""
         self.peek()
         while True:
             try:
@@ -159,7 +159,7 @@ class Values:
             self.more()
 
     def pairs(self) -> Iterator[str]:
-        """Yield the names in an object; the value is to be taken before the next name."""
+        """Yield the names in an object; the caller must take the value before the next name."""
         self.take("{")
         while self.peek() != "}":
             name = self.value()
@@ -170,7 +170,7 @@ class Values:
         self.take("}")
 
     def items(self, read: Callable[[], Any]) -> Iterator[Any]:
-        """Yield the result of ``read()``, which takes the next value, for each item of a list."""
+        """Consume the next value; a long value is read in parts."""
         self.take("[")
         while self.peek() != "]":
             yield read()
@@ -194,7 +194,7 @@ class Values:
                     pass
 
     def rows_at(self, path: Sequence[str]) -> Iterator[Any]:
-        """Yield the items of the list at a path of names, in which ``*`` stands for all names or places; LookupError if there is no list."""
+        """Yield the items of the list at a path of names; ``*`` stands for all names or indices. LookupError if there is no list."""
         if not path:
             if self.peek() != "[":
                 raise LookupError
@@ -209,7 +209,7 @@ class Values:
                 self.skip()
                 continue
             if found and first != "*":
-                raise ValueError(f"two values are named {name}")
+                raise ValueError(f"an object has two different values named {name}")
             found = True
             if first != "*":
                 yield from self.rows_at(rest)
@@ -219,7 +219,7 @@ class Values:
             raise LookupError
 
     def lists(self, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """Yield name, with dots, and length of the lists of objects in the next value."""
+        """Yield dotted name and length of the lists of objects in the next value."""
         start = self.peek()
         if start == "{":
             for name in self.pairs():
@@ -235,7 +235,7 @@ class Values:
             self.value()
 
     def alike(self) -> int:
-        """Return the number of values of an object, at least 2, that are objects of mostly the same names; 0 for other values."""
+        """Return the number of values of an object, at least 2, that are objects with mostly the same names; 0 for other values."""
         first, count = set[str](), 0
         for _ in self.pairs() if self.peek() == "{" else ():
             inner = [name for name in self.pairs() if self.skip() is None] if self.peek() == "{" else []
@@ -247,14 +247,14 @@ class Values:
 
 
 def named(name: str, row: Any) -> Any:
-    """Return a row with the name under which it stands, as ``key``."""
+    """Return a row with the name under which it is stored, as ``key``."""
     return {"key": name, **row} if isinstance(row, dict) else {"key": name, "value": row}
 
 
 def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
     """Yield the items of a JSON array, or of the list at ``rows`` in an object; ``.``: the values of the file themselves.
 
-    An item that is no object is a ``BadRow``. Objects that follow one another without an array are rows, too.
+    An item that is not an object is a ``BadRow``. Objects that follow one another without an array are rows, too.
     """
     try:
         with opened(member) as text:
@@ -274,9 +274,8 @@ def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
 
 
 def table_in(value: Any) -> list[dict[str, Any]]:
-    """Return the rows of a table in an object: of its ``columns`` and ``data``, or of a list or an object of cells for each column, as pandas, MLflow and
-    Weights & Biases write them; LookupError for another object.
-    """
+    """Return the rows of a table in an object, in the forms of pandas, MLflow and Weights & Biases: ``columns`` and ``data``, or a list or object of
+    cells for each column. LookupError for another object."""
     names, rows = value.get("columns"), value.get("data")
     if not (isinstance(names, list) and isinstance(rows, list)):
         cells = [[*one.values()] if isinstance(one, dict) and is_numbered(one) else one for one in value.values()]
@@ -294,20 +293,20 @@ def is_numbered(names: Iterable[str]) -> bool:
 
 
 def found_in(values: Values, rows: str) -> Iterator[Any]:
-    """Yield the rows of a JSON text; ValueError for what follows them."""
+    """Yield the rows of a JSON text; ValueError for text behind them."""
     if rows == ".":
         while values.peek():
             yield values.value()
     else:
         yield from values.rows_at(rows.split(".") if rows else ())
         if values.peek():
-            raise ValueError("something follows the end of the JSON")
+            raise ValueError("text follows the end of the JSON")
 
 
 def lists_in(member: Member) -> list[tuple[str, int]]:
-    """Return name, with dots, and length of the lists of objects in a JSON object, the longest first; none for an array, or what cannot be read.
+    """Return dotted name and length of the lists of objects in a JSON object, the longest first; none for an array or an unreadable text.
 
-    ``*`` is the object itself if its values are objects that are alike.
+    ``*`` is the object itself, if its values are similar objects.
     """
     try:
         with opened(member) as text:
@@ -326,7 +325,7 @@ def advice_of(member: Member) -> str:
 
 
 def damaged(member: Member, error: Exception) -> SourceError:
-    """Return the error for a text that is no JSON, with its place."""
+    """Return the error for a text that is not JSON, with its position."""
     if isinstance(error, UnicodeDecodeError):
         return SourceError(f"{member.where}: cannot be read: not UTF-8; convert it, such as with iconv -f LATIN1 -t UTF-8")
     where = f", at {error.doc[error.pos :][:40]!r}" if isinstance(error, json.JSONDecodeError) else ""
@@ -334,7 +333,7 @@ def damaged(member: Member, error: Exception) -> SourceError:
 
 
 def objects_in(where: Any, rows: Any, reason_of: Callable[[], str] = str) -> Iterator[Numbered]:
-    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is no object, or for which there is a reason."""
+    """Yield the items of an array with their numbers; a ``BadRow`` for an item that is not an object, or that has a reason."""
     for number, row in enumerate(rows, start=1):
         reason = reason_of() or ("" if isinstance(row, dict) else "not a JSON object")
         yield number, BadRow(str(where), number, reason, head_of(row)) if reason else row
@@ -343,20 +342,20 @@ def objects_in(where: Any, rows: Any, reason_of: Callable[[], str] = str) -> Ite
 QUOTING = """a cell that begins with a quote must end with one, and quotes in it are doubled: "say ""hi\"""; if no cell is quoted, --quotes none"""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[\r\n]*', re.IGNORECASE)
-"""First line of a CSV file of Excel, which says its delimiter."""
+"""First line of a CSV file of Excel that states its delimiter."""
 
 
 class Quotes(StrEnum):
     """Meaning of quotes in CSV files."""
 
     DOUBLE = "double"
-    """A cell may stand between quotes; quotes in it are doubled."""
+    """A cell may be enclosed in quotes; quotes within it are doubled."""
     NONE = "none"
-    """No cell is quoted: quotes are text like any other, and a cell has no newline."""
+    """No cell is quoted: quotes are ordinary text, and a cell has no newline."""
 
 
 def csv_rows(member: Member, encoding: str = "", quotes: Quotes = Quotes.DOUBLE) -> Iterator[Numbered]:
-    """Yield the rows of a CSV file. A row in another encoding, or with too many or too few cells, is a ``BadRow``; an empty row is left out."""
+    """Yield the rows of a CSV file. A row in another encoding, or with too many or too few cells, is a ``BadRow``; empty rows are skipped."""
     csv.field_size_limit(2**27)
     empty, end = 0, 0
     try:
@@ -408,7 +407,7 @@ def checked_row(
 
 
 def is_text(text: str) -> bool:
-    """Return whether a text has no halves of characters, which bytes in another encoding become (``WRONG``)."""
+    """Return whether a text has no lone surrogates, which ``WRONG`` makes of bytes in another encoding."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -417,7 +416,7 @@ def is_text(text: str) -> bool:
 
 
 def names_of(names: Sequence[str]) -> list[str]:
-    """Return the names of columns; several of the same name, or without one, get free numbers: ``code 1``, ``code 2``, ``column 3``."""
+    """Return the names of columns; repeated or missing names get free numbers: ``code 1``, ``code 2``, ``column 3``."""
     times, taken = Counter(names), {*names}
     found: list[str] = []
     for place, name in enumerate(names, start=1):
@@ -431,11 +430,10 @@ def names_of(names: Sequence[str]) -> list[str]:
 
 
 def form_of(sample: str, quotes: Quotes) -> tuple[dict[str, Any], int]:
-    """Return the format of a CSV file, by its first characters, and how many lines stand before its header.
+    """Return the format of a CSV file by its first characters, and the number of lines before its header.
 
-    A first line ``sep=;`` says the delimiter; else it is the one that gives the header the most cells, a comma in doubt. Quotes in
-    cells are doubled, unless the rows have as many cells as the header only if they are escaped by backslashes, or if spaces before
-    a cell are no part of it.
+    A first line ``sep=;`` states the delimiter. Otherwise the delimiter that gives the header most cells is taken; a comma on a tie. Quotes in cells
+    are doubled. They are escaped by backslashes, or follow ignored spaces, if only then all rows have as many cells as the header.
     """
     declared = SEPARATOR.match(sample)
     body = sample[declared.end() :] if declared else sample
@@ -455,7 +453,7 @@ def rows_in(text: str, form: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def is_even(text: str, form: dict[str, Any], *, cut: bool) -> bool:
-    """Return whether all rows of a text in a format have as many cells as its first one; the last row may be cut off."""
+    """Return whether all rows of a text in a format have as many cells as the first; the last row may be cut off."""
     rows: list[int] = []
     try:
         rows.extend(map(len, rows_in(text, {**form, "strict": True})))

@@ -39,7 +39,7 @@ MACHINE = re.compile(
     r"No space left on device|\[Errno 28\]|Temporary failure in name resolution|Name or service not known|Could not resolve host|"
     r"Network is unreachable|Connection (?:refused|reset|aborted|timed out)|Max retries exceeded|Read timed out|ConnectTimeout"
 )
-"""Words of errors of the machine or the network."""
+"""Words in errors that are faults of the machine or the network."""
 
 
 @dataclass(slots=True)
@@ -48,15 +48,15 @@ class Report:
 
     file: str
     commits: tuple[str, ...] = ()
-    """Candidates for the commit's hash, whole or abbreviated, the likeliest first."""
+    """Candidates for the commit's hash, full or abbreviated, the likeliest first."""
     outcomes: dict[str, Set[Status]] = field(default_factory=dict[str, Set[Status]])
     """Test -> its outcomes in all of its runs: PASSED, FAILED, RUNTIME_ERROR, TIMEOUT; names as of ``name_of``, with parameters."""
     errors: dict[str, str] = field(default_factory=dict[str, str])
     """Test -> the first message of its failure, one line of at most 500 characters."""
     broken: str = ""
-    """Why the run broke; empty if it did not."""
+    """Why the run broke; empty if it did not break."""
     lost: set[str] = field(default_factory=set[str])
-    """Tests that failed for a fault of the machine or the network: they have no outcome."""
+    """Tests that failed by a fault of the machine or the network; they have no outcome."""
 
     def add(self, name: str, statuses: Iterable[Status], message: str = "", text: str = "") -> None:
         """Add the outcomes of a test in one or more runs, with the message of a failure and its full text."""
@@ -67,7 +67,7 @@ class Report:
             self.errors.setdefault(name, reason[:500])
 
     def settled(self, commits: Iterable[str] = ()) -> "Report":
-        """Return the whole report. A test that passed, and failed to set up or to clean up after itself, did not pass."""
+        """Return the complete report. A test that passed but failed in its set-up or clean-up did not pass."""
         found = {name: statuses for name, statuses in self.outcomes.items() if name not in self.lost and statuses}
         found = {name: one - {Status.PASSED} if Status.RUNTIME_ERROR in one else one for name, one in found.items()}
         return Report(self.file, tuple(commits), found, self.errors, self.broken)
@@ -87,13 +87,13 @@ class Results:
     errors: Mapping[str, str]
     """Test -> the message of its failure."""
     broken: str
-    """Why the run broke, if every report says that it did."""
+    """Why the run broke, if it broke in every report; otherwise empty."""
     file: str = ""
     """The first of the reports."""
 
 
 def name_of(text: str) -> str:
-    """Return the name of a test as ``tests.test_text.TestSlug::test_case[1]``, from that or from pytest's notation with slashes."""
+    """Return the name of a test as ``tests.test_text.TestSlug::test_case[1]``, from this form or from pytest's form with slashes."""
     whole, bracket, parameters = text.partition("[")
     parts = whole.split("::")
     if parts[0].endswith(".py"):
@@ -102,7 +102,7 @@ def name_of(text: str) -> str:
 
 
 def is_same_test(short: str, full: str) -> bool:
-    """Return whether two names mean one test: a report may leave out leading folders."""
+    """Return whether two names mean the same test: a report may omit leading folders."""
     return full == short or full.endswith(f".{short}")
 
 
@@ -128,7 +128,7 @@ def merged(reports: Iterable[Report]) -> Results:
 
 @lru_cache(maxsize=4096)
 def parsed(file: Path, parse: Parse, _changed: int) -> Report | BadRow:
-    """Return the report of a file, a ``BadRow`` if it cannot be read; the shares of an import read the same ones."""
+    """Return the report of a file, or a ``BadRow`` if it cannot be read; cached, since the shares of an import read the same files."""
     try:
         return parse(file)
     except (*ODD, OSError, ExpatError) as error:
@@ -139,8 +139,8 @@ def parsed(file: Path, parse: Parse, _changed: int) -> Report | BadRow:
 
 MAX_KB = 20
 REPOSITORY = (
-    Option("repository", str, "the repository of git whose tests the reports are on"),
-    Option("commit", str, "commit of all reports (default: what a report, or its path, says)"),
+    Option("repository", str, "git repository whose tests the reports are about"),
+    Option("commit", str, "commit of all reports (default: the one that a report, or its path, names)"),
     Option("revision", str, "branch, tag or commit whose history is read (default: HEAD)"),
     Option("name", str, "name of the repository in task ids (default: that of its folder)"),
     Option("max_kb", int, f"largest size of the file, kB (default: {MAX_KB})"),
@@ -156,7 +156,7 @@ def ci_source(path: str, patterns: Sequence[str], parse: Parse, rows: Callable[.
         patterns: names of the files in a folder.
         parse: returns the report in a file.
         rows: ``rows(history, reports by commit, **options)`` yields the records.
-        more: options besides those of all these sources.
+        more: options besides the common ones.
     """
 
     def read(path: Path, *, repository: str = "", commit: str = "", first: bool = True, **options: Any) -> Iterator[Row]:
@@ -180,7 +180,7 @@ def ci_source(path: str, patterns: Sequence[str], parse: Parse, rows: Callable[.
 def open_repository(path: str) -> Repository:
     """Return the repository; SourceError if none is given."""
     if not path:
-        raise SourceError("give --repository: reports hold no code, and an attempt is a file at a commit")
+        raise SourceError("name the repository with --repository: reports hold no code, and an attempt is a file at a commit")
     return Repository(Path(path))
 
 
@@ -220,7 +220,7 @@ def rows_of(
     max_kb: int = MAX_KB,
     only: Set[str] | None = None,
 ) -> Iterator[Row]:
-    """Yield the records of each change with reports before and after it; of the commits in ``only``, None for all."""
+    """Yield the records of each change with reports before and after it; only commits in ``only`` (None: all)."""
     results = {place: merged(reports) for place, reports in by_commit.items()}
     commits = results.keys() if only is None else results.keys() & only
     label = name or repository_name(history.path)
@@ -261,7 +261,7 @@ def pair(history: Repository, change: Change, before: Results, after: Results, *
 def verdict_of(
     attempt_id: str, judge: str, result: Results, names: Sequence[str], *, flaky: Sequence[str], broken: str
 ) -> Verdict:
-    """Return the recorded verdict on one file: UNSCORED where the run before or after broke."""
+    """Return the recorded verdict on one file: UNSCORED if the run before or after broke."""
     marks = tuple(Finding("flaky", "outcome", f"{name}: passed and failed on one commit", 1) for name in flaky)
     if broken:
         return Verdict(attempt_id, Status.UNSCORED, judge=judge, error_message=f"the run broke: {broken}"[:500], findings=marks)

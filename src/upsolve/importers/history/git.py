@@ -34,7 +34,7 @@ from upsolve.verify.limits import JudgeSettings, Limits
 __all__ = ["FORMS", "SOURCE", "crossed", "lacking", "run", "with_packages", "with_tests"]
 
 LIMITS = Limits(wall_seconds=5.0, cpu_seconds=4.0, test_seconds=1.0)
-"""Limits of a run of all tests of a commit, and of one test: an import runs the tests of every commit."""
+"""Limits of a run of all tests of a commit, and of one test; low, since an import runs the tests of every commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Runs:
 
 
 def lacking(packages: Sequence[str]) -> str:
-    """Return the message for packages that are not installed for attempts, with the command; "" if all are installed."""
+    """Return the message for packages that are not installed for attempts, with the remedy; "" if all are installed."""
     if missing := " ".join(missing_packages(packages)):
         names = missing.replace(" ", ", ")
         return f"requires {names}: run `upsolve packages {missing}` and import it again, into a new archive"
@@ -75,7 +75,7 @@ def lacking(packages: Sequence[str]) -> str:
 
 
 def with_packages(test: Test, change: Change) -> Test:
-    """Return a test with its required packages; with a problem if a package is not installed."""
+    """Return a test with its required packages, and with a problem if one is not installed."""
     packages = outside([test.code], change.modules)
     return replace(test, problem=test.problem or lacking(packages), requires=packages)
 
@@ -106,7 +106,7 @@ def run(task: Task, attempts: Sequence[Attempt], repeats: int) -> Runs:
     settings = JudgeSettings(LIMITS)
     verdicts = judge_all([(task, one) for one in attempts for _ in range(repeats)], settings)
     if broken := [one.error_message for one in verdicts if one.status is Status.UNSCORED and not one.outcomes]:
-        raise ValueError(f"the judge cannot run its tests: {broken[0]}")
+        raise ValueError(f"the judge cannot run the tests: {broken[0]}")
     return Runs(tuple(verdicts[:repeats]), tuple(verdicts[repeats:]))
 
 
@@ -116,7 +116,7 @@ def crossed(runs: Runs) -> bool:
 
 
 FORMS = (across_form, inside_form)
-"""The forms in which tests run, the better one first."""
+"""The forms in which tests run, the better form first."""
 
 
 JUDGE = "recorded:git"
@@ -183,7 +183,7 @@ def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: 
 
 
 def why_not(runs: Runs, kinds: dict[str, str]) -> str:
-    """Return why no test shows that a commit repairs something."""
+    """Return why no test shows that a commit is a repair."""
     if flaky := [name for name, kind in kinds.items() if kind == "flaky"]:
         return f"the tests that it repairs are flaky: {', '.join(flaky)}"[:500]
     if all(not kind for kind in kinds.values()):
@@ -193,7 +193,7 @@ def why_not(runs: Runs, kinds: dict[str, str]) -> str:
 
 
 def finished(change: Change, task: Task, flipped: Sequence[str], flaky: Sequence[str]) -> list[Row]:
-    """Return the records of a change, judged once more by the chosen tests alone."""
+    """Return the records of a change, judged once more with only the chosen tests."""
     ((first,), (last,)) = (runs := run(task, change.attempts, 1)).before, runs.after
     if first.status is Status.PASSED or last.status is not Status.PASSED:
         error = f": {error_of(last)}" if last.error_message else ""

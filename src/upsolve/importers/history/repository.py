@@ -1,4 +1,4 @@
-"""Reads a repository through the program ``git``: no checkout, no hook, no network, and no program that its settings name."""
+"""Reads a repository through the program ``git``: no checkout, no hook, no network. Programs that the repository's settings name are not run."""
 
 import ast
 import json
@@ -23,14 +23,14 @@ SAFE = (
     *("--no-pager", "--no-replace-objects"),
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never"),
 )
-"""Options before every command: settings of a repository could name programs, which then would run with the rights of the user."""
+"""Options before every command: settings of a repository could name programs, which would run with the user's rights."""
 FINDER = Path(__file__).with_name("finder.py")
 START = "\x1e"
 CHANGES = (
     *("--stdin", "-r", "-z", "--root", "--no-renames", "--name-status", "--no-ext-diff", "--no-textconv", "--always"),
     *("--encoding=UTF-8", "--format=format:%x1e%x00%H%x00%P%x00%an%x00%aI%x00%B%x00"),
 )
-"""Options for the changes of commits, each after ``START`` and the facts about it."""
+"""Options that list the changes of commits, each after ``START`` and the facts about the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Repository:
         return ["git", *SAFE, "-C", str(self.path)]
 
     def run(self, *words: str, stdin: bytes = b"") -> str:
-        """Return the output of a command of ``git``; SourceError if it failed; the message is the program's own."""
+        """Return the output of a ``git`` command; SourceError, with git's own message, if it failed."""
         try:
             done = subprocess.run([*self.command(), *words], input=stdin, capture_output=True, check=False)
         except OSError as error:
@@ -101,19 +101,19 @@ class Repository:
         return [name for name in self.run("ls-tree", "-r", "-z", "--name-only", commit).split("\0") if name]
 
     def names(self, commits: Sequence[str]) -> list[str]:
-        """Return the full hashes of commits that may be abbreviated; an empty text for one that does not exist."""
+        """Return the full hashes of commits that may be abbreviated; an empty text for an unknown commit."""
         lines_in = "".join(f"{commit}^{{commit}}\n" for commit in commits)
         lines = self.run("cat-file", "--batch-check=%(objectname)", stdin=lines_in.encode()).splitlines()
         return [line if " " not in line else "" for line in lines]
 
     def read(self, commit: str, path: str) -> str | None:
-        """Return the text of a file in a commit; None if there is none, or it is not UTF-8."""
+        """Return the text of a file in a commit; None if the file does not exist, or is not UTF-8."""
         return None if "\n" in path else read_blob(self, f"{commit}:{path}")
 
 
 @lru_cache(maxsize=4096)
 def read_blob(repository: Repository, name: str) -> str | None:
-    """Return the text of an object, such as ``HEAD:src/a.py``."""
+    """Return the text of a git object, such as ``HEAD:src/a.py``."""
     pipe = repository.blobs
     assert pipe.stdin and pipe.stdout
     pipe.stdin.write(f"{name}\n".encode("utf-8", "surrogatepass"))
@@ -152,7 +152,7 @@ def closure(
 
 
 def outside(sources: Iterable[str], modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages, neither of the standard library nor among a repository's modules, that files import when they are loaded."""
+    """Return the packages that files import when they are loaded, without the standard library and the repository's modules."""
     own = {name.partition(".")[0] for name in modules}
     return tuple(name for name in packages_in(imports_of(sources, top=True)) if name not in own)
 
@@ -167,7 +167,7 @@ def setup_of(attempted: str, path: str, needed: Mapping[str, tuple[str, str]]) -
 
 
 COMMITS, MOST_UNITS = 10, 256
-"""Fewest commits of a unit, unless there are no more, and most units: each lists the history again."""
+"""Fewest commits of a unit, unless there are no more; and most units, since each lists the history again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Change:
     files: tuple[str, ...]
     """Files of Python in the commit."""
     source: str = "git"
-    """First part of the task's id: ``git``, or ``ci`` where reports decide."""
+    """First part of the task's id: ``git``, or ``ci`` if reports decide."""
 
     @property
     def task_id(self) -> str:
@@ -199,20 +199,20 @@ class Change:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """The file before the commit, and the file after it, which repairs the former."""
+        """The file before the commit, and the file after it, which repairs the first."""
         first = Attempt(self.task_id, self.before, author=f"git:{self.repository}")
         author, when = self.commit.author, self.commit.created
         return first, Attempt(self.task_id, self.after, author=author, created=when, parent_id=first.attempt_id)
 
     def facts(self, repaired: Sequence[str], flaky: Sequence[str]) -> str:
-        """Return ``Task.extra``: repository, file, commit, its parent, the tests that it repairs, and flaky ones."""
+        """Return ``Task.extra``: repository, file, commit, its parent, the tests that the commit repairs, and flaky tests."""
         facts = {"repository": self.repository, "path": self.path, "commit": self.commit.name, "parent": self.commit.parent}
         return json.dumps({**facts, "repaired": [*repaired], "flaky": [*flaky]})
 
     def test_files(self, repository: Repository) -> dict[str, str]:
         """Return path -> text of the test files that the commit changes; if it changes none, of the test files that name the module.
 
-        If none names it, those that import the package that contains it.
+        If no test file names the module, those that import its package.
         """
         changed = [change[2:] for change in self.commit.changes if change[0] in "AM" and is_test_file(change[2:])]
         paths = changed or [path for path in self.files if is_test_file(path)]
@@ -244,7 +244,7 @@ class Change:
 
 
 def repository_name(path: Path) -> str:
-    """Return the name of a repository: that of its folder."""
+    """Return the name of a repository, which is the name of its folder."""
     folder = path.resolve()
     return (folder.parent.name if folder.name == ".git" else folder.name).removesuffix(".git") or "repository"
 
@@ -259,7 +259,7 @@ def changes_of(
     only: Set[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Change | BadRow]:
-    """Yield the changes that lead to a revision, oldest first; commits that change no Python but tests, or are not in ``only``, are left out.
+    """Yield the changes that lead to a revision, oldest first. Commits that change no Python except tests, or are not in ``only``, are left out.
 
     A commit that changes several files, or adds or removes one, or whose file is larger than ``max_kb`` kB, is a ``BadRow``.
     ``on_progress`` is called with the number of commits that are done, and all, before each change and after the last commit.
@@ -288,13 +288,13 @@ def changes_of(
 
 
 def commit_units(path: Path, names: Sequence[str]) -> list[Unit]:
-    """Return units of consecutive commits, each a share of an import: tests are run for its commits."""
+    """Return units of consecutive commits. Each unit is a share of an import, because its tests must be run."""
     size = max(COMMITS, -(-len(names) // MOST_UNITS))
     return [Unit(path, {"only": frozenset(names[start : start + size])}, SHARE_BYTES) for start in range(0, len(names), size)]
 
 
 def is_source(path: str) -> bool:
-    """Return whether a file of Python is part of the program: neither of tests, benchmarks, examples or documents, nor of the build."""
+    """Return whether a Python file is part of the program, not of tests, benchmarks, examples, documents or the build."""
     parts = path.split("/")
     if any(part.startswith(("bench", "example")) for part in parts[:-1]):
         return False

@@ -34,12 +34,12 @@ MESSAGES = (
     "prompt",
     "input",
 )
-"""Names of what a model was asked."""
+"""Names of fields with the messages or the text that a model was asked."""
 SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction", "gen_ai.system_instructions")
 REQUESTS = ("body", "params", "request", "inputs", "input", "modelInput", "attributes", "kwargs")
-"""Names of objects that hold a request."""
+"""Names of fields with an object that holds a request."""
 CHOICES = ("choices", "candidates", "generations", "gen_ai.output.messages", "gen_ai.completion")
-"""Names of lists of answers."""
+"""Names of fields with a list of answers."""
 RESPONSES = ("response", "body", "result", "message", "outputs", "output", "modelOutput", "attributes", "completion", "content")
 """Names of objects that hold a response."""
 SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
@@ -59,14 +59,14 @@ OBJECTS = {
 LISTS = re.compile(rb"\s*\[\s*\[\s*\"")
 """Beginning of the lists of programs of bigcode-evaluation-harness."""
 HEADS, HEAD = 9, 100
-"""Most files, and rows of each, that show what a path has."""
+"""Number of files, and of rows of each, that are read to recognise a path."""
 INDEXED = re.compile(r"(gen_ai\.(?:prompt|completion))\.(\d+)\.(role|content)")
 Json = dict[str, Any]
 text_in = partial(text_of, strict=False)
 
 
 def opened(value: Any) -> Any:
-    """Return an object or a list of objects that a text holds as JSON, and attributes of OpenTelemetry as an object; other values as they are."""
+    """Return the object or list of objects that a text holds as JSON, and attributes of OpenTelemetry as an object; other values unchanged."""
     if isinstance(value, str):
         found = json_in(value)
         are_objects = isinstance(found, list) and all(isinstance(one, dict | list) for one in found)
@@ -155,7 +155,7 @@ def call_in(row: Mapping[str, Any]) -> tuple[str, list[Json]]:
 
 
 def calls_in(row: Mapping[str, Any]) -> Iterator[Json]:
-    """Yield the calls of models in a row: itself, or those in its lists of spans; none for spans of other kinds."""
+    """Yield the calls of models in a row: the row itself, or calls in its lists of spans; none for spans of other kinds."""
     name = next((name for name in SPANS if isinstance(row.get(name), list)), "")
     if name:
         for one in row[name]:
@@ -170,7 +170,7 @@ def id_of(row: Mapping[str, Any]) -> str:
 
 
 def log_in(path: Path) -> str:
-    """Return the source of a path that is no table, chosen by the fields of its first object; empty without such a source."""
+    """Return the source of a path that is not a table, by the fields of its first object; empty if no source fits."""
     with suppress(SourceError):
         unit = split(path)[0]
         with table_at(unit.path, unit.options.get("names", ())).open() as file:
@@ -184,7 +184,7 @@ def log_in(path: Path) -> str:
 
 
 def are_calls(path: Path) -> bool:
-    """Return whether the rows of a path are calls of models, of which no column is the outcome: ``status`` may say that a service answered."""
+    """Return whether the rows of a path are calls of models without a column for the outcome; ``status`` may only say that a service answered."""
     with suppress(SourceError):
         heads = [row for _, rows in islice(rows_at(path), HEADS) for _, row in first_rows(rows, HEAD)]
         found = [(call, *call_in(call)) for row in heads if not isinstance(row, BadRow) for call in calls_in(row)]
@@ -232,9 +232,11 @@ def rows_at(path: Path) -> Iterator[tuple[Path, Iterator[Numbered]]]:
 
 
 def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
-    """Yield tasks, attempts and verdicts of a file of calls, or of a folder with requests and responses in files of their own."""
+    """Yield tasks, attempts and verdicts of a file of calls, or of a folder with requests and responses in separate files."""
     if reward and says_opposite(reward):
-        raise SourceError(f"--reward {reward}: more is worse by its name, and scores from --passed-at on count as passed")
+        raise SourceError(
+            f"--reward {reward}: by its name, larger values are worse, but scores >= --passed-at count as passed; name another reward"
+        )
     records, asked = rollouts_of("calls", **options).records, dict[str, str]()
     names, answered, ended = set[str](), set[str](), set[str]()
     first = {file: next(rows, (0, None))[1] for file, rows in rows_at(path)}
@@ -285,7 +287,7 @@ def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[s
             if name in asked
             else f"no file has the request {name}: import a folder of both files"
         )
-        raise ValueError(why if name else "has an answer and no request")
+        raise ValueError(why if name else "has an answer, but its request is missing")
     if reward and scores and reward not in scores:
         raise ValueError(f"has no score {reward}, but {', '.join(scores)}")
     model, alone = ("model", "modelVersion", "model_name", "gen_ai.response.model", "gen_ai.request.model"), len(answers) == 1

@@ -23,13 +23,13 @@ __all__ = ["GITHUB", "GITLAB", "JUNIT", "PYTEST_JSON", "SARIF", "parse_xml"]
 
 FAILURES = {"failure": Status.FAILED, "error": Status.RUNTIME_ERROR}
 AGAIN = ("flakyFailure", "flakyError", "rerunFailure", "rerunError")
-"""Elements of Maven about the earlier runs of a retried test."""
+"""Elements in which Maven reports earlier runs of a retried test."""
 PROPERTY = re.compile(r"(?:^|[._ -])(?:commit|sha|revision)(?:[._ -]?(?:id|sha|hash))?$", re.IGNORECASE)
 """Names of properties that hold a commit: ``git.commit``, ``GIT_COMMIT``, ``sha``."""
 
 
 def with_outcomes(name: str, path: str, patterns: Sequence[str], parse: Parse) -> Source:
-    """Return the source of reports with outcomes of tests: its name, what ``ci_source`` needs."""
+    """Return the source of reports with outcomes of tests, given its name and the arguments of ``ci_source``."""
     return ci_source(path, patterns, parse, partial(rows_of, judge=f"recorded:{name}"))
 
 
@@ -76,13 +76,13 @@ JUNIT = with_outcomes("junit", "a JUnit XML file, or a folder with such", ("*.xm
 
 
 STATUSES = {"passed": Status.PASSED, "failed": Status.FAILED, "error": Status.RUNTIME_ERROR, "rerun": Status.FAILED}
-"""Outcome of pytest -> status; skipped tests, and those expected to fail, have none."""
+"""Outcome of pytest -> status; skipped tests, and tests that are expected to fail, have no status."""
 BROKEN = {2: "pytest was interrupted", 3: "pytest had an internal error", 4: "pytest was called with wrong options"}
 """Exit status of pytest -> why the run broke."""
 
 
 def parse_pytest(file: Path) -> Report | BadRow:
-    """Return the report of a file of either plugin; a BadRow with the first line that is no JSON, in a file of lines."""
+    """Return the report of a file of either plugin; for a file of lines that is not JSON, a BadRow with the first bad line."""
     rows = [row for _, row in line_rows(member_of(file))]
     if len(rows) < 2 or isinstance(rows[0], BadRow):  # not a file of lines
         whole = json.loads(file.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def parse_pytest(file: Path) -> Report | BadRow:
     if len(lines) < len(rows):
         return next(row for row in rows if isinstance(row, BadRow))
     if not any("$report_type" in line for line in lines):
-        raise ValueError("it has neither `tests` (pytest-json-report) nor `$report_type` (pytest-reportlog)")
+        raise ValueError("the report has neither `tests` (pytest-json-report) nor `$report_type` (pytest-reportlog)")
     return of_lines(file, lines)
 
 
@@ -109,7 +109,7 @@ def of_object(file: Path, whole: Mapping[str, Any]) -> Report:
 
 
 def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
-    """Return the report of pytest-reportlog: a test has a line for each of its phases."""
+    """Return the report of pytest-reportlog, which has a line for each phase of a test."""
     found, uncollected, status = Report(str(file)), list[str](), None
     for line in lines:
         kind, outcome = line.get("$report_type"), line.get("outcome")
@@ -129,7 +129,7 @@ def of_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> Report:
 
 
 def broken_by(uncollected: Sequence[str], exit_status: Any) -> str:
-    """Return why a run broke, given files that could not be collected and pytest's exit status; empty if it did not."""
+    """Return why a run broke, given files that could not be collected and pytest's exit status; empty if it did not break."""
     return f"{uncollected[0]} could not be collected" if uncollected else BROKEN.get(exit_status, "")
 
 
@@ -143,7 +143,7 @@ PYTEST_JSON = with_outcomes(
 
 WORDS = {**{word.upper(): status for word, status in STATUSES.items()}, "ok": Status.PASSED, "FAIL": Status.FAILED}
 NOISE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (?:\d\d[OE][ +]?)?|\x1b\[[0-9;]*[A-Za-z]|section_(?:start|end):\d+:\S+?\r|\r")
-"""Times before each line, colours, and marks of sections."""
+"""Times before each line, colours, and marks of sections, which are removed."""
 TEST = (
     re.compile(r"^(?P<name>\S+\.py::\S.*?) (?P<word>PASSED|FAILED|ERROR|RERUN)(?:\s+\[\s*\d+%\])?\s*$"),
     re.compile(r"^\[gw\d+\] (?:\[\s*\d+%\] )?(?P<word>PASSED|FAILED|ERROR|RERUN) (?P<name>\S+\.py::\S.*?)\s*$"),
@@ -182,12 +182,12 @@ def parse_log(file: Path) -> Report:
                 name, word, error = test
                 found.add(name, {WORDS[word]}, error)
     if not found.outcomes and not found.broken:
-        raise ValueError("it has no line about a single test (run pytest with -v, or with -rA)")
+        raise ValueError("the log has no line about a single test; run pytest with -v, or with -rA")
     return found.settled(commits)
 
 
 def test_of(line: str) -> tuple[str, str, str] | None:
-    """Return name, outcome and error of the test that a line is about; None for any other line."""
+    """Return name, outcome and error of the test that a line reports; None for any other line."""
     for pattern in TEST:
         if found := pattern.match(line):
             return name_of(found["name"]), found["word"], found.groupdict().get("error") or ""
@@ -230,7 +230,7 @@ def parse_sarif(file: Path) -> Findings:
 
 
 def findings_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, Finding]]:
-    """Yield path and finding for each location of a result, unless it is suppressed or no defect (``kind`` other than ``fail``)."""
+    """Yield path and finding for each location of a result, unless it is suppressed or not a defect (``kind`` other than ``fail``)."""
     if result.get("suppressions") or result.get("kind", "fail") != "fail":
         return
     rules = run["tool"]["driver"].get("rules") or []
@@ -252,7 +252,7 @@ def findings_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[t
 def findings_by_commit(
     history: Repository, by_commit: Mapping[str, Sequence[Findings]], *, tasks: str = "git", name: str = "", **changes: Any
 ) -> Iterator[Row]:
-    """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report."""
+    """Yield an unscored verdict with findings for each attempt of the sources ``git`` and ``ci`` at a commit with a report."""
     options: dict[str, Any] = {"revision": "HEAD", "max_kb": MAX_KB, **changes}
     for change in changes_of(history, name=name or repository_name(history.path), source=tasks, **options):
         if isinstance(change, Change):
@@ -262,7 +262,7 @@ def findings_by_commit(
 
 
 def verdict_of(attempt: Attempt, path: str, reports: Sequence[Findings]) -> Verdict:
-    """Return the findings on an attempt as an unscored verdict: an analysis decides no outcome."""
+    """Return the findings on an attempt as an unscored verdict, since an analysis decides no outcome."""
     lines = attempt.code.count("\n") + 1
     found = dict.fromkeys(finding for report in reports for finding in report.by_path.get(path, ()) if finding.line <= lines)
     tools = dict.fromkeys(tool for report in reports for tool in report.tools)
@@ -277,5 +277,5 @@ SARIF = ci_source(
     ("*.sarif", "*.sarif.json"),
     parse_sarif,
     findings_by_commit,
-    Option("tasks", str, "attempts of which source: git (default), or ci"),
+    Option("tasks", str, "source of the attempts: git (default), or ci"),
 )

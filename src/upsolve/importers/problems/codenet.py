@@ -26,7 +26,7 @@ __all__ = ["SOURCE"]
 
 JUDGE = "recorded:codenet"
 ABOUT = ("name", "dataset", "time_limit", "memory_limit", "rating", "tags", "complexity")
-"""Columns of problem_list.csv in ``extra`` of a task; limits in milliseconds and KB."""
+"""Columns of problem_list.csv that ``extra`` of a task holds; limits in milliseconds and KB."""
 
 
 class Reader(HTMLParser):
@@ -126,14 +126,14 @@ def listed(path: Path) -> list[dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def read_list(problems: Path, _mtime_ns: int) -> list[dict[str, str]]:
-    """Read problem_list.csv; once for all units."""
+    """Read problem_list.csv; cached for all units."""
     with problems.open(encoding="utf-8", newline="") as rows:
         return [*csv.DictReader(rows)]
 
 
 @lru_cache(maxsize=16)
 def has_language(path: Path, language: str) -> bool:
-    """Return whether a problem has submissions in a language; asked once for all units."""
+    """Return whether a problem has submissions in a language; cached for all units."""
     return any((path / "data").glob(f"*/{escape(language)}"))
 
 
@@ -213,7 +213,7 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
 
 
 def language_of(row: dict[str, str]) -> str:
-    """Return the language of a submission; Python 2 is ``python2``, so that it is not judged as Python 3: Aizu's ``Python``, too."""
+    """Return the language of a submission. Python 2, such as Aizu's ``Python``, is ``python2``, so that it is not judged as Python 3."""
     original = row.get("original_language") or ""
     is_old = row["language"] == "Python" and (original == "Python" or language_in(original) == "python2")
     return "python2" if is_old else language_in(row["language"])

@@ -31,11 +31,11 @@ TAGS = {
     "accepted": Status.PASSED,
     "time-limit-exceeded-or-memory-limit-exceeded": Status.FAILED,
 }
-"""Outcomes of tags that are no words of a judge's."""
+"""Outcomes of tags that are not a judge's words."""
 
 
 def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Row]:
-    """Yield a task for each package, and an attempt with the outcome that its tag says for each solution."""
+    """Yield a task for each package, and for each solution an attempt with the outcome that its tag states."""
     files, languages = sorted(path.rglob("problem.xml")), languages_in(language)
     if not files:
         raise SourceError(f"{path}: no problem.xml in it or below; unpack packages (.zip) first")
@@ -54,7 +54,7 @@ def rows_of(file: Path) -> Iterator[Numbered]:
         root = parse_xml(file)
         name = root.get("short-name")
         if not name or root.find("judging/testset") is None:
-            raise ValueError("not a package of Polygon: it has no short-name, or no tests in <judging>")
+            raise ValueError("not a package of Polygon: problem.xml has no short-name, or no tests in <judging>")
     except (ExpatError, ValueError) as error:
         line, form = (error.lineno, "not XML: ") if isinstance(error, ExpatError) else (0, "")
         yield line, BadRow(str(file), line, f"{form}{error}", "")
@@ -69,7 +69,7 @@ def rows_of(file: Path) -> Iterator[Numbered]:
 
 
 def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
-    """Return the task of a package; without tests if its solutions could not be judged by them here, with the reason in ``extra``."""
+    """Return the task of a package. It has no tests, and the reason in ``extra``, if its solutions cannot be judged by them on this machine."""
     root: Element = row["task"]
     testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
     unknown, compare, checker = checker_of(root, folder)
@@ -104,7 +104,8 @@ def number(testset: Element, name: str) -> int:
 
 
 def checker_of(root: Element, folder: Path) -> tuple[str, str, str]:
-    """Return why outputs cannot be checked here, "" if they can, and ``Task.compare`` and ``Task.checker``: as testlib's checker of that name, or the package's own."""
+    """Return why outputs cannot be checked ("" if they can), and ``Task.compare`` and ``Task.checker``: testlib's checker of that name, or the
+    package's own."""
     checker, source = root.find("assets/checker"), root.find("assets/checker/source")
     name, path = ("" if one is None else one.get(key, "") for one, key in ((checker, "name"), (source, "path")))
     if known := TESTLIB.get(name.removeprefix("std::").removesuffix(".cpp")):
@@ -119,7 +120,7 @@ def checker_of(root: Element, folder: Path) -> tuple[str, str, str]:
 
 
 def not_judged(root: Element) -> str:
-    """Return why solutions of a package cannot be judged here, whatever its tests are; empty if they can."""
+    """Return why solutions of a package cannot be judged on this machine, whatever its tests are; empty if they can."""
     judging = root.find("judging")
     assert judging is not None
     if root.find("assets/interactor") is not None:
@@ -132,9 +133,9 @@ def not_judged(root: Element) -> str:
 
 
 def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase, ...], int, str, list[float] | None]:
-    """Return the tests of a package, how many were left out because they are larger than ``most`` bytes, why all are missing, or "", and their points.
+    """Return the tests of a package, the number of tests left out (larger than ``most`` bytes), why all are missing (or ""), and the points.
 
-    Points are None if the package gives none.
+    The points are None if the package gives none.
     """
     patterns = [testset.findtext(f"{kind}-path-pattern") or "" for kind in ("input", "answer")]
     shown = [(test.get("sample") == "true", float(test.get("points") or 0)) for test in testset.iterfind("tests/test")]
@@ -161,15 +162,15 @@ def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase,
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Return a file of a package by the name that ``problem.xml`` gives; ValueError if it is not inside of the package."""
+    """Return a file of a package by its name in ``problem.xml``; ValueError if the path leaves the package."""
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise ValueError(f"{name}: not inside of the package")
+        raise ValueError(f"{name}: the path leaves the folder of the package")
     return file
 
 
 def statement_of(root: Element, folder: Path) -> str:
-    """Return the name of a problem and its statement: in English, or else in the first of its languages."""
+    """Return the name of a problem and its statement, in English or else in the first of its languages."""
     languages = [name.get("language", "") for name in root.iterfind("names/name")]
     for language in sorted(languages, key=lambda language: language != "english"):
         file = folder / "statements" / language / "problem-properties.json"
@@ -180,14 +181,14 @@ def statement_of(root: Element, folder: Path) -> str:
 
 
 def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str]) -> Iterator[Row]:
-    """Yield the attempt of a solution, and its verdict if its tag says one outcome; nothing in another language than those wanted."""
+    """Yield the attempt of a solution, and its verdict if its tag states one outcome; nothing for a language that is not wanted."""
     file, tag = inside(folder, row["path"]), row["tag"]
     first, _, rest = row["type"].partition(".")  # such as cpp.g++17, python.3 or python.pypy2
     language = language_in(rest if rest.startswith("pypy") else f"{first} {rest}" if first == "python" else first)
     if languages and language not in languages:
         return
     if not file.is_file():
-        raise ValueError(f"{row['path'] or 'no path'}: there is no such file")
+        raise ValueError(f"{row['path'] or 'no path'}: no such file in the package")
     code, extra = file.read_text(encoding="utf-8"), extra_of({"file": file.name, "tag": tag})
     status = TAGS.get(tag) or WORDS.get(tag.replace("-", " "), Status.UNSCORED)
     yield from judged(Attempt(row["task_id"], code, language, "human", extra=extra), status, JUDGE)

@@ -34,13 +34,13 @@ PRINT_STATEMENT = re.compile(r"^[ \t]*print[ \t]+[^ \t\n(=.]", re.MULTILINE)
 ONLY_PYTHON_2 = ("raw_input", "xrange")
 """Functions that only Python 2 has."""
 ASKS_VERSION = ("NameError", "version_info", "sys.version", "exec(", "globals()")
-"""Words of programs that may run in both versions."""
+"""Words of programs that may run in both versions of Python."""
 MAX_MB = 8
-"""Largest input or output of a test, megabytes, unless the user gives another."""
+"""Default for the largest input or output of a test, megabytes."""
 
 
 def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Row]:
-    """Yield a task for each package, and an attempt with the outcome that its folder says for each submission."""
+    """Yield a task for each package, and for each submission an attempt with the outcome that its folder states."""
     packages = [file.parent for file in sorted(path.rglob("problem.yaml"))]
     if not packages:
         raise SourceError(f"{path}: no problem.yaml in it or below; unpack packages (.zip, .kpp) first")
@@ -88,12 +88,12 @@ def settings_in(file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"{file}: {error}") from error
     if not isinstance(value or {}, dict):
-        raise ValueError(f"{file}: not a YAML object")
+        raise ValueError(f"{file}: must be a YAML mapping")
     return value or {}
 
 
 def statement_of(folder: Path, settings: Mapping[str, Any]) -> str:
-    """Return the name of a problem and its statement: in English, or else in the first of its languages; the name alone if no statement is text."""
+    """Return the name of a problem and its statement, in English or else in the first of its languages; only the name if no statement is text."""
     name = settings.get("name") or folder.name
     title = str(next(iter(name.values()), folder.name) if isinstance(name, dict) else name)
     files = [file for part in STATEMENTS for file in sorted((folder / part).glob("problem*")) if file.suffix in TEXTS]
@@ -102,7 +102,7 @@ def statement_of(folder: Path, settings: Mapping[str, Any]) -> str:
 
 
 def tests_of(folder: Path, most: int) -> tuple[tuple[TestCase, ...], int]:
-    """Return the tests of a package, the samples first, and how many were left out because they are larger than ``most`` bytes."""
+    """Return the tests of a package, the samples first, and the number of tests left out as larger than ``most`` bytes."""
     tests: list[TestCase] = []
     large = 0
     for part in ("sample", "secret"):
@@ -114,12 +114,12 @@ def tests_of(folder: Path, most: int) -> tuple[tuple[TestCase, ...], int]:
                 texts = (file.read_text(encoding="utf-8") for file in (given, answer))
                 tests.append(TestCase(TestKind.STDIO, *texts, hidden=part == "secret"))
             elif part == "secret":
-                raise ValueError(f"{given}: has no answer {answer.name}")
+                raise ValueError(f"{given}: the answer file {answer.name} is missing")
     return tuple(tests), large
 
 
 def checker_of(folder: Path, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return why outputs cannot be judged here, "" if they can, and the checker that judges them."""
+    """Return why outputs cannot be judged ("" if they can), and the checker."""
     kinds = [*flags_in(settings.get("validation")), *flags_in(settings.get("type"))]
     if odd := {"interactive", "multi-pass", "submit-answer"}.intersection(kinds):
         return f"problem is {', '.join(sorted(odd))}", ""
@@ -151,7 +151,7 @@ def flags_in(value: Any) -> list[str]:
 
 
 def seconds_of(folder: Path, limits: Mapping[str, Any]) -> float | None:
-    """Return the time limit that a package states: in problem.yaml since 2023, else in a file of Kattis or DOMjudge; None if it states none."""
+    """Return the time limit that a package states: in problem.yaml since 2023, else in a file of Kattis or DOMjudge; None if there is none."""
     stated = [str(limits["time_limit"])] if limits.get("time_limit") else []
     for name, form in ((".timelimit", r"[\d.]+"), ("domjudge-problem.ini", r"timelimit\s*=\s*['\"]?([\d.]+)")):
         file = folder / name
@@ -160,13 +160,13 @@ def seconds_of(folder: Path, limits: Mapping[str, Any]) -> float | None:
 
 
 def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: str, languages: frozenset[str]) -> Iterator[Row]:
-    """Yield the attempt of a submission, and its verdict if folder or comment say one outcome; nothing in another language than those wanted.
+    """Yield the attempt of a submission, and its verdict if folder or comment state one outcome; nothing for a language that is not wanted.
 
     An accepted submission of a scoring problem may solve a part of the tests: its verdict is ``UNSCORED``.
     """
     sources = [file] if file.is_file() else [one for one in sorted(file.rglob("*")) if one.is_file()]
     if len(sources) != 1:
-        raise ValueError(f"{len(sources)} files: an attempt is one program in one file")
+        raise ValueError(f"the submission has {len(sources)} files, but an attempt is one program in one file")
     code = sources[0].read_text(encoding="utf-8")
     language = language_in(sources[0].suffix[1:])
     if language == "python" and is_python_2(code):
@@ -184,7 +184,7 @@ def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: st
 
 
 def is_python_2(code: str) -> bool:
-    """Return whether a program names Python 2 in its first line, or prints or calls functions that only Python 2 has."""
+    """Return whether a program names Python 2 in its first line, or uses print statements or functions that only Python 2 has."""
     if code.startswith("#!") and "python2" in code.splitlines()[0]:
         return True
     if (tree := parsed(code)) is None:
@@ -209,7 +209,7 @@ SOURCE = Source(
 
 
 BUILT = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".c": "c"}
-"""Suffix of a checker that is built -> its language."""
+"""Suffix of a checker that must be built -> its language."""
 INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 CHECKERS = data_in("programs.yaml")
@@ -218,7 +218,7 @@ TOLERANCES = {
     "float_absolute_tolerance": ("absolute",),
     "float_relative_tolerance": ("relative",),
 }
-"""Flag of the default validator that a number follows -> what it sets."""
+"""Flag of the default validator that takes a number -> the tolerance that it sets."""
 
 
 def default_validator(flags: Sequence[str]) -> str:
@@ -241,7 +241,7 @@ def python_validator(source: str, arguments: Sequence[str]) -> str:
 
 
 def built_checker(file: Path, call: str, arguments: Sequence[str] = ()) -> CheckerProgram:
-    """Return a checker in C or C++ with the headers beside it that it includes; ValueError if ``testlib.h`` is not among them."""
+    """Return a checker in C or C++ with the headers that it includes from its folder; ValueError if ``testlib.h`` is included but missing."""
     source = file.read_text(encoding="utf-8", errors="replace")
     files: dict[str, str] = {}
     todo = INCLUDED.findall(source)
@@ -268,4 +268,4 @@ TESTLIB: Mapping[str, tuple[str, str]] = {
     "lcmp": ("checker", CHECKERS["lcmp"]),
     "uncmp": ("checker", CHECKERS["uncmp"]),
 }
-"""Checker of testlib, such as ``wcmp`` -> ``Task.compare`` and ``Task.checker`` with which a task compares output as it does."""
+"""Checker of testlib, such as ``wcmp`` -> ``Task.compare`` and ``Task.checker`` with the same effect."""

@@ -1,1 +1,1 @@
-"""Tests in any form that people store -> test cases: the one place where an importer takes tests from text or values."""
+"""Tests in any form that people store -> test cases. All importers take tests from text or values here."""

@@ -51,11 +51,11 @@ def constant(node: ast.expr) -> str | None:
 
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
 NESTED = 90
-"""Depth up to which values can be read back from their text."""
+"""Depth up to which values can be parsed back from their text."""
 
 
 def written(value: Any, depth: int = NESTED) -> str:
-    """Return a value as a literal, with the items of its sets in the same order in every process; ValueError if it has none."""
+    """Return a value as a literal, with the items of its sets in the same order in every process; ValueError if no literal exists."""
     kind = type(value)
     if kind in SCALARS or (kind in (float, complex) and cmath.isfinite(value)):
         return repr(value)
@@ -71,7 +71,7 @@ def written(value: Any, depth: int = NESTED) -> str:
 
 
 def is_steady(value: Any) -> bool:
-    """Return whether the hash of a value is the same in every process: that of numbers and of tuples of them."""
+    """Return whether the hash of a value is the same in every process, as for numbers and tuples of numbers."""
     return all(map(is_steady, value)) if isinstance(value, tuple) else isinstance(value, int | float)
 
 
@@ -96,7 +96,7 @@ def value_of(node: ast.expr) -> Any:
             value = PURE[name](*map(value_of, args), **named)
             return bounded(value) if isinstance(value, range) else value
         case _:
-            raise ValueError("not constant")
+            raise ValueError("the expression is not constant")
 
 
 def calculate(left: Any, op: ast.operator, right: Any) -> Any:
@@ -114,11 +114,11 @@ def calculate(left: Any, op: ast.operator, right: Any) -> Any:
         return left - right
     if isinstance(op, ast.Div):
         return left / right
-    raise ValueError("not constant")
+    raise ValueError("the expression is not constant")
 
 
 def bounded(value: Any) -> Any:
-    """Return a value; ValueError when it is a sequence of too many items."""
+    """Return a value; ValueError if it is a sequence of too many items."""
     if hasattr(value, "__len__") and len(value) > LARGEST:
         raise ValueError("too large")
     return value
@@ -133,9 +133,9 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def names_in(node: ast.AST | str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the global names that code binds (``*``: by ``import *``), and those that it reads, also in what it defines.
+    """Return the global names that code binds (``*`` for ``import *``), and those that it reads, also within functions and classes.
 
-    Code that is nested too deeply for its scopes is read as if it had none.
+    Code that is nested too deeply for an analysis of scopes is read as a single scope.
     """
     tree = ast.parse(node) if isinstance(node, str) else node
     try:
@@ -166,7 +166,7 @@ def packages_in(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def imports_of(sources: Iterable[str], *, top: bool = False) -> Iterator[str]:
-    """Yield the names of the modules that Python code imports, ``top``: when it is loaded; code that does not parse is skipped."""
+    """Yield the names of the modules that Python code imports; ``top``: only when it is loaded. Code that does not parse is skipped."""
     for tree in filter(None, map(parsed, sources)):
         for node in tree.body if top else ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -207,8 +207,8 @@ def call_test(
 ) -> TestCase | None:
     """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too); None for every other statement.
 
-    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``). ``own``: functions
-    that the attempt must define, one may have the name of a builtin (``sum``); ``setup``: names that the task's setup binds.
+    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``). ``own``: functions that the
+    attempt must define, a function may have the name of a builtin (``sum``); ``setup``: names that the task's setup binds.
     """
     test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):

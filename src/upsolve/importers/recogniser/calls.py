@@ -1,4 +1,4 @@
-"""Inputs and expected outputs as values -> tests that call a function or feed a program, and how their answers are compared."""
+"""Inputs and expected outputs as values -> tests that call a function or feed a program; and how their answers are compared."""
 
 import ast
 import base64
@@ -44,11 +44,11 @@ SETUPS, FLAGS = data_in("programs.yaml"), known_words()["tests"]["flags"]
 DECIMAL = re.compile(r"(?<![\w.])[+-]?\d*\.\d+(?![\w.])")
 DEFINED = re.compile(r"\s*def\s+(\w+)\s*\(", re.ASCII)
 PACKED = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}")
-"""A text in base64."""
+"""Matches a text in base64."""
 MOST_BYTES = 1 << 30
 """Most bytes of packed tests, decompressed."""
 PROBES = 3
-"""Number of calls of a reference that are run to find out how inputs and outputs are to be read."""
+"""Number of calls of a reference that are run to decide how to read inputs and outputs."""
 PROBING = JudgeSettings(Limits(wall_seconds=5.0, cpu_seconds=1.0))
 
 
@@ -58,7 +58,7 @@ class Callee:
 
     name: str
     in_class: bool = False
-    """True if it is a method of the class ``Solution``, as on LeetCode."""
+    """True for a method of the class ``Solution``, as on LeetCode."""
 
     @property
     def expression(self) -> str:
@@ -72,15 +72,15 @@ class Callee:
 
 
 def callee_of(name: str, *codes: str) -> Callee:
-    """Return the callee: a method if the first code that is not empty (starter code, a solution) defines ``class Solution``.
+    """Return the callee: a method if the first non-empty code (starter code, a solution) defines ``class Solution``.
 
-    Without a name it is the first function of the code; ValueError if there is none.
+    Without a name, the callee is the first function of the code; ValueError if there is none.
     """
     code = next((code for code in codes if code.strip()), "")
     in_class = re.search(r"^class Solution\b", code, re.MULTILINE) is not None
     found = DEFINED.search(code)
     if not name and found is None:
-        raise ValueError("no name of a function, and no code that defines one")
+        raise ValueError("the tests call a function, but neither a name nor code says which: --entry_point COLUMN")
     return Callee(name or (found[1] if found else ""), in_class)
 
 
@@ -90,7 +90,7 @@ def json_value(text: str) -> Any:
 
 
 def value_in(text: str) -> Any:
-    """Return the list or object that a text is: JSON, JSON in JSON, a Python literal, or such a text packed (``unpacked``); None for other text."""
+    """Return the list or object in a text: JSON, JSON in JSON, a Python literal, or such a text packed (``unpacked``); None for other text."""
     text = text.strip()
     if not text.startswith(("[", "{", "(", '"')):
         return value_in(inner) if (inner := unpacked(text)) else None
@@ -107,7 +107,7 @@ def value_in(text: str) -> Any:
 
 
 def unpacked(text: str) -> str:
-    """Return the text in base64, perhaps of zlib or gzip, perhaps of a pickle of text; empty for text that is not packed.
+    """Return the text in base64, possibly of zlib or gzip, possibly of a pickle of text; empty for text that is not packed.
 
     Raises:
         ValueError: the packed data is damaged, holds more than ``MOST_BYTES`` bytes or a pickle of anything but text.
@@ -121,9 +121,9 @@ def unpacked(text: str) -> str:
         try:
             data = unpacker.decompress(data, MOST_BYTES)
         except zlib.error as error:
-            raise ValueError(f"tests: packed in base64 and zlib: {error}") from error
+            raise ValueError(f"tests: the text packed in base64 and zlib cannot be unpacked: {error}") from error
         if unpacker.unconsumed_tail or not unpacker.eof:
-            raise ValueError(f"tests: packed in base64 and zlib: cut off, or more than {MOST_BYTES} bytes")
+            raise ValueError(f"tests: packed in base64 and zlib, but cut off, or unpacked more than {MOST_BYTES} bytes")
         return text_of_pickle(data) if data[:1] == b"\x80" else data.decode()
     return data.decode() if data[:1] in (b"[", b"{") and data.isascii() else ""
 
@@ -132,7 +132,7 @@ class TextOnly(pickle.Unpickler):
     """An unpickler that imports nothing: a pickle that names a class or function is refused, and no code of it runs."""
 
     def find_class(self, module: str, name: str, /) -> Any:
-        """Refuse a name."""
+        """Refuse every class or function."""
         raise pickle.UnpicklingError(f"the pickle names {module}.{name}; only text is allowed")
 
 
@@ -141,7 +141,7 @@ def text_of_pickle(data: bytes) -> str:
     try:
         value = TextOnly(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:
-        raise ValueError(f"tests: packed in a pickle: {error}") from error
+        raise ValueError(f"tests: the packed pickle cannot be read: {error}") from error
     if not isinstance(value, str):
         raise ValueError(f"tests: the pickle holds {type(value).__name__}, not text")
     return value
@@ -155,7 +155,7 @@ def literal(value: Any) -> str:
 
 
 def with_integer_keys(value: Any) -> Any:
-    """Return a dict with keys as integers where all are integers as text: JSON has no others, and graders undo it."""
+    """Return a dict with integer keys if all keys are integers as text: JSON only has text keys, and graders convert them back."""
     if isinstance(value, dict) and value and all(re.fullmatch(r"-?\d+", str(key)) for key in value):
         return {int(key): item for key, item in value.items()}
     return value
@@ -169,7 +169,7 @@ def text_of(value: Any) -> str:
         return f"{value}\n"
     if isinstance(value, list | tuple) and all(isinstance(line, str | int | float) for line in value):
         return "".join(f"{line}\n" for line in value)
-    raise ValueError(f"tests: an input or output is neither text nor lines: {str(value)[:60]!r}")
+    raise ValueError(f"tests: an input or output must be text or lines, not: {str(value)[:60]!r}")
 
 
 def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
@@ -178,7 +178,8 @@ def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
 
 
 def graded(tests: Sequence[TestCase], compare: str, grader: str) -> tuple[Compare, str]:
-    """Return who compares values, and ``Task.compare``, by the name of a grader (``contest:1e-9``, ``apps``); ``compare`` is that of tests that call a function."""
+    """Return who compares values, and ``Task.compare``, by the name of a grader (``contest:1e-9``, ``apps``). ``compare``: default for tests that
+    call a function."""
     way, _, tolerance = grader.partition(":")
     by = Compare(way) if way in ("contest", "exact") else Compare.PUBLISHER if way else Compare.CONTEST
     if compare:
@@ -189,24 +190,24 @@ def graded(tests: Sequence[TestCase], compare: str, grader: str) -> tuple[Compar
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function, and what it returns."""
+    """The parameters of a function, and the depth of its return value."""
 
     names: tuple[str, ...]
-    """Names of its parameters."""
+    """Names of the parameters."""
     least: int
-    """How many of them must be given."""
+    """Number of required parameters."""
     depth: int | None
-    """How deep lists are in its value, as its annotation says; None if it has none."""
+    """Depth of lists in the return value, by its annotation; None without an annotation."""
 
     def takes(self, arguments: Any) -> bool:
-        """Return whether arguments are as many as the function takes, or have the names of its parameters."""
+        """Return whether arguments fit the parameters, by their number or by their names."""
         if isinstance(arguments, Mapping):
             return {*arguments} <= {*self.names}
         return self.least <= len(arguments) <= len(self.names)
 
 
 def signature_in(code: str, callee: Callee) -> Signature | None:
-    """Return the signature of a function in a text; None if the text does not define it, or any number of arguments may be given."""
+    """Return the signature of a function in a text; None if the text does not define the function, or it takes any number of arguments."""
     found = re.search(rf"^[ \t]*def[ \t]+{re.escape(callee.name)}[ \t]*\(", code, re.MULTILINE)
     end = found.end() if found else 0
     for _ in range(20 if found else 0):  # one of the first closing parentheses ends the list of parameters
@@ -231,9 +232,9 @@ def calls_of(
 ) -> tuple[tuple[TestCase, ...], str, str]:
     """Return (tests, setup, comparison) for inputs and outputs of a function; the setup holds imports of contests and helpers.
 
-    Inputs are read together, since only all of them show whether ``13`` is a number or text. If several readings fit, the one
-    counts under which the reference returns the expected values. ``wrapped``: an output ``[3]`` may be a list around the value,
-    as in APPS: the reference decides, else the annotated types; without both, the comparison is ``item``: value and list are right.
+    Inputs are read together, since only all of them show whether ``13`` is a number or text. If several readings fit, the reading counts with which
+    the reference returns the expected values. ``wrapped``: an output ``[3]`` may be a list around the value, as in APPS: the reference decides, else
+    the annotated types. Without both, the comparison is ``item``, which accepts the value and the list.
     """
     given, told = [item["input"] for item in items], [item["output"] for item in items]
     reference, statement, program, *_ = *about.codes, "", "", ""
@@ -249,7 +250,7 @@ def calls_of(
             outputs, way = forms["item"], "item"
             if not publisher:
                 warnings.warn(
-                    "outputs such as [3] of functions are lists or values in lists: nothing shows which, both pass",
+                    "outputs such as [3] of functions may be lists, or values in lists; nothing decides, so both pass",
                     stacklevel=2,
                 )
         elif known.depth < found:
@@ -263,7 +264,7 @@ def calls_of(
 
 
 def depth_of(value: Any) -> int:
-    """Return how deep lists are in a value, by their first items."""
+    """Return the depth of lists in a value, by their first items."""
     return 1 + (depth_of(value[0]) if value else 0) if isinstance(value, list | tuple) else 0
 
 
@@ -277,7 +278,7 @@ def call_of(callee: Callee, arguments: Any) -> str:
 
 
 def is_hidden(item: Mapping[str, Any]) -> bool:
-    """Return whether a test is hidden, as its object says: ``hidden``, or a word for shown ones that is true; hidden if neither is given."""
+    """Return whether a test is hidden by its fields: ``hidden``, or a true field that means shown; hidden without such a field."""
     said = {name: str(item[name]).strip().lower() for name in ("hidden", *FLAGS) if item.get(name) is not None}
     if "hidden" in said:
         return said["hidden"] not in ("0", "false", "no", "")
@@ -285,7 +286,7 @@ def is_hidden(item: Mapping[str, Any]) -> bool:
 
 
 def call_tests(callee: Callee, inputs: Sequence[Any], outputs: Sequence[Any], hidden: Sequence[bool]) -> tuple[TestCase, ...]:
-    """Return tests of calls, which see tuples as lists if expected values have lists or dicts."""
+    """Return tests of calls. They see tuples as lists if expected values contain lists or dicts."""
     calls = [call_of(callee, arguments) for arguments in inputs]
     if any(isinstance(value, list | dict) for value in outputs):
         calls = [f"as_lists({call})" for call in calls]
@@ -332,7 +333,7 @@ def by_running(
 
 @lru_cache(maxsize=256)
 def values_by(code: str, calls: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return the values of calls of a program, run in the sandbox; ``...`` for a call without a literal value, nothing if all fail."""
+    """Return the values of calls of a program, run in the sandbox; ``...`` for a call without a literal value; nothing if all fail."""
     try:
         texts = expected_values(code, calls, PROBING)
         return tuple(... if text is None else ast.literal_eval(text) for text in texts)
@@ -341,7 +342,7 @@ def values_by(code: str, calls: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def is_same(got: Any, expected: Any) -> bool:
-    """Return whether a value is the expected one from JSON, in which tuples are lists and keys are texts."""
+    """Return whether a value equals the expected one from JSON, in which tuples are lists and keys are text."""
     if isinstance(got, list | tuple) and isinstance(expected, list | tuple):
         return len(got) == len(expected) and all(map(is_same, got, expected))
     if isinstance(got, float) and isinstance(expected, int | float):
@@ -383,7 +384,7 @@ def readings_of(given: Sequence[Any], callee: Callee, known: Signature | None, p
 
 
 def is_json(text: str) -> bool:
-    """Return whether each line of a text is a value of JSON."""
+    """Return whether each line of a text is a JSON value."""
     try:
         return [*map(json_value, text.rstrip("\n").split("\n"))] != []
     except UNREADABLE:
@@ -391,7 +392,7 @@ def is_json(text: str) -> bool:
 
 
 def in_call(text: str, callee: Callee) -> list[Any]:
-    """Return, in a list, the arguments in a text (a call of the function, or arguments between commas); an empty list for other texts."""
+    """Return a list with the arguments in a text (a call of the function, or arguments between commas); an empty list for other texts."""
     text, start = text.strip(), rf"(?:Solution\(\)\.)?{re.escape(callee.name)}\s*\("
     try:
         call = ast.parse(text if re.match(start, text) else f"{callee.name}({text})", mode="eval").body
@@ -405,14 +406,14 @@ def in_call(text: str, callee: Callee) -> list[Any]:
 
 
 def in_lines(rows: Sequence[Sequence[str]]) -> list[Any]:
-    """Return arguments of which each is on a line of its own; the lines of one parameter are read alike."""
+    """Return arguments that each stand on a line of their own; the lines of one parameter are read alike."""
     columns = [[row[index] for row in rows if index < len(row)] for index in range(max(map(len, rows)))]
     readers = [*map(reader_of, columns)]
     return [[readers[index](line) for index, line in enumerate(row)] for row in rows]
 
 
 def reader_of(texts: Sequence[str]) -> Callable[[str], Any]:
-    """Return a parser that reads all of the texts: of JSON, of Python literals, or else one that returns the text."""
+    """Return a parser that reads all of the texts: as JSON, as Python literals, or else as plain text."""
     for read in (json_value, ast.literal_eval):
         try:
             for text in texts:
@@ -430,7 +431,7 @@ def called_in(text: Any) -> str:
 
 
 def other_form(callee: Callee, tests: Sequence[TestCase], given: str) -> str:
-    """Return setup that lets a program with a method pass the tests of a function, or the reverse; the attempt's definitions win.
+    """Return setup with which a program with a method passes the tests of a function, or vice versa; the attempt's definitions take precedence.
 
     "" if Python, the imports of contests or the ``given`` setup bind the function's name: their function would answer in place of
     the attempt's. "" also if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class moves such

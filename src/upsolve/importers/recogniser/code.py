@@ -26,13 +26,13 @@ SOLUTIONS = frozenset(
     "solution solutions main submission answer student program attempt candidate your_module your_code your_solution code module "  # noqa: SIM905
     "code_under_test implementation solution_module mymodule my_module my_solution".split()
 )
-"""Modules that stand for the attempt in tests."""
+"""Names of modules under which tests import the attempt."""
 CANDIDATES = ("candidate", "func", "fn", "function", "solution", "f")
 RUNNERS = frozenset({"unittest.main", "pytest.main", "doctest.testmod", "testmod", "sys.exit", "exit", "quit"})
 SKIPS = frozenset({"skip", "xfail", "expectedFailure"})
 """Decorators of tests whose outcome does not count."""
 JUDGING = frozenset("all any isinstance issubclass callable isclose allclose array_equal".split())  # noqa: SIM905
-"""Functions whose value, as a statement alone, is meant as a test."""
+"""Functions whose value, as a statement of its own, is meant as a test."""
 ARROW = re.compile(r"\s*(.+?)\s*(?:->|=>|-->|➞|→|⇒)\s*(.+?)\s*")
 MOST_ARROW = 10_000
 DEFINED = (ast.FunctionDef, ast.ClassDef)
@@ -42,10 +42,10 @@ BULLET = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,6}[.)])[ \t]+(?=\S)")
 
 
 def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
-    """Return the tests in a text of Python; ``whole``: its statements are one test.
+    """Return the tests in Python source; ``whole``: all statements are one test.
 
     Raises:
-        ValueError: it is not Python, or has neither tests nor what looks like tests; names the line.
+        ValueError: the text is not Python, or has nothing like a test; the message names the line.
     """
     body, source = statements(plain(source), about)
     if "pytest" in source:
@@ -78,7 +78,7 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
 
 
 def without_pytest(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a module of tests that needs pytest less: fixtures are functions that tests call, ``raises`` and ``fail`` those of unittest.
+    """Return a module of tests that depends less on pytest: fixtures become functions that tests call; ``raises`` and ``fail`` become unittest's.
 
     A fixture stays if it yields, has ``params``, needs a fixture that stays, or applies to every test.
     """
@@ -126,7 +126,7 @@ NEAR = data_in("programs.yaml")["is_near"]
 
 
 class Unittest(ast.NodeTransformer):
-    """Replaces ``pytest.raises`` and ``pytest.fail`` by what unittest has, and ``== pytest.approx(NUMBER)`` by its tolerance.
+    """Replaces ``pytest.raises`` and ``pytest.fail`` by unittest's equivalents, and ``== pytest.approx(NUMBER)`` by its tolerance.
 
     ``used``: whether unittest is needed; ``needs_near``: whether ``NEAR`` is.
     """
@@ -134,7 +134,7 @@ class Unittest(ast.NodeTransformer):
     used = needs_near = False
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Replace them in a function, unless it reads more of a caught exception than its value."""
+        """Replace calls in a function, unless it reads more of a caught exception than its value."""
         parts = [*ast.walk(node)]
         caught = {
             part.optional_vars.id
@@ -189,7 +189,7 @@ def is_of_pytest(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
 
 
 def plain(source: str) -> str:
-    """Return the text of tests as Python: without a fence and marks of a list, doctests as asserts, lines ``f(1) -> 2`` as comparisons."""
+    """Return the text of tests as Python: without fences and list marks, doctests as asserts, lines ``f(1) -> 2`` as comparisons."""
     text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     text = textwrap.dedent(fenced[1] if (fenced := FENCE.fullmatch(text)) else text)
     if re.search(r"^[ \t]*>>>", text, re.MULTILINE):
@@ -248,7 +248,7 @@ def asserts_of(text: str) -> Iterator[str]:
 
 
 def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
-    """Return the statements of a module of tests, and its text, without what only a runner needs."""
+    """Return the statements of a module of tests and its text, without statements that only a runner needs."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -292,12 +292,12 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
 
 
 def stands_for_attempt(module: str, about: About) -> bool:
-    """Return whether an imported module is the attempt."""
+    """Return whether an imported module stands for the attempt."""
     return module.split(".")[-1] in SOLUTIONS or module.split(".")[0] in SOLUTIONS or (module != "" and module in about.own)
 
 
 def names_of_attempt(node: ast.Import | ast.ImportFrom, names: Set[str], about: About) -> bool:
-    """Return whether names that an import brings are the attempt's: in its entry point, or defined by a program and of no standard module."""
+    """Return whether imported names are the attempt's: they are in its entry point, or a program defines them and no standard module does."""
     if names & about.own and isinstance(node, ast.ImportFrom):
         return True
     modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
@@ -320,7 +320,7 @@ def attributes(tree: ast.AST, alias: ast.alias) -> set[str]:
 
 
 def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
-    """Return whether a statement only starts tests, or is a text or an ellipsis."""
+    """Return whether a statement only starts tests, or is a string or an ellipsis."""
     if not isinstance(node, ast.Expr):
         return isinstance(node, ast.Pass)
     if isinstance(node.value, ast.Constant):
@@ -329,7 +329,7 @@ def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
 
 
 def as_assert(node: ast.stmt) -> ast.stmt:
-    """Return a comparison that stands alone, such as ``f(1) == 2``, as an assert; other statements as they are."""
+    """Return a comparison that is a statement of its own, such as ``f(1) == 2``, as an assert; other statements unchanged."""
     value = node.value if isinstance(node, ast.Expr) else None
     judges = isinstance(value, ast.Compare | ast.BoolOp) or (isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not))
     if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in JUDGING:
@@ -353,13 +353,13 @@ def is_check(node: ast.FunctionDef, body: Sequence[ast.stmt]) -> bool:
 
 
 def is_call_of(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement is a call of a function of the tests with one argument."""
+    """Return whether a statement calls a function of the tests with one argument."""
     call = node.value if isinstance(node, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
 
 
 def lone_function(body: Sequence[ast.stmt]) -> str:
-    """Return the name of the only function of tests without parameters that nobody calls; empty if there are others or tests."""
+    """Return the name of the only test function, without parameters, that nothing calls; empty if there are other functions or tests."""
     defined = [node for node in body if isinstance(node, ast.FunctionDef) and not node.args.args and asserts(node)]
     others = any(is_suite(node) or isinstance(node, ast.Assert) for node in body)
     if not defined or others:
@@ -378,7 +378,9 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
         defined = [name for code in about.programs() for name in functions_of(code)]
         entry = defined[0] if len(defined) == 1 else ""
     if not entry:
-        raise ValueError(f"tests: {check.name}({check.args.args[0].arg}) takes a function: name it with --entry_point COLUMN")
+        raise ValueError(
+            f"tests: {check.name}({check.args.args[0].arg}) takes a function; name the function with --entry_point COLUMN"
+        )
     if calls:
         source = ast.unparse(ast.Module([node for node in body if node not in calls], []))
     found = sound_tests(check_tests(source, entry, name=check.name), replace(about, entry_point=entry, hidden=True))
@@ -386,7 +388,7 @@ def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, abou
 
 
 def functions_of(code: str, *, methods: bool = False) -> list[str]:
-    """Return the names of the functions of a program (``methods``: of its classes, too) that are not helpers of others by their names."""
+    """Return the names of the functions of a program (``methods``: also of its classes' methods), without helpers that others call."""
     body = tree.body if (tree := parsed(code)) else []
     body = [*body, *(part for node in body if methods and isinstance(node, ast.ClassDef) for part in node.body)]
     return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
@@ -409,7 +411,7 @@ def refusal(test: TestCase, about: About) -> str:
 
 
 def sound_suite(source: str, about: About) -> Found:
-    """Return the tests of a file of unittest without those that cannot fail; they are named, not shown."""
+    """Return the tests of a unittest file that can fail; tests that cannot fail are only listed by name."""
     suite = suites.unittest_tests(source)
     body = [node for node in ast.parse(source).body if not suites.is_import_of(node, "solution")]
     whys = {name: why for why, name in empty_tests(filter(is_suite, body), Module(body, source, about))}
@@ -417,12 +419,12 @@ def sound_suite(source: str, about: About) -> Found:
 
 
 def sound_tests(tests: Sequence[TestCase], about: About) -> Found:
-    """Return tests that an importer has made, without those that cannot fail whatever the attempt is."""
+    """Return tests of an importer, except those that cannot fail whatever the attempt does."""
     return without_refused(tests, [refusal(test, about) for test in tests], [test.input for test in tests])
 
 
 def without_refused(tests: Sequence[TestCase], whys: Sequence[str], names: Sequence[str]) -> Found:
-    """Return tests without those that have a reason, which are refused under their names."""
+    """Return the tests without a reason against them; the others are refused under their names."""
     kept = tuple(not why for why in whys)
     refused = tuple((why, name) for why, name in zip(whys, names, strict=True) if why)
     return Found(tuple(compress(tests, kept)), refused=refused, kept=kept)
@@ -431,7 +433,7 @@ def without_refused(tests: Sequence[TestCase], whys: Sequence[str], names: Seque
 def check_tests(source: str, entry: str, *, name: str = "check") -> tuple[TestCase, ...]:
     """Unroll ``def check(candidate)`` into one test per assert; a body with other statements becomes one CODE test.
 
-    ``entry`` is the function that is tested, or an expression for it; ``name`` that of the function that tests.
+    ``entry``: the tested function, or an expression for it; ``name``: the name of the testing function.
     """
     whole_body = TestCase(TestKind.CODE, f"{source}\n{name}({entry})", "", True)
     checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name]

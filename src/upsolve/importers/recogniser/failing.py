@@ -1,4 +1,4 @@
-"""Whether a test can fail: an assertion, and something of the attempt that decides it; and tests that share no state."""
+"""Whether a test can fail: it needs an assertion that depends on the attempt. Also: tests that share no state."""
 
 import ast
 import operator
@@ -16,9 +16,9 @@ from upsolve.types import TestCase, TestKind
 __all__ = ["About", "Compare", "Found", "Module", "asserts", "touches"]
 
 ASSERTING = re.compile(r"_*(?:assert|fail|expect|verify|check|should|raises|exit$)", re.IGNORECASE)
-"""How names of functions begin whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""
+"""Prefixes of functions whose calls are assertions: ``self.assertEqual``, ``np.testing.assert_allclose``, ``pytest.raises``."""
 DYNAMIC = frozenset("eval exec globals locals vars getattr __import__ compile open input".split())  # noqa: SIM905
-"""Builtins by which a test may reach the attempt without naming it."""
+"""Builtins by which a test may use the attempt without naming it."""
 CATCHING = frozenset({"AssertionError", "Exception", "BaseException"})
 COMPARE: dict[type[ast.cmpop], Any] = {
     ast.Eq: operator.eq,
@@ -31,7 +31,7 @@ COMPARE: dict[type[ast.cmpop], Any] = {
     ast.GtE: operator.ge,
 }
 EQUAL = (ast.Eq, ast.Is, ast.LtE, ast.GtE)
-"""Comparisons of a value with itself that are true."""
+"""Comparisons that are true for equal operands."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -84,9 +84,9 @@ def is_vacuous_call(name: str, args: Sequence[ast.expr]) -> bool:
 
 
 def asserts(node: ast.AST, helpers: Collection[str] = (), local: Collection[str] = ()) -> bool:
-    """Return whether code raises if something is wrong: an assertion that can fail, ``raise``, or a call of an asserting function.
+    """Return whether code raises if a result is wrong: by an assertion that can fail, ``raise``, or a call of an asserting function.
 
-    ``helpers`` are the functions of the tests that assert, ``local`` all of them, whose names do not say whether they assert.
+    ``helpers``: functions of the tests that assert; ``local``: all functions of the tests, whose names do not show whether they assert.
     """
     match node:
         case ast.Assert(test=test):
@@ -119,7 +119,7 @@ def any_asserts(nodes: Iterable[ast.AST], helpers: Collection[str], local: Colle
 
 
 def executed(node: Function) -> Iterator[ast.stmt]:
-    """Yield the statements of a function up to a return, without functions in it that nothing reads."""
+    """Yield the statements of a function up to a return, without inner functions that nothing reads."""
     read = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     for part in node.body:
         if not isinstance(part, Function) or part.name in read or part.decorator_list:
@@ -143,10 +143,10 @@ def catches(handler: ast.ExceptHandler) -> bool:
 
 
 def touches(reads: Collection[str], bound: Collection[str], own: Collection[str], called: Collection[str] = ()) -> bool:
-    """Return whether a test that reads some names, also in the functions that it uses, reaches the attempt.
+    """Return whether a test that reads some names, also in the functions that it uses, uses the attempt.
 
-    ``bound`` are names that the tests and their setup bind, ``own`` functions that the attempt must define, ``called`` builtins
-    that the test calls to decide, which may be functions of the attempt where ``own`` is empty (``sum``).
+    ``bound``: names that the tests and their setup bind; ``own``: functions that the attempt must define; ``called``: builtins whose calls decide the
+    test. If ``own`` is empty, these builtins may be the attempt's functions (``sum``).
     """
     free = {name for name in reads if name not in bound and name not in BUILTINS}
     needed = {*own} - {*bound}
@@ -159,7 +159,7 @@ class Compare(StrEnum):
     PUBLISHER = "publisher"
     """The grader that the set was published with."""
     CONTEST = "contest"
-    """Tokens must be equal, and numbers within a tolerance where an expected output has a decimal fraction."""
+    """Tokens must be equal; numbers may differ within a tolerance if an expected output has a decimal fraction."""
     EXACT = "exact"
     """Output must be equal, character by character."""
 
@@ -173,21 +173,21 @@ class About:
     setup: str = ""
     language: str = "python"
     codes: tuple[str, ...] = ()
-    """A correct program, statement or code to start from, and an attempt, each may be empty: the first that defines the function shows its form."""
+    """A correct program, statement or starter code, and an attempt; each may be empty. The first that defines the function shows its form."""
     compare: Compare = Compare.CONTEST
     """Who compares values."""
     hidden: bool = False
-    """Whether a prompt may not show asserts, as in published sets, whose tasks stay if none of their tests can fail."""
+    """Whether prompts must not show asserts, as in published sets; their tasks are kept even if none of their tests can fail."""
     published: bool = False
-    """Whether tests stay as their publisher made them, for programs of the form that they call alone."""
+    """Whether tests stay as their publisher wrote them, and only accept programs of the form that they call."""
     lenient: bool = False
-    """Whether a call that only must not raise is a test, as in upsolve's own files, where each test says its kind."""
+    """Whether a call that only must not raise is a test, as in upsolve's own files, which state the kind of each test."""
 
     asked: list[bool] = field(default_factory=list[bool])
     """Not empty once ``programs`` was called: the tests then depend on ``codes``."""
 
     def programs(self) -> Iterator[str]:
-        """Yield the codes that are not empty, and remember that they were asked."""
+        """Yield the non-empty codes, and record in ``asked`` that they were used."""
         self.asked.append(True)
         yield from filter(None, self.codes)
 
@@ -205,31 +205,31 @@ def own_names(entry_point: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Tests that were found, and those that cannot fail."""
+    """The recognised tests, and those that cannot fail."""
 
     tests: tuple[TestCase, ...]
     entry_point: str = ""
-    """Function that they call, if they say so and it was not known."""
+    """Function that the tests call, if the tests name it and it was not known."""
     refused: tuple[tuple[str, str], ...] = ()
     """Reason and text of each test that is left out."""
     kept: tuple[bool, ...] = ()
-    """Whether each test is kept, of all in their order; empty if none was left out, or the places of those are unknown."""
+    """Whether each test, in their order, is kept; empty if all are kept, or the positions are unknown."""
     setup: str = ""
-    """Code that they need before the attempt."""
+    """Code that the tests need before the attempt."""
     compare: str = ""
-    """How their values are compared; empty: as usual."""
+    """How the tests compare values; empty: as usual."""
     left_out: tuple[str, ...] = ()
-    """Names of tests that only pytest runs."""
+    """Names of tests that only pytest can run."""
 
 
 SHARED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-"""Statements that bind what does not change."""
+"""Statements that bind immutable values."""
 USUAL = frozenset(
     "print range str int float list dict tuple set bool type all any isinstance issubclass callable repr enumerate zip map filter".split()  # noqa: SIM905
 )
-"""Builtins that a test uses and no attempt defines."""
+"""Builtins that a test uses and that no attempt defines."""
 ALL = ""
-"""Name of the state that all statements share if one of them may change a state inside the attempt."""
+"""Name of the state that all statements share if one of them may change state inside the attempt."""
 
 
 class Module:
@@ -260,14 +260,14 @@ class Module:
         return found
 
     def agreeing(self) -> frozenset[str]:
-        """Return the names of functions of the module that return a true constant whatever they are given, and assert nothing."""
+        """Return the names of functions of the module that assert nothing, and return a true constant for any arguments."""
         defined = [node for node in self.body if isinstance(node, ast.FunctionDef) and node.name not in self.helpers]
         ending = [node for node in defined if isinstance(node.body[-1], ast.Return)]
         found = [(node.name, [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]) for node in ending]
         return frozenset(name for name, values in found if all(isinstance(one, ast.Constant) and one.value for one in values))
 
     def is_test(self, node: ast.stmt) -> bool:
-        """Return whether a statement, when it is run, asserts something."""
+        """Return whether running a statement asserts something."""
         return not is_shared(node) and asserts(node, self.helpers, self.local)
 
     @cached_property
@@ -276,7 +276,7 @@ class Module:
         return frozenset() if names_read(self.about.setup) else names_bound(self.about.setup)
 
     def needed(self, names: Iterable[str]) -> tuple[set[int], frozenset[str]]:
-        """Return the shared statements that names need, and all names that these read, too."""
+        """Return the shared statements that bind some names, and all names that these statements read in turn."""
         needed, known = set[int](), {*names}
         waiting = known
         while waiting:
@@ -287,14 +287,14 @@ class Module:
         return needed, frozenset(known)
 
     def reaches(self, at: Collection[int], reads: Collection[str] | None = None) -> bool:
-        """Return whether statements use the attempt, or a part of them that reads some names does."""
+        """Return whether statements use the attempt, directly or by the names that they read."""
         needed, reads = self.needed(reads if reads is not None else (name for one in at for name in self.reads[one]))
         bound = {name for one in {*at, *needed} for name in self.binds[one]} | (self.outside - self.about.own)
         called = {name for name in reads if name in BUILTINS and name.islower() and name not in USUAL}
         return touches(reads, bound, self.about.own, called)
 
     def tests(self, without: Collection[ast.stmt], *, whole: bool = False) -> Found:
-        """Return the tests among the statements except ``without`` (a single test if ``whole``), and why other statements test nothing."""
+        """Return the tests among the statements except ``without`` (a single test if ``whole``), and why the other statements are not tests."""
         items = [at for at, node in enumerate(self.body) if at not in self.shared and node not in without]
         tested = {at for at in items if self.is_test(self.body[at])}
         idle = [at for at in items if at not in tested and is_idle(self.body[at])]
@@ -316,7 +316,7 @@ class Module:
         return Found(tuple(found), refused=tuple(refused), kept=tuple(kept[at] for at in sorted(kept)))
 
     def states(self, items: Sequence[int], tested: Collection[int]) -> tuple[dict[int, set[str]], set[int]]:
-        """Return the states that each statement uses, by name, and the statements that set up modules, such as ``random.seed(0)``."""
+        """Return the names of the states that each statement uses, and the statements that set up modules, such as ``random.seed(0)``."""
         bound = {name for at in items for name in self.binds[at]}
         reads = {at: self.needed(self.reads[at])[1] for at in items}
         setups, used = set[int](), set[str]()
@@ -332,7 +332,7 @@ class Module:
         return {at: {*self.binds[at], *reads[at], ALL} & known for at in items}, setups
 
     def text(self, group: Collection[int], setups: Collection[int]) -> str:
-        """Return the code of a test: its statements, and those that they need, in their order."""
+        """Return the code of a test: its statements and the statements that they need, in their order."""
         before = {at for at in setups if at < max(group)}
         needed, _ = self.needed(name for at in {*group, *before} for name in self.reads[at])
         return "\n".join(self.texts[at] for at in sorted({*group, *before, *needed}))
@@ -370,12 +370,12 @@ def text_of(lines: Sequence[bytes], node: ast.stmt) -> str:
 
 
 def is_shared(node: ast.stmt) -> bool:
-    """Return whether a statement only imports or defines, also if it catches that a module is missing."""
+    """Return whether a statement only imports or defines names; it may also catch a missing module."""
     return isinstance(node, SHARED) or (isinstance(node, ast.Try) and all(isinstance(part, SHARED) for part in node.body))
 
 
 def is_constant(node: ast.stmt, times: Counter[str]) -> bool:
-    """Return whether a statement binds a name, once in the module, to a value that cannot change."""
+    """Return whether a statement binds a name, once in the module, to an immutable value."""
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     if not isinstance(node, ast.Assign) or not isinstance(target, ast.Name) or times[target.id] > 1:
         return False
@@ -384,7 +384,7 @@ def is_constant(node: ast.stmt, times: Counter[str]) -> bool:
 
 
 def is_idle(node: ast.stmt) -> bool:
-    """Return whether a statement does nothing that a later one could see: a value alone, an assert that cannot fail, ``print(...)``."""
+    """Return whether a statement has no effect on later ones: a lone value, an assert that cannot fail, ``print(...)``."""
     if isinstance(node, ast.Assert):
         return not asserts(node)
     value = node.value if isinstance(node, ast.Expr) else None

@@ -1,8 +1,8 @@
 """Test functions in the styles of unittest and pytest -> CODE tests, one per test function, so that a program can pass some of them.
 
-``read_tests`` reads those of a repository: each becomes one statement list, what it needs of its file, the test itself, and a call of it.
-Parameters of ``pytest.mark.parametrize`` become a loop. In tables, simple fixtures become functions, and ``pytest.raises`` that of unittest. A
-test that needs other fixtures of pytest cannot be run this way, and says so.
+``read_tests`` reads the tests of a repository. Each becomes a list of statements: those that it needs, the test itself, and a call of the test.
+Parameters of ``pytest.mark.parametrize`` become a loop. In tables, simple fixtures become functions, and ``pytest.raises`` becomes unittest's. A test
+with other fixtures of pytest cannot be run this way, and has a ``problem``.
 """
 
 import ast
@@ -38,9 +38,9 @@ for _, trace in [*result.failures, *result.errors]:
     raise AssertionError(trace)
 """
 DEBUG = "__import__('unittest').TestSuite([{name}({method!r})]).debug()"
-"""Both run a test of unittest alone; an error of the test is an AssertionError by ``RUN``, and itself by ``DEBUG``."""
+"""Code that runs one unittest test. ``RUN`` reports an error of the test as an AssertionError, ``DEBUG`` raises the error itself."""
 PARAMETERS, HINDERING = "pytest.mark.parametrize", ("pytest.mark.skip", "pytest.mark.xfail", "pytest.mark.usefixtures")
-"""Marks of pytest that give a test its parameters, and those of tests that are not called alone."""
+"""pytest marks that parametrise a test, and marks of tests that cannot be called on their own."""
 CLASS, METHOD = "setup_class", "setup_method"
 """Methods that pytest calls before the tests of a class, and before each test."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -56,7 +56,7 @@ class Suite:
     names: tuple[str, ...] = ()
     """Name of the function of each, such as ``TestAdd.test_zero``."""
     left_out: tuple[str, ...] = ()
-    """Names of test functions that cannot be called alone: they use fixtures."""
+    """Names of test functions that cannot be called on their own, since they use fixtures."""
 
 
 def unittest_tests(source: str) -> Suite:
@@ -73,7 +73,7 @@ def unittest_tests(source: str) -> Suite:
 def pytest_tests(source: str, *, module: str = "solution") -> Suite:
     """Return the tests of a file for pytest; SyntaxError if the source is not Python.
 
-    Imports from ``module`` are left out: the attempt is there already. Tests with several ``parametrize`` are left out, too.
+    Imports from ``module`` are left out, since the attempt is there already. Tests with several ``parametrize`` are left out, too.
     """
     shared: list[ast.stmt] = []
     found: list[Variant] = []
@@ -109,7 +109,7 @@ def is_main(node: ast.stmt) -> bool:
 
 
 ROOTS = ("src", "lib")
-"""Folders, at the top of a repository, that are no packages themselves but hold them."""
+"""Folders at the top of a repository that hold packages, but are not packages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ class Test:
     code: str = ""
     """Statements that raise an exception on failure; imports are absolute."""
     problem: str = ""
-    """Why it cannot be run; empty if it can."""
+    """Why the test cannot be run; empty if it can."""
     requires: tuple[str, ...] = ()
-    """Packages outside of the standard library that it imports."""
+    """Packages outside of the standard library that the test imports."""
 
 
 def module_name(path: str) -> str:
@@ -190,22 +190,22 @@ def read_tests(path: str, source: str) -> list[Test]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A test function by itself."""
+    """A test function, separated from its file."""
 
     name: str
     """Name of the test, with its class: ``TestSlug.test_case``."""
     function: Function
-    """The function as it is."""
+    """The unchanged function."""
     body: list[ast.stmt]
     """Definition of the test, without marks of pytest and other tests of its class, and a call of the test."""
     problem: str = ""
-    """Why it cannot be called alone; empty if it can."""
+    """Why the test cannot be called on its own; empty if it can."""
     loops: int = 0
     """Number of marks ``parametrize`` of the test."""
 
     @property
     def is_single(self) -> bool:
-        """Whether it can be called alone, in at most one loop."""
+        """Whether the test can be called on its own, in at most one loop."""
         return not self.problem and self.loops < 2
 
 
@@ -231,7 +231,7 @@ def by_name(functions: Iterable[Function]) -> dict[str, list[Function]]:
 def of_class(
     node: ast.ClassDef, method: Function, methods: Mapping[str, Sequence[Function]], rest: Sequence[ast.stmt], run: str
 ) -> Variant:
-    """Return one test of a class, without its other tests.
+    """Return one test of a class, without the class's other tests.
 
     ``methods``: its tests by name; ``rest``: its other statements; ``run``: code for a class of unittest, empty for another class.
     """
@@ -249,9 +249,9 @@ def of_class(
 
 
 def prepared(definition: ast.ClassDef, method: Function) -> tuple[list[ast.stmt], str]:
-    """Let a class of pytest set itself up: ``setup_method`` when it is created, ``setup_class`` by the statements that are returned.
+    """Let a pytest class set itself up: ``setup_method`` when it is created, ``setup_class`` by the returned statements.
 
-    Also returns the name of what cannot run this way, such as a teardown: it may assert.
+    Also returns the name of a method that cannot run this way, such as a teardown, since it may assert.
     """
     named = {part.name: part for part in definition.body if isinstance(part, ast.FunctionDef)}
     other = next((name for name in named if name.startswith(("setup", "teardown")) and name not in (CLASS, METHOD)), "")
@@ -267,7 +267,7 @@ def prepared(definition: ast.ClassDef, method: Function) -> tuple[list[ast.stmt]
 
 
 def tests_named(body: Iterable[ast.AST], tests: Mapping[str, Sequence[Function]]) -> set[Function]:
-    """Return the tests whose names occur in code, directly or in tests named there: the code may call these tests."""
+    """Return the tests whose names occur in code, directly or through other tests: the code may call them."""
     found, waiting = set[Function](), [*body]
     while waiting:
         parts = [part for node in waiting for part in ast.walk(node)]
@@ -280,7 +280,7 @@ def tests_named(body: Iterable[ast.AST], tests: Mapping[str, Sequence[Function]]
 
 
 def others_of(test: Variant, functions: Mapping[str, Sequence[Function]]) -> list[Function]:
-    """Return the other test functions of a file, by name, that a test names, in order, without marks of pytest."""
+    """Return the other test functions of a file that a test names, by name, in order, without pytest's marks."""
     used = tests_named(test.body, functions) - {test.function}
     return [without_marks(one)[0] for one in sorted(used, key=lambda one: one.lineno)]
 
@@ -295,7 +295,7 @@ def without_marks(node: Marked) -> tuple[Marked, dict[str, ast.expr]]:
 
 
 def called(node: Function, name: str) -> Variant:
-    """Return a test function without the marks of pytest, and the statements that call it by a name."""
+    """Return a test function without pytest's marks, and the statements that call it by a name."""
     plain, marks = without_marks(node)
     if isinstance(node, ast.AsyncFunctionDef):
         return Variant(node.name, node, [plain], "it is asynchronous")
@@ -329,14 +329,14 @@ def loop_of(mark: ast.expr) -> tuple[list[str], ast.expr] | None:
 
 
 def value_of(node: ast.expr, *, single: bool) -> ast.expr:
-    """Return the values of ``pytest.param(...)`` without its id; any other expression as it is."""
+    """Return the values of ``pytest.param(...)`` without its id; any other expression unchanged."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.param" and {one.arg for one in node.keywords} <= {"id"}:
         return node.args[0] if single else ast.Tuple(node.args, ast.Load())
     return node
 
 
 def calls(name: str, loops: Sequence[tuple[list[str], ast.expr]]) -> list[ast.stmt]:
-    """Return statements that call a test with all of its parameters."""
+    """Return statements that call a test with each of its sets of parameters."""
     text, given = "", list[str]()
     for depth, (names, values) in enumerate(loops):
         case = f"case_{depth}" if depth else "case"
@@ -346,7 +346,7 @@ def calls(name: str, loops: Sequence[tuple[list[str], ast.expr]]) -> list[ast.st
 
 
 def needed(shared: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
-    """Return the statements of a file that a test needs, directly or not, in order, and the test's own, as text."""
+    """Return the statements of a file that a test needs, directly or indirectly, in order, and the test's own statements, as text."""
     used: set[int] = set()
     names = names_in(ast.Module([*body], []))[1]
     while more := [at for at, node in enumerate(shared) if at not in used and names_in(node)[0] & {"*", *names}]:
@@ -357,7 +357,7 @@ def needed(shared: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
 
 
 def used_part(node: ast.stmt, names: Set[str]) -> ast.stmt:
-    """Return an import with those of its names that are used; any other statement as it is."""
+    """Return an import with only its used names; any other statement unchanged."""
     if not isinstance(node, ast.Import | ast.ImportFrom):
         return node
     part = copy(node)
@@ -377,7 +377,7 @@ def inside(test: Test) -> str:
 
 
 def across(test: Test, attempted: str, functions: frozenset[str]) -> str:
-    """Return a test that uses functions of the attempt without importing them; empty if it uses anything else of the attempt.
+    """Return a test that uses functions of the attempt without importing them; empty if it uses other parts of the attempt.
 
     Packages that contain the module ``attempted``, which the attempt replaces, may offer its functions, too.
     """

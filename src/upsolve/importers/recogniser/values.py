@@ -1,7 +1,7 @@
 """Tests in any form that people store (code, JSON, literals, packed texts, objects and lists of these) -> test cases.
 
-Inputs and expected outputs go by many names; whether a test calls a function or feeds a program is said by its type, by a name of a function,
-or by the task's entry point.
+Inputs and expected outputs have many names. Whether a test calls a function or feeds a program follows from its type, from the name of a function, or
+from the task's entry point.
 """
 
 import ast
@@ -33,10 +33,10 @@ Json = Mapping[str, Any]
 
 
 def recognise(value: Any, about: About) -> Found:
-    """Return the tests that a value (text of Python, JSON, a literal, a list or an object of tests) holds, and which cannot fail.
+    """Return the tests in a value (Python source, JSON, a literal, a list or an object of tests), and those that cannot fail.
 
     Raises:
-        ValueError: no test is found, or one has none of the known forms; says which.
+        ValueError: no test is found, or a test has an unknown form; the message shows which.
     """
     found = of_value(value, about)
     if not found.tests and (
@@ -44,7 +44,7 @@ def recognise(value: Any, about: About) -> Found:
     ):
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         problem = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
-        raise ValueError(f"{problem}; rename a column that does not hold tests")
+        raise ValueError(f"{problem}; if the column does not hold tests, rename it")
     return found if found.compare or about.published else in_both_forms(found, about)
 
 
@@ -73,7 +73,7 @@ def of_text(text: str, about: About) -> Found:
 
 
 def of_object(value: Json, about: About) -> Found:
-    """Return the tests of an object: lists of inputs and of outputs, shown and hidden tests, tests by a name, or one test."""
+    """Return the tests of an object: lists of inputs and of outputs, shown and hidden tests, tests by name, or one test."""
     lower = {str(key).lower(): one for key, one in value.items()}
     given, expected = (next((name for name in names if name in lower), "") for names in IN_LISTS)
     if "inputs" in lower and "outputs" in lower:
@@ -81,7 +81,7 @@ def of_object(value: Json, about: About) -> Found:
     lists = [as_value(lower[name]) for name in (given, expected) if name]
     if len(lists) == 2 and all(isinstance(one, list | tuple) for one in lists):
         if len(lists[0]) != len(lists[1]):
-            raise ValueError(f"tests: {len(lists[0])} inputs, but {len(lists[1])} outputs")
+            raise ValueError(f"tests: {len(lists[0])} inputs, but {len(lists[1])} outputs; give one output for each input")
         shared = {key: one for key, one in value.items() if not isinstance(one, list)}
         return of_items([{**shared, "input": one, "output": other} for one, other in zip(*lists, strict=True)], about)
     shared = {name: lower[name] for name in (*FUNCTIONS, "metadata") if lower.get(name)}
@@ -101,7 +101,7 @@ def of_object(value: Json, about: About) -> Found:
 
 
 def of_parts(fields: Json, shared: Json) -> list[Any]:
-    """Return the tests of shown and hidden parts, and of others if they are not shown ones, with fields that they share."""
+    """Return the tests of shown and hidden parts, and of other parts unless they repeat shown tests, with the fields that they share."""
     parts = [(name, item) for name in (*SHOWN, *NAMES["hidden"], *AROUND) for item in as_items(fields.get(name))]
     shown = {repr(item) for name, item in parts if name in SHOWN}
     parts = [(name, item) for name, item in parts if name not in (*AROUND, "official_tests") or repr(item) not in shown]
@@ -109,7 +109,7 @@ def of_parts(fields: Json, shared: Json) -> list[Any]:
 
 
 def around(fields: Json, tests: Any, about: About) -> Found:
-    """Return the tests in an object that has code before them, too: setup if it reads nothing of the attempt, else a part of the tests."""
+    """Return the tests in an object that also has code before them: this is setup if it does not use the attempt, else a part of the tests."""
     codes = [as_value(fields[name]) for name in NAMES["setups"] if fields.get(name)]
     setup = "\n".join(line for code in codes for line in (code if isinstance(code, list | tuple) else [str(code)])).strip()
     if setup and names_read(setup) and (isinstance(tests, str) or (isinstance(tests, list) and all(map(code_of, tests)))):
@@ -119,7 +119,7 @@ def around(fields: Json, tests: Any, about: About) -> Found:
 
 
 def as_value(value: Any) -> Any:
-    """Return the list or object that a text is; any other value as it is."""
+    """Return the list or object in a text; any other value unchanged."""
     return value if not isinstance(value, str) or (inner := calls.value_in(value)) is None else inner
 
 
@@ -174,7 +174,7 @@ def code_of(item: Any) -> str:
 
 
 def depend(texts: Sequence[str]) -> bool:
-    """Return whether a text binds names that another one reads, or is no Python by itself."""
+    """Return whether a text binds names that another one reads, or is not Python on its own."""
     try:
         names = [names_in(plain(text)) for text in texts]
     except UNREADABLE:
@@ -184,7 +184,7 @@ def depend(texts: Sequence[str]) -> bool:
 
 
 def field_of(item: Json, names: Iterable[str]) -> tuple[str, Any]:
-    """Return the name, in small letters, and the value of the first of some fields that an object has; empty without one."""
+    """Return lower-case name and value of the first of some fields that an object has; empty if it has none."""
     lower = {str(key).lower(): key for key in item}
     return next(((name, item[lower[name]]) for name in names if name in lower), ("", None))
 
@@ -202,7 +202,7 @@ def as_object(item: Any) -> Json:
 
 
 def function_named(fields: Json) -> str:
-    """Return the function that fields, or their metadata, name; empty if they name none."""
+    """Return the function that fields, or their metadata, name; empty if there is none."""
     metadata = as_value(fields.get("metadata"))
     return str(
         field_of(fields, FUNCTIONS)[1] or field_of(metadata if isinstance(metadata, Mapping) else {}, FUNCTIONS)[1] or ""
@@ -216,7 +216,7 @@ def kind_of(item: Any) -> str:
 
 
 def function_in(item: Any, about: About) -> str:
-    """Return the function that a test calls; empty if it is one of standard input and output, or upsolve's own."""
+    """Return the function that a test calls; empty for a test of standard input and output, and for upsolve's own."""
     fields: Json = item if isinstance(item, Mapping) else {}
     kind = kind_of(item)
     if STDIO.match(kind) or is_own(item):
@@ -228,13 +228,13 @@ def function_in(item: Any, about: About) -> str:
     if CALLS.match(kind) and not entry:
         defined = [name for code in about.programs() for name in functions_of(code, methods=True)]
         if len({*defined}) != 1:
-            raise ValueError(f"tests: a test of type {kind} names no function: fn_name, or --entry_point COLUMN")
+            raise ValueError(f"tests: a test of type {kind} names no function; add fn_name, or --entry_point COLUMN")
         entry = defined[0]
     return entry
 
 
 def called(name: str, items: Sequence[Json], found: Found, about: About) -> tuple[Found, tuple[TestCase, ...]]:
-    """Return the tests that call a function, and the facts about their task, completed by these tests."""
+    """Return the tests that call a function, and the facts about their task, completed from these tests."""
     codes = [code for code in about.programs() if "class Solution" in code or functions_of(code)]
     is_method = name.startswith("Solution().")
     callee = calls.Callee(name.rpartition(".")[2], in_class=True) if is_method else calls.callee_of(name, *codes)
@@ -246,7 +246,7 @@ def called(name: str, items: Sequence[Json], found: Found, about: About) -> tupl
 
 
 def in_both_forms(found: Found, about: About) -> Found:
-    """Return tests by text, of which all are direct calls of one function, with what lets a program of either form pass (``other_form``)."""
+    """Return tests as text; if all are direct calls of one function, with the setup for programs of either form (``other_form``)."""
     names = {calls.called_in(test.input) if test.kind is TestKind.CALL else "" for test in found.tests}
     name = names.pop() if len(names) == 1 else ""
     callee = calls.Callee(name.rpartition(".")[2], in_class=name.startswith("Solution()."))
@@ -264,7 +264,7 @@ def is_own(item: Any) -> bool:
 
 
 def as_test(item: Any) -> TestCase:
-    """Return a test of standard input and output, or upsolve's own; ValueError for one with an unknown field or a value of another type."""
+    """Return a test of standard input and output, or upsolve's own; ValueError for an unknown field or a value of another type."""
     if not is_own(item):
         fields = as_object(item)
         given, expected = calls.text_of(fields["input"]), calls.text_of(fields["output"])
@@ -282,9 +282,9 @@ LABEL = re.compile(
     r"^[ \t#*]*+(?:(?:sample|example|test|expected|case)[ \t]*+\d*+[ \t]*+)*+(input|output)[ \t]*+#?\d*+[ \t]*+\**+[ \t]*+(?:[:=]\**+[ \t]*+|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line ``Input: 1``, ``### Sample Input 1`` or ``**Output:**``."""
+"""Matches a line ``Input: 1``, ``### Sample Input 1`` or ``**Output:**``."""
 HEAD = r"[ \t#*]*+(?:(?:sample|example|test|case)s?+[ \t]*+)++#?\d*+[ \t]*+[:.)]?\**+[ \t]*+"
-"""A line ``Example 1:`` before an input."""
+"""Matches a line ``Example 1:`` before an input."""
 BEFORE, BETWEEN = re.compile(rf"(?:\s*+(?:{HEAD})?)*+", re.IGNORECASE), re.compile(rf"\n(?:{HEAD}|\s)*+\Z", re.IGNORECASE)
 REMARK = re.compile(r"^[ \t#*]*+explanation\**+[ \t]*+:", re.IGNORECASE | re.MULTILINE)
 

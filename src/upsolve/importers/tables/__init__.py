@@ -1,4 +1,4 @@
-"""Importers of tables and JSON lines of any columns, and what columns can hold: the fields of tasks, attempts and outcomes."""
+"""Importers of tables and JSON lines with any columns, and the fields that columns can hold: of tasks, attempts and outcomes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,26 +37,26 @@ FILE_FIELDS = SECTIONS["files"]
 FIELDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
 """Field that a column can hold -> description."""
 NAMED_ONLY = ("answer", "official", "requires", "share", *TEST_FIELDS, *SAMPLE_FIELDS, *FILE_FIELDS, *POINTS)
-"""Fields whose column must be named: a column ``answer`` often holds the expected answer, and ``points`` those of a contest."""
+"""Fields whose column must be named. A column ``answer`` often holds the expected answer, and ``points`` often the points of a contest."""
 NAMES = ("task_id", "prompt", "prompt_file")
 """Fields that identify a task."""
 PROGRAMS = ("code", "answer", "code_file")
 OF_TASK = "of the task"
-"""Internal column of a row with several attempts: the columns that no field uses."""
+"""Internal column of a row with several attempts; it holds the columns that no field uses."""
 CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
 """Fields in which rows of one task must not differ."""
 SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONTENT)}
-"""Place of each in ``hashes_of``."""
+"""Field in ``CONTENT`` -> its position in ``hashes_of``."""
 REFERENCE = "reference among the attempts"
-"""Column with the first attempt that a map takes as the reference."""
+"""Internal column with the first attempt that a map takes as the reference."""
 ATTEMPTS = "attempts of the task"
-"""Column with the attempts of a row: values of fields, and of other columns."""
+"""Internal column with the attempts of a row: values of fields, and of other columns."""
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
-"""Fields whose columns, if named, the first rows of JSON must have."""
+"""Fields whose columns, if named, must occur in the first rows of JSON."""
 
 
 def sampled(cells: Mapping[str, Any], answer: str, code: str) -> dict[str, Any]:
-    """Return the fields of an attempt about its tokens, given those of a row; the log-probability of the code is known if the answer is nothing else."""
+    """Return the fields of an attempt about its tokens from those of a row. The code's log-probability is known if the answer consists of only the code."""
     if cells.keys().isdisjoint(SAMPLE_FIELDS):
         return {}
     ids, logps = cells.get("token_ids") or (), cells.get("token_logps") or ()
@@ -75,5 +75,5 @@ def hashes_of(task: Task) -> bytes:
 
 
 def hash_of(task: Task, name: str) -> bytes:
-    """Return a hash of a field of a task, as ``hashes_of`` has it at its place in ``SPANS``."""
+    """Return the hash of one field of a task, which is at the field's position (``SPANS``) in ``hashes_of``."""
     return hash(getattr(task, name)).to_bytes(8, signed=True)

@@ -1,4 +1,4 @@
-"""Guesses which columns of a table, or unknown fields of JSON, hold which field, by names and contents; used in warnings and errors only."""
+"""Guesses which columns of a table, or unknown fields of JSON, hold which field, by names and contents. Only warnings and errors use the guesses."""
 
 import re
 import shlex
@@ -39,19 +39,19 @@ __all__ = [
 
 KNOWN = known_words()
 NAMES, STANDS_FOR = KNOWN["columns"], KNOWN["stands_for"]
-"""Field -> names of columns that often hold it, and other fields with which it is not needed. ``exit_code`` is ``status`` by a map."""
+"""Field -> names of columns that often hold it, and other fields that make it unnecessary. A map reads ``exit_code`` as ``status``."""
 RESPONSES = NAMES["answer"]
 COUNTS, PAIR = ("passed", "total", "exit_code"), ("passed", "total")
-"""Fields whose values are numbers, of which none is needed beside a status; fields that need each other, as numbers of tests."""
+"""Fields with numbers, none of which is needed beside a status; and fields that need each other, such as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
-"""Ends of names of columns in which 1 is good."""
+"""Endings of names of columns in which 1 is good."""
 FAILURE, SUCCESS, NEGATION, SCORE, PART = (
     re.compile("|".join(KNOWN["meanings"][kind])) for kind in ("failure", "success", "negation", "score", "part")
 )
 VAGUE = ("true", "false", "yes", "no", "y", "n", "ja", "nein", "oui", "non", "sí", "是", "否")
 """Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
-"""Options that read an exit code."""
+"""Options of a map that reads an exit code."""
 OUTCOMES = ("status", "passed", "outcomes", "points", "share", "error")
 """Fields that hold an outcome."""
 SERVED = frozenset(("success", "succeeded", "successful", "ok"))
@@ -60,17 +60,17 @@ TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 """Matches the text of a test, but not the name of a test."""
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
 NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
-"""Match every test in Python, and names of columns (without signs) that hold tests, not their results."""
+"""Matches of tests as Python code, and of names of columns (without signs) that hold tests instead of their results."""
 ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
-"""Fields that items of lists of attempts often have."""
+"""Fields that items of a list of attempts often have."""
 SHORT = 40
-"""Most characters of a word for an outcome."""
+"""Largest number of characters of a word for an outcome."""
 WORDS, PROSE, STATEMENT = 4, 8, re.compile("(?:statement|question|description|instruction|prompt|text)s?$")
-"""Fewest words of a statement (fewer: a task's name); fewest words of a text that is no title; columns in which two words are enough."""
+"""Fewest words of a statement (shorter texts are names of tasks); fewest words of a text that is not a title; columns that need only two words."""
 
 
 def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)) -> dict[str, str]:
-    """Return field -> column, among ``fields`` that no column has, for the columns of the first rows that look like them.
+    """Return field -> column for those ``fields`` without a column that a column of the first rows may hold.
 
     ``mapped``: field -> its column, which need not exist.
     """
@@ -114,14 +114,14 @@ def is_short(texts: Sequence[Any]) -> bool:
 
 
 def are_statements(rows: Rows, column: str, task: str) -> bool:
-    """Return whether a column has texts, no titles and no programs, of which each task has another one in all of several rows."""
+    """Return whether a column has texts that are neither titles nor programs, and that differ from task to task in all of several rows."""
     texts, pairs = values_of(rows, column), {(repr(row.get(task)), repr(row.get(column))) for row in rows}
     same = len({*texts}) == len(pairs) == len({name for name, _ in pairs}) if all(isinstance(one, str) for one in texts) else 0
     return bool(same) and len(pairs) < len(texts) == len(rows) and not is_short(texts) and not are_programs(texts)
 
 
 def by_name(field: str, columns: Iterable[str]) -> list[str]:
-    """Return the columns whose names are those of a field (``NAMES``), the likeliest first; then those that have more around such a name."""
+    """Return the columns with a name of a field (``NAMES``), the likeliest first; then columns whose names contain such a name."""
     before, after = ("|".join(KNOWN[side].get(field, ())) for side in ("before", "after"))
     plain = {column: bare(column) for column in columns}
     exact = [column for name in NAMES[field] for column in plain if plain[column] in (name, f"{name}id", f"{name}name")]
@@ -130,20 +130,20 @@ def by_name(field: str, columns: Iterable[str]) -> list[str]:
 
 
 def bare(column: str) -> str:
-    """Return the name of a column in small letters without signs: the last part of a path, or the part before ``$oid`` and the like."""
+    """Return the name of a column in lower case without signs: the last part of a path, or the part before ``$oid`` and the like."""
     return re.sub(r"[\W_]", "", column.partition(".$")[0].lower().rpartition(".")[2])
 
 
 def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
-    """Return the values of a column that are not null, NaN or empty text."""
+    """Return the values of a column except null, NaN and empty text."""
     values = (row[column] if column in row else nested_value(row, column.split(".")) for row in rows)
     return [value for value in values if value not in (None, "") and value == value]
 
 
 def fits(field: str, column: str, values: Sequence[Any]) -> bool:
-    """Return whether the values fit a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence.
+    """Return whether the values fit a field: text or numbers; words for outcomes; names of tasks that are not statements; code in a fence.
 
-    Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
+    Numbers can be outcomes only if no others than 0 and 1 occur: both of them, unless the column's name says that 1 is good.
     """
     if field == "outcomes":
         return any(map(are_outcomes, values)) and all(are_outcomes(value) or outcome.are_statuses([value]) for value in values)
@@ -176,14 +176,14 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
 
 
 def are_outcomes(value: Any) -> bool:
-    """Return whether a value has several words for outcomes: a list, or between commas."""
+    """Return whether a value has several words for outcomes: in a list, or between commas."""
     with suppress(ValueError):
         return len([*map(outcome.status_of, outcome.words_of(value))]) > 1
     return False
 
 
 def has_totals(rows: Rows) -> bool:
-    """Return whether a column of rows is a number of tests, of which a row has several, by its name."""
+    """Return whether a column, by its name, is one of several numbers of tests in a row."""
     columns = columns_in(rows)
     totals = {*by_name("total", columns), *(name for name in columns if bare(name) == "total")}
     return any((outcome.graded_in(value) or 0) > 1 for name in totals for value in values_of(rows, name))
@@ -196,13 +196,13 @@ def are_tests(values: Sequence[Any]) -> bool:
 
 
 def are_results(items: Sequence[Any]) -> bool:
-    """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
+    """Return whether a list holds outcomes of tests instead of tests: objects with a status or the like, and no input."""
     names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
     return names.isdisjoint(("input", "stdin", "inputs")) and not names.isdisjoint((*outcome.OF_TESTS, "score"))
 
 
 def exploded_in(rows: Rows, taken: Collection[str]) -> tuple[str, dict[str, str]]:
-    """Return a column with lists of objects that hold programs, and field -> its column in these; empty if there is none."""
+    """Return a column with lists of objects that hold programs, and field -> its column in the objects; empty if there is none."""
     for name in columns_in(rows):
         is_taken = any(column == name or column.startswith(f"{name}.") for column in taken)
         lists = [value for value in values_of(rows[:50], name) if isinstance(value, list)] if not is_taken else []
@@ -235,7 +235,7 @@ def explosions_in(rows: Rows, mapped: Iterable[str]) -> list[str]:
 
 
 def lists_of_programs(rows: Rows, taken: Collection[str]) -> list[str]:
-    """Return the columns with lists of several programs as text, or of answers with one."""
+    """Return the columns with lists of several programs, or of answers with one program each."""
     lists = {name: [one for row in rows[:50] if isinstance(one := row.get(name), list)] for name in columns_in(rows)}
     return [
         name
@@ -245,7 +245,7 @@ def lists_of_programs(rows: Rows, taken: Collection[str]) -> list[str]:
 
 
 def are_programs(values: Sequence[Any], *, fenced: bool = True) -> bool:
-    """Return whether at least half of the first values are programs of several lines or, ``fenced``, answers with one."""
+    """Return whether at least half of the first values are programs of several lines or, ``fenced``, answers with a program."""
     texts = [value for value in values[:50] if isinstance(value, str)]
     found = [
         one for one in texts if (fenced and "```" in one) or (len(one.strip().splitlines()) > 1 and language_looked_like(one))
@@ -262,7 +262,7 @@ PAIRED = tuple(
 
 
 def tests_in_two(rows: Rows, mapped: Mapping[str, str]) -> str:
-    """Return how a map reads two columns as tests, if no column is; empty if no two look like it."""
+    """Return how a map reads two columns as tests if no single column holds tests; empty if no pair of columns does."""
     columns, used = columns_in(rows), {part for name in mapped.values() for part in (name, name.partition(".")[0])}
     beside: dict[str, dict[str, str]] = {}
     for name in columns:
@@ -279,7 +279,7 @@ def tests_in_two(rows: Rows, mapped: Mapping[str, str]) -> str:
 
 
 def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
-    """Return how a map or an option reads lists of programs, messages and tests that no field holds, or that one cannot."""
+    """Return how a map or an option would read lists of programs, messages and tests that no field holds, or cannot hold."""
     found = [hint] if (hint := tests_in_two(rows, mapped)) else list[str]()
     taken = [mapped[name] for name in ("tests", "outcomes", "points") if name in mapped]
     several, fields, more = explosions_in(rows, taken), dict[str, str](), ""
@@ -304,7 +304,7 @@ def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
 
 
 def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
-    """Return the columns that may be the outcome as a hint, if rows have programs and no outcome."""
+    """Return a hint with the columns that may be the outcome, if rows have programs and no outcome."""
     used = {*columns_in(rows)}
     given, programs = (
         {field for field in fields if mapped.get(field) in used} for fields in (OUTCOMES, ("code", "answer", "code_file"))
@@ -323,7 +323,7 @@ def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
 
 
 def possible_outcomes(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
-    """Return the columns that may be the outcome where no field is: with a few short values, of which one task has several."""
+    """Return the columns that may be the outcome if no field is: they have a few short values, several of them at one task."""
     tasks = [mapped[name] for name in ("task_id", "prompt") if name in mapped]
     found: list[str] = []
     for column in columns_in(rows):
@@ -349,17 +349,17 @@ def is_judged(rows: Rows, chosen: Mapping[str, str]) -> bool:
 
 
 def options_for(likely: Mapping[str, str]) -> str:
-    """Return the options of the command line that name these columns; for an exit code, the map that reads it: 0 means success only there."""
+    """Return the options of the command line that name these columns. For an exit code, the map that reads it, since 0 means success only there."""
     code = likely.get("exit_code")
     named = [f"--{field} {shlex.quote(column)}" for field, column in likely.items() if field != "exit_code"]
     return " ".join([*named, MAPPED.format(code)] if code else named)
 
 
 def says_opposite(column: str) -> bool:
-    """Return whether a column has 1, true or a large number where an attempt failed, by its name: ``is_buggy``, ``n_errors``, ``exit_code``.
+    """Return whether a column, by its name, has 1, true or a large number for a failed attempt: ``is_buggy``, ``n_errors``, ``exit_code``.
 
-    In a name with dots the last part counts, or the part before if the last one says nothing (``errors.count``). A negation turns the
-    meaning round: ``not_passed`` is opposite, ``no_errors`` is not.
+    In a dotted name the last part counts, or the part before if the last is neutral (``errors.count``). A negation inverts the meaning:
+    ``not_passed`` is opposite, ``no_errors`` is not.
     """
     for part in reversed(column.split(".")):
         words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part).lower())
@@ -391,7 +391,7 @@ def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: 
 
 
 def refuse_counts(path: Path, rows: Rows, mapped: Mapping[str, str]) -> None:
-    """Raise SourceError if ``passed`` is a number of tests beside a number of failed ones, so that 1 is no word for passed."""
+    """Raise SourceError if ``passed`` is a number of tests beside a number of failed tests, so that 1 does not mean passed."""
     passed = mapped.get("passed", "")
     free = [name for name in columns_in(rows) if name not in mapped.values() and FAILURE.search(bare(name))]
     both = ((row, name) for row in rows for name in free if not isinstance(row.get(passed), bool))
@@ -404,7 +404,7 @@ def refuse_counts(path: Path, rows: Rows, mapped: Mapping[str, str]) -> None:
 
 
 def vague_in(value: Any) -> Iterator[str]:
-    """Yield the numbers and the words for true and false among an outcome, or the outcomes of single tests."""
+    """Yield the numbers, and the words for true and false, in an outcome or in the outcomes of single tests."""
     items: Any = value if isinstance(value, list | tuple) else re.split(r"[\[\],;|\s]+", str(value))
     for item in items:
         word = str(item).strip().strip("'\"").lower()
@@ -421,9 +421,9 @@ def refuse_codes(
     words: Iterable[str],
     languages: Iterable[str],
 ) -> None:
-    """Raise SourceError if outcomes or languages are numbers that mean something at one judge alone, and nothing says what, or lack scores.
+    """Raise SourceError if outcomes or languages are numbers with a meaning at one judge only and no map explains them, or if scores are missing.
 
-    ``passed_at``: from which on a score is passed, None if numbers are no scores; ``words`` for a status and for ``languages`` are those that are known.
+    ``passed_at``: lowest score that passes, None if numbers are not scores; ``words`` and ``languages``: known words.
     """
     status, language = mapped.get("status", ""), mapped.get("language", "")
     if passed_at is not None and not any(outcome.graded_in(value) is not None for value in values_of(rows, status)):
@@ -458,12 +458,12 @@ def refuse_codes(
 
 
 def has_decimal_commas(path: Path, rows: Rows, column: str, *, full: float, commas: bool) -> bool:
-    """Return whether ``1,5`` in a column of points is one number, and not those of two tests: as all first rows allow.
+    """Return whether ``1,5`` in a column of points is one number instead of the points of two tests, as all first rows allow.
 
-    ``full``: points of a full answer; ``commas``: whether commas separate no cells, so that they are decimal if both are possible.
+    ``full``: points of a full answer; ``commas``: whether commas do not separate cells, so that commas are decimal if both readings are possible.
 
     Raises:
-        SourceError: both are possible, and the file says nothing.
+        SourceError: both readings are possible, and nothing in the file decides.
     """
     texts = [value for value in values_of(rows, column) if isinstance(value, str) and "," in value]
     if not texts or not all(map(outcome.DECIMAL.fullmatch, texts)):
@@ -478,7 +478,7 @@ def has_decimal_commas(path: Path, rows: Rows, column: str, *, full: float, comm
 
 
 def are_points(value: Any, full: float) -> bool:
-    """Return whether a value can be points, of which a full answer has ``full``."""
+    """Return whether a value can be points, given the points of a ``full`` answer."""
     try:
         outcome.points_in(value, full)
     except ValueError:
@@ -493,7 +493,7 @@ def numbers_in(rows: Rows, column: str) -> set[str]:
 
 
 def unfit_status(rows: Rows, named: Mapping[str, str]) -> str:
-    """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
+    """Return a word of the column ``status`` if another column was named as the outcome and ``status`` has no word for a status."""
     values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
     fit = any(outcome.are_statuses([value]) or outcome.number_in(str(value).strip()) in ("0", "1") for value in values)
     return "" if fit or not values else str(values[0])

@@ -29,13 +29,13 @@ __all__ = ["SOURCE"]
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
 TaskFacts = tuple[str, tuple[str, ...], tuple[bool, ...]]
-"""Language that a task asks for, names that its programs must define, and whether each of its tests is kept; () if none was left out."""
+"""Language that a task asks for, names that its programs must define, and whether each of its tests is kept; () if all are kept."""
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
-"""Kind of a record -> fields that unknown ones may be meant for."""
+"""Kind of a record -> fields for which an unknown field may be meant."""
 
 
 def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
-    """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
+    """Yield the records of a file, or of the files of a folder; names of attempts are unique within a file."""
     for file in data_files(path, Kind.JSONL):
         numbered = json_lines(file)
         head = first_rows(numbered)
@@ -45,7 +45,7 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
 
 
 def advise(rows: Sequence[dict[str, Any]]) -> None:
-    """Warn of unknown fields that look like known ones; in the same words for all files of a folder, so that it is said once."""
+    """Warn of unknown fields that resemble known ones. The warning has the same words for all files of a folder, so that it is printed once."""
     for kind, looked_for in LOOKED_FOR.items():
         known = {
             name: name
@@ -102,7 +102,7 @@ def with_language(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dic
 
 
 def with_program(fields: dict[str, Any], known: Mapping[str, TaskFacts]) -> dict[str, Any]:
-    """Return the fields of an attempt, with the program in its answer if it has no code."""
+    """Return the fields of an attempt; if it has no code, with the program in its answer."""
     if "answer" not in fields or "code" in fields:
         return fields
     names = known.get(str(fields.get("task_id")), ("", (), ()))[1]
@@ -148,7 +148,7 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
 
 
 def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
-    """Return the fields of a record, with all others as JSON in ``extra``, and a language as upsolve calls it (``language_in``)."""
+    """Return the fields of a record with all unknown ones as JSON in ``extra``, and the language by upsolve's name (``language_in``)."""
     known = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
     others = {name: value for name, value in fields.items() if name not in known}
     if isinstance(word := fields.get("language"), str):
@@ -161,7 +161,7 @@ def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict
 
 
 def object_in(extra: Any) -> dict[str, Any]:
-    """Return ``extra`` as an object, parsed if JSON; any other value becomes its field ``extra``."""
+    """Return ``extra`` as an object, parsed if it is JSON; any other value becomes its field ``extra``."""
     try:
         read = json.loads(extra) if isinstance(extra, str) and extra else extra or {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""Layouts of trees of programs: which parts of paths are tasks, authors and outcomes, as maps."""
+"""Layouts of trees of programs as maps: the parts of paths that are tasks, authors and outcomes."""
 
 import re
 import shlex
@@ -18,14 +18,14 @@ from upsolve.languages.names import language_in
 __all__ = ["layouts_of"]
 
 LANGUAGES = {ending: language for language, endings in known_words()["endings"].items() for ending in endings}
-"""Ending of a program's name, in small letters -> language."""
+"""Ending of a program's name, in lower case -> language."""
 TREES = known_words()["trees"]
 TOOLS = (".sh", ".sql")
-"""Endings of programs that serve others in their folder."""
+"""Endings of programs that only support others in their folder."""
 TEST = re.compile(r"(?i:test_.*|.*_tests?|tests?|conftest)|.*[a-z0-9]Tests?|__init__")
-"""Names, without endings, of files with tests of programs and of other files that are no attempt."""
+"""Names, without endings, of files with tests of programs, and of other files that are not attempts."""
 TESTS = ((".in", ".out"), (".in", ".ans"), (".in", ".expected"), (".txt", ".expected"), (".input", ".output"))
-"""Endings of files of a test: of its input, and of the expected output."""
+"""Endings of the two files of a test: its input, and the expected output."""
 PERSON = re.compile(
     r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|gpt|claude|llama|qwen|gemini|starcoder|codegen"
 )
@@ -37,33 +37,33 @@ Parts = tuple[str, ...]
 
 @dataclass(slots=True)
 class Layout:
-    """How the programs of one depth, and those that are like them at others, are read."""
+    """How the programs of one depth, and similar programs of other depths, are read."""
 
     levels: list[int]
-    """Parts of the path that name task or author."""
+    """Indices of the parts of the path that name task or author."""
     outcome: int | None
-    """Part whose names are words for outcomes."""
+    """Index of the part whose names are words for outcomes."""
     example: PurePosixPath
     """One of the programs."""
     known: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
-    """Names of each of these parts."""
+    """Names that occur in each of these parts."""
     read: dict[tuple[Parts, str], list[PurePosixPath]] = field(default_factory=dict[tuple[Parts, str], list[PurePosixPath]])
-    """Pattern, of which ``{0}`` stands for a part by its place, and ending -> programs."""
+    """Pattern and ending -> programs; ``{0}`` in a pattern stands for a part, by its index."""
 
     @property
     def places(self) -> list[int]:
-        """All parts with a name."""
+        """Indices of all parts with a name."""
         return sorted([*self.levels, *([] if self.outcome is None else [self.outcome])])
 
 
 def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, dict[str, Any]]]:
     """Return the ways to read a tree of programs, as a description and a map, given its files; [] for another folder.
 
-    The depth of most programs decides. Programs of other depths are read if the known names of tasks and authors stand in their
-    paths; another depth with at least half as many programs is a way of its own.
+    The depth of most programs decides. Programs of other depths are read if their paths contain the known names of tasks and authors. Another depth
+    with at least half as many programs is a separate way.
 
     Raises:
-        SourceError: more than two parts of the paths differ; says how to name them.
+        SourceError: more than two parts of the paths differ; the message says how to name these.
     """
     programs = programs_in(found)
     if not len(programs) > sum(file.suffix.lower() in TREES["tables"] for file in found):
@@ -79,7 +79,7 @@ def layouts_of(path: Path, found: Sequence[PurePosixPath]) -> list[tuple[str, di
 
 
 def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:
-    """Return the files that may be attempts: by their endings, without tests, packages, tools and notebooks; all if there are no others."""
+    """Return the files that may be attempts, by their endings; without tests, packages, tools and notebooks, unless no other files exist."""
     named = [file for file in found if file.suffix.lower() in LANGUAGES]
     all_of_them = [file for file in named if file.suffix != ".ipynb"] or named
     splits = any(part in ("train", "dev") for file in all_of_them for part in file.parts)
@@ -90,7 +90,7 @@ def programs_in(found: Iterable[PurePosixPath]) -> list[PurePosixPath]:
 
 
 def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[PurePosixPath]) -> Layout:
-    """Return the layout of programs of one depth, with those of others that are like them."""
+    """Return the layout of programs of one depth, including similar programs of other depths."""
     last = len(some[0].parts) - 1
     names = [[parts_of(file)[level] for file in some] for level in range(last + 1)]
     varies = [len({*names[level]}) > 1 for level in range(last)]
@@ -125,7 +125,7 @@ def layout_of(path: Path, some: Sequence[PurePosixPath], programs: Sequence[Pure
 
 
 def add_others(layout: Layout, programs: Iterable[PurePosixPath]) -> None:
-    """Add the programs of other depths whose paths have known names, unless their task and author have another program."""
+    """Add the programs of other depths whose paths have known names, unless another program has the same task and author."""
     taken = Counter(key_of(file, layout.places) for files in layout.read.values() for file in files)
     groups: dict[Parts, dict[tuple[Parts, str], list[PurePosixPath]]] = {}
     for file in programs:
@@ -150,7 +150,7 @@ def add_others(layout: Layout, programs: Iterable[PurePosixPath]) -> None:
 
 
 def places_in(parts: Parts, layout: Layout) -> tuple[int, ...] | None:
-    """Return where the named parts of a layout stand in another path: as many known names as possible, at the same places if several allow it."""
+    """Return the positions of a layout's named parts in another path: with as many known names as possible, on a tie at the same positions."""
     more = len(parts) - len(layout.example.parts)
 
     def fitness(places: tuple[int, ...]) -> tuple[int, int, int]:
@@ -181,7 +181,7 @@ def parts_of(file: PurePosixPath) -> Parts:
 
 
 def plain(part: str) -> str:
-    """Return a name as it stands in a pattern."""
+    """Return a name with its special characters escaped for a pattern."""
     return "*" if re.search(r"[*{}]|^!", part) else part
 
 
@@ -206,7 +206,7 @@ def ways_of(path: Path, layout: Layout, found: Sequence[PurePosixPath], programs
 
 
 def orders_of(layout: Layout, parts: Parts, found: Sequence[PurePosixPath]) -> list[dict[int, str]]:
-    """Return the roles of a tree's levels, task or author: one way if names or files beside programs decide, else both ways."""
+    """Return the roles (task or author) of a tree's levels: one way if names or files beside programs decide, else both ways."""
     levels = [{*map(str.lower, layout.known[level])} for level in layout.levels]
     if not levels:
         return [{}]
@@ -225,7 +225,7 @@ def orders_of(layout: Layout, parts: Parts, found: Sequence[PurePosixPath]) -> l
 
 
 def is_told(layout: Layout, level: int, found: Iterable[PurePosixPath]) -> bool:
-    """Return whether the folders of a level have a statement or tests, as those of tasks have."""
+    """Return whether the folders of a level have a statement or tests, as folders of tasks have."""
     names = layout.known[level]
     plan = beside((), [file.parts[level + 1 :] for file in found if len(file.parts) > level + 1 and file.parts[level] in names])
     return "tests" in plan or ("texts" in plan and plan["texts"]["statement"] != "README.md")
@@ -257,7 +257,7 @@ def map_of(path: Path, layout: Layout, names: Mapping[int, str], found: Sequence
 
 
 def left_out(files: Mapping[str, Sequence[PurePosixPath]], found: Iterable[PurePosixPath]) -> list[str]:
-    """Return patterns of the files that others would match, and that are no attempts."""
+    """Return patterns of the files that other patterns would match, but that are not attempts."""
     read, patterns = {file for some in files.values() for file in some}, [pattern_of(one) for one in files]
     rest = [file for file in found if file not in read and any(one.fullmatch(str(file)) for one in patterns)]
     excluded = dict[str, re.Pattern[str]]()

@@ -23,7 +23,7 @@ def read_map(file: Path, known: Iterable[str]) -> Map:
     """Return the map in a file, checked; ``known`` are the fields that columns can have.
 
     Raises:
-        SourceError: the file cannot be read, or is no map; names the file, the key, and what the key needs.
+        SourceError: the file cannot be read, or is not a map; the message names the file, the key, and the values that the key accepts.
     """
     import yaml
 
@@ -51,12 +51,12 @@ class Parser:
         return SourceError(f"{self.file}: {key}: {needs}")
 
     def refuse_others(self, key: str, given: Iterable[Any], *keys: str) -> None:
-        """Raise SourceError if there are other keys than some."""
+        """Raise SourceError for any key that is not allowed."""
         if unknown := [str(one) for one in given if one not in keys]:
             raise self.error(key, f"unknown {', '.join(unknown)}; keys are {', '.join(keys)}")
 
     def map(self, plan: Mapping[Any, Any]) -> Map:
-        """Return the map of a table of YAML; keys of a part that it lacks are those of the whole."""
+        """Return the map of a YAML mapping; a part inherits keys that it lacks from the whole."""
         plan = {key: {} if value is None and key in TABLES else value for key, value in plan.items()}
         known = [*KEYS, *WIDE]
         if unknown := [key for key in plan if key not in known]:
@@ -99,7 +99,7 @@ class Parser:
         return replace(found, columns=columns, makers=makers, statuses=statuses, negated=negated, passed_at=passed_at)
 
     def column(self, key: str, value: Any) -> tuple[str, dict[str, templates.Maker]]:
-        """Return the name of a column, and what makes its value if the rows do not have it."""
+        """Return the name of a column, and the maker of its value if the rows do not have the column."""
         if isinstance(value, list) and value:
             makers = tuple(self.maker(key, one) for one in value)
             name = " or ".join(map(str, value))
@@ -211,7 +211,7 @@ class Parser:
         return float(value)
 
     def wanted(self, key: str, value: Any) -> templates.Wanted:
-        """Check which rows are read."""
+        """Check which rows are wanted."""
         found: dict[str, Any] = {}
         for column, one in self.table(key, value).items():
             if not isinstance(one, dict):
@@ -223,7 +223,7 @@ class Parser:
         return found
 
     def several(self, key: str, value: Any) -> tuple[Map, ...]:
-        """Check what rows of several forms have in different places, or what the attempts of a row are."""
+        """Check cases of rows of several forms, or the attempts of a row."""
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise self.error(key, f"must be a list of tables: `- {{{': ..., '.join(SEVERAL[key][:3])}: ...}}`")
         for number, one in enumerate(value, start=1):
@@ -257,7 +257,7 @@ class Parser:
         return Quotes(value)
 
     def exploded(self, key: str, value: Any) -> dict[str, Any]:
-        """Check lists of attempts, or the columns of which each holds an attempt: ``{answer: [chosen, rejected]}``."""
+        """Check lists of attempts, or the columns that each hold an attempt: ``{answer: [chosen, rejected]}``."""
         if not isinstance(value, dict):
             return {key: self.texts(key, value)}
         return {"sides": {str(name): self.texts(key, one) for name, one in value.items()}}
@@ -275,7 +275,7 @@ class Parser:
         return found
 
     def constants(self, key: str, value: Any) -> dict[str, Any]:
-        """Check constants; ``imports`` is one for all attempts."""
+        """Check constants; ``imports`` is a constant for all attempts."""
         table = self.table(key, value)
         if odd := [name for name, one in table.items() if one is None]:
             raise self.error(f"{key}.{odd[0]}", "has no value")
@@ -288,7 +288,7 @@ class Parser:
         return {"constants": constants, "constant_makers": makers, "imports": Imports(imports)}
 
     def tests(self, key: str, value: Any) -> dict[str, Any]:
-        """Check the tests: files, a column or template, an object of such, or an expression over one."""
+        """Check the tests: files, a column or template, an object of these, or an expression over one."""
         if not isinstance(value, dict):
             column, made = self.column(key, value)
             return {"columns": {"tests": column}, "makers": made}
@@ -314,7 +314,7 @@ class Parser:
         return self.maker(key, value)
 
     def status(self, key: str, value: Any) -> dict[str, Any]:
-        """Check what says the outcome."""
+        """Check the source of the outcome."""
         table = {"column": value} if not isinstance(value, dict) else self.table(key, value)
         self.refuse_others(key, table, "column", "words", "match", "negate", "passed_at")
         table["words"] = self.words("status.words", table.get("words") or {})
@@ -355,7 +355,7 @@ KEYS: Mapping[str, Callable[[Parser, str, Any], Any]] = {
     "quotes": Parser.quotes,
     "parts": Parser.table,
 }
-"""Key of a map that is a field of ``Map`` -> what checks its value."""
+"""Key of a map that is a field of ``Map`` -> function that checks its value."""
 WIDE: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     "explode": Parser.exploded,
     "constants": Parser.constants,
@@ -364,20 +364,20 @@ WIDE: Mapping[str, Callable[[Parser, str, Any], dict[str, Any]]] = {
     "status": Parser.status,
     "extra": Parser.stored,
 }
-"""Key of a map that says several fields -> what returns these."""
+"""Key of a map that sets several fields -> function that returns these."""
 CHOSEN = ("column", "from", "to", "attempts", "constant", "files", "version", "first")
-"""Keys of an option that say what it sets."""
+"""Keys of an option, one of which says what the option sets."""
 SEVERAL = {
     "cases": ("only", "columns", "constants", "tests"),
     "attempts": ("explode", "columns", "constants", "values", "status", "only", "cases", "reference"),
 }
 """Key with a list of tables -> their keys."""
 TABLES = ("constants", "texts", "match", "columns", "statuses", "languages", "only", "options", "values")
-"""Keys whose tables may be empty, as where all lines are comments."""
+"""Keys whose tables may be empty, for example if all lines are comments."""
 
 
 def joined(whole: Mapping[Any, Any], part: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the keys of a part, and those of the whole map that it lacks; tables are joined, too."""
+    """Return the keys of a part, completed by those of the whole map; tables are merged."""
     tables = {
         key: {**whole[key], **one} for key, one in part.items() if isinstance(one, dict) and isinstance(whole.get(key), dict)
     }

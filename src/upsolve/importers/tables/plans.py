@@ -1,4 +1,4 @@
-"""Maps of tables, trees and logs as records (``docs/maps.md``); ``maps`` reads these from YAML."""
+"""Records of maps for tables, trees and logs (``docs/maps.md``); ``maps`` reads them from YAML."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from upsolve.verify.limits import Imports
 __all__ = ["MAPS", "TESTS", "Choice", "Join", "Map", "Match", "TestFiles"]
 
 ROLLOUTS = ("reward", "passed_at", "tasks", "statement", "language", "author")
-"""Options that every map of rollouts has."""
+"""Options of every map of rollouts."""
 MAPS = Path(__file__).parents[1] / "maps"
 """Folder of the maps that are part of upsolve."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -25,14 +25,14 @@ TESTS = "tests in files"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A regular expression over a column; its named groups are columns."""
+    """A regular expression over a column; its named groups become columns."""
 
     column: str
     """Column that is searched."""
     patterns: tuple[re.Pattern[str], ...]
     """Expressions; each finds its first match."""
     every: bool = False
-    """Whether every match is a row."""
+    """Whether every match becomes a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class TestFiles:
     input: str
     """Path of the inputs, from the folder that is read."""
     expected: str
-    """Path of the expected output; ``*`` is what it is in the input's path. Without a slash: beside the input."""
+    """Path of the expected output; ``*`` stands for the same text as in the input's path. Without a slash: beside the input."""
     name: str = "input"
     """``input``, or ``call`` if files hold calls and their values."""
 
@@ -52,17 +52,18 @@ class Join:
     """Rows of another table that belong to a row."""
 
     where: Mapping[str, str]
-    """Column there -> column of the row that has the same value."""
+    """Column of the other table -> column of the row with the same value."""
     file: str = ""
-    """Template of its path, with asterisks, from the folder of the rows or the one above; empty: the file of the rows, a database."""
+    """Template of the other table's path, with asterisks, from the folder of the rows or the folder above; empty: the file of the rows, a database."""
     query: str = ""
     """Name of the table in a database."""
     order: tuple[str, ...] = ()
-    """Columns of the number by which they are sorted; the first with a value counts."""
+    """Columns with the number by which the rows are sorted; the first with a value counts."""
     value: str = ""
-    """Column whose values are the items; empty: the items are rows."""
+    """Column whose values are the items; empty: whole rows are the items."""
     along: tuple[str, str, str] | None = None
-    """Column of an earlier join, column there, and column here: an item for each row there, ``unscored`` where no row here has its value."""
+    """Column of an earlier join, its key column, and the key column here. There is an item for each row of the earlier join, ``unscored`` if no row
+    here has its key."""
     is_one: bool = False
     """Whether a second row is an error."""
     most: int = 0
@@ -78,19 +79,20 @@ class Choice:
     help: str
     """Description in one line."""
     kind: str
-    """Target of the option: ``column``, whose rows with this value are read; ``from`` or ``to``, a bound of a column; ``attempts``, whose value in a column of
-    these is kept; ``constant``; ``files``, that are read; ``version`` of the files; ``first``, how many rows, or attempts of a row by list and language."""
+    """Effect of the option. ``column``: rows with this value are read; ``from``, ``to``: a bound of a column; ``attempts``: attempts with this value
+    are kept; ``constant``: sets it; ``files``: which are read; ``version``: of the files; ``first``: number of rows, or of attempts of a row by list
+    and language."""
     target: str = ""
     """Column or constant; ``rows``, ``attempts`` or a name of ``Map.joins``."""
     default: Any = None
     """Value without the option."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Word -> value, of the words that it may be; empty: any."""
+    """Word -> value, for the allowed words; empty: any word."""
     is_date: bool = False
     """Whether the value is a date."""
 
     def value_in(self, options: Mapping[str, Any]) -> Any:
-        """Return its value among options, None if there is none; SourceError for a word, date or language that it cannot be."""
+        """Return the option's value, None if it is not given; SourceError for an invalid word, date or language."""
         value = options.get(self.name, self.default)
         if value in (None, ""):
             return None
@@ -106,7 +108,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map; an empty map: columns have the names of the fields."""
+    """A map. In an empty map, columns have the names of the fields."""
 
     file: str = ""
     """File of the map, for messages."""
@@ -115,51 +117,51 @@ class Map:
     name: str = ""
     """Prefix of task ids; empty: the name of the file or folder that is read."""
     detect: tuple[str, ...] = ()
-    """Columns by which files of this form are recognised; ``!name``: a column that they lack, ``?name``: one that some rows lack."""
+    """Columns by which files of this form are recognised; ``!name``: a missing column; ``?name``: a column that some rows lack."""
     files: tuple[str, ...] = ()
     """Patterns of the files that are read."""
     repeats: tuple[str, ...] = ()
-    """Columns in which a file may differ from the file before whose rows it repeats; such a file is skipped."""
+    """Columns in which a file may differ from the previous file whose rows it repeats; such a file is skipped."""
     rows: str = ""
-    """List of the rows in a JSON object, with dots; ``*`` is every item, whose name is the column ``key``."""
+    """Dotted name of the list of rows in a JSON object; ``*`` means every item, whose name becomes the column ``key``."""
     explode: tuple[str, ...] = ()
-    """Columns with lists, of which each item is an attempt; parallel if several. ``grade *`` stands for the columns that it fits."""
+    """Columns with lists, each item of which is an attempt; several columns are parallel. ``grade *`` stands for all columns that match."""
     sides: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Column -> columns of which each holds the program or answer of another attempt; that attempt's row has it in the first column."""
+    """Column -> columns that each hold the program or answer of a different attempt; the row of that attempt has it in the first column."""
     rollouts: Mapping[str, Any] | None = None
-    """Options of rollouts (``rollouts_of``); None: the rows are no rollouts."""
+    """Options of rollouts (``rollouts_of``); None: the rows are not rollouts."""
     attempts: tuple["Map", ...] | None = None
-    """Maps of the attempts in a row that is a task: lists that are exploded, or columns. None: a row is an attempt."""
+    """Maps of the attempts in a row that is a task: in exploded lists, or in columns. None: a row is an attempt."""
     reference: Wanted | None = None
-    """Column -> values that an attempt must have to become the task's reference; the first such attempt counts."""
+    """Column -> values of the attempt that becomes the task's reference; the first match counts."""
     kept: Wanted = field(default_factory=dict[str, Any])
     """Column -> values of the attempts that are read."""
     versions: re.Pattern[str] | None = None
-    """Expression for the version in names of files, such as ``v1.2``; only the files of one version are read."""
+    """Expression for the version in file names, such as ``v1.2``; only the files of one version are read."""
     version: str = ""
     """Version whose files are read; empty: the newest."""
     marks: tuple[str, ...] = ()
-    """Patterns of files by which a folder of this form is recognised, each alone."""
+    """Patterns of files by which a folder of this form is recognised; each is sufficient."""
     is_listed: bool = False
-    """Whether each of ``files`` must be there."""
+    """Whether each of ``files`` must exist."""
     first: int = 0
-    """How many rows are read, over all files; 0: all."""
+    """Largest number of rows that are read, over all files; 0: all."""
     most: int = 0
-    """How many attempts of a row are read by list and language; 0: all."""
+    """Largest number of attempts of a row that are read, by list and language; 0: all."""
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Column or field -> value in every row."""
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """Column -> value as text, in small letters -> value that replaces it."""
+    """Column -> value as text, in lower case -> replacement."""
     joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
-    """Column -> rows of another table that it holds."""
+    """Column -> rows of another table that the column holds."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column -> template of the path of the file whose text it holds."""
+    """Column -> template of the path of a file; the column holds the file's text."""
     match: tuple[Match, ...] = ()
     """Regular expressions over columns."""
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     """Field -> column."""
     makers: Mapping[str, Maker] = field(default_factory=dict[str, Maker])
-    """Column that the rows do not have -> what makes its value."""
+    """Column that the rows do not have -> maker of its value."""
     unset: frozenset[str] = frozenset()
     """Fields that stay unset, even if a column has the field's name."""
     tests: TestFiles | None = None
@@ -169,11 +171,11 @@ class Map:
     languages: Mapping[str, str] = field(default_factory=dict[str, str])
     """Word -> language."""
     passed_at: float | None = None
-    """Least score that counts as passed."""
+    """Lowest score that passes."""
     full_points: float = 1.0
-    """Number in ``points`` of a full answer, > 0."""
+    """Points of a full answer in ``points``, > 0."""
     negated: bool = False
-    """Whether the column of the status says that an attempt failed."""
+    """Whether the column of the status is true for failed attempts."""
     only: Wanted = field(default_factory=dict[str, Any])
     """Column -> values of the rows that are read."""
     options: tuple[Choice, ...] = ()
@@ -201,7 +203,7 @@ class Map:
         return self.file.startswith(f"{MAPS}/")
 
     def given(self, options: Mapping[str, Any]) -> "Map":
-        """Return the map with the values of its options; the others are not looked at."""
+        """Return the map with the values of its options; other options are ignored."""
         constants, only, changes = {**self.constants}, {**self.only}, dict[str, Any]()
         if self.rollouts is not None:
             changes["rollouts"] = {name: options[name] for name in ROLLOUTS if name in options}

@@ -45,19 +45,19 @@ __all__ = ["Reader"]
 
 FIELDS = (*tables.ATTEMPT_FIELDS, *tables.SAMPLE_FIELDS, *outcome.OUTCOME_FIELDS, *outcome.POINTS)
 ABOUT_ATTEMPT = tuple(name for name in FIELDS if name not in ("code", "answer", "language"))
-"""Fields that say something about an attempt, beside its program."""
+"""Fields about an attempt, besides its program."""
 ABOUT_TASK = tuple(name for name in tables.TASK_FIELDS if name not in ("task_id", "prompt"))
-"""Fields that say something about a task, beside its name and prompt."""
+"""Fields about a task, besides its name and prompt."""
 BUILT = 1 << 21
-"""Most characters of the cells of tasks that are held, about."""
+"""Approximate limit of the characters of task cells that are held."""
 OF_TASKS = frozenset((*tables.TASK_FIELDS, *tables.TEST_FIELDS, "language"))
-"""Fields that make the task of a row."""
+"""Fields from which the task of a row is built."""
 REFERENCES = ("task_id", "id", "parent", "author")
-"""Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
+"""Fields whose values are often numbers; pandas turns 1 into 1.0 in a column with gaps."""
 OUTCOMES = (*outcome.OUTCOME_FIELDS, *outcome.POINTS)
 """Fields of a recorded outcome."""
 KNOWN = 1000
-"""Most words of outcomes whose verdicts are held."""
+"""Largest number of words of outcomes whose verdicts are held."""
 
 
 @dataclass
@@ -77,47 +77,48 @@ class Reader:
     files: Files | None = None
     """The files that rows name, if a map reads many files."""
     encoding: str = ""
-    """Encoding of those that are not UTF-8."""
+    """Encoding of files that are not UTF-8."""
     passed_at: float | None = None
-    """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
+    """Lowest score that passes, if numbers in ``status`` are scores."""
     full_points: float = 1.0
-    """Number in ``points`` of a full answer, > 0."""
+    """Points of a full answer in ``points``, > 0."""
     decimal_commas: bool = False
-    """Whether ``1,5`` in ``points`` is one number, and not those of two tests."""
+    """Whether ``1,5`` in ``points`` is one number instead of the points of two tests."""
     scores: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column of a score -> name of the score."""
     default: str = "python"
-    """Language of programs of which neither row nor task says it."""
+    """Language of programs whose row and task name no language."""
     constant: str = ""
-    """Language of all programs, if the user says it."""
+    """Language of all programs, if the user names it."""
     detects: bool = False
-    """Whether each program shows its language, where no column says it."""
+    """Whether the language is detected in each program, because no column names it."""
     has_prompts: bool = True
-    """Whether tasks have statements; without, a row with ``task_id`` describes its task."""
+    """Whether tasks have statements. If not, a row with ``task_id`` describes its task."""
     any_language: bool = False
-    """Whether attempts at a task are in several languages, so that tasks ask for none."""
+    """Whether attempts at a task are in several languages, so that tasks accept any language."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
-    """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
+    """Task id -> hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far. Hashes, since a table may have more tasks than
+    fit in memory."""
     built: dict[Any, Task] = field(default_factory=dict[Any, Task])
-    """Tasks of earlier rows by their cells: those of the last ``BUILT`` characters."""
+    """Tasks of earlier rows by their cells, for the last ``BUILT`` characters of cells."""
     size: int = 0
-    """Characters of these cells."""
+    """Number of characters of these cells."""
     contested: set[str] = field(default_factory=set[str])
-    """Ids of tasks of which rows have different prompts."""
+    """Ids of tasks whose rows have different prompts."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
     """Name of an attempt in the table (``id``) -> ``attempt_id``."""
     outcomes: dict[str, Status] = field(default_factory=dict[str, Status])
     """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Reasons and texts of the tests of the last row that cannot fail."""
+    """Reasons and texts of the last row's tests that cannot fail."""
     lost: tuple[str, ...] = ()
-    """Names of its tests that only pytest runs."""
+    """Names of the last row's tests that only pytest can run."""
     kept: dict[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
-    """Id of a task of which tests were left out -> whether each of its tests is kept."""
+    """Id of a task with left-out tests -> whether each of its tests is kept."""
     forms: dict[str, str] = field(default_factory=dict[str, str])
-    """Id of a task -> code of its first row, if that code was needed to find out what the task's tests call."""
+    """Id of a task -> code of its first row, if that code decided which function the tests call."""
     same: dict[Any, Callable[..., Verdict] | None] = field(default_factory=dict[Any, Callable[..., Verdict] | None])
-    """Outcome words of a row -> function that returns the verdict of an ``attempt_id``; None for words that record nothing."""
+    """Outcome words of a row -> function that returns the verdict of an ``attempt_id``; None for words without an outcome."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -187,7 +188,7 @@ class Reader:
     def several(
         self, row: dict[str, Any], attempts: Sequence[tuple[dict[str, Any], dict[str, Any]]], kept: Mapping[str, Any]
     ) -> Iterator[Row]:
-        """Yield the task of a row, also if an earlier row has it, and its attempts; ``kept`` are the columns of which filled ones are stored."""
+        """Yield the task of a row, even if an earlier row has it, and its attempts; ``kept`` are columns that are stored if they have a value."""
         cells, rest = self.cells(row)
         cells, odd = outcome.without_odd(cells)
         yield from odd_fields(odd, "is not a valid number or time")
@@ -239,10 +240,10 @@ class Reader:
         return cells, rest
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: dict[str, Any]) -> None:
-        """Raise ValueError for a row that would lose something, because an earlier row has its task with other values.
+        """Raise ValueError for a row whose values would be lost, because an earlier row defines its task differently.
 
-        ``given`` are the fields that the row has; those that it lacks are as in the earlier row. ``extra``: other columns of a
-        row that has no attempt, as JSON; ``rest``: their names.
+        ``given``: fields that the row has; missing fields are taken from the earlier row. ``extra``: other columns of a row without an attempt, as
+        JSON; ``rest``: the names of these columns.
         """
         old, _, other = self.tasks[task.task_id]
         new = tables.hashes_of(task) if given else old
@@ -252,10 +253,12 @@ class Reader:
             self.contested |= {task.task_id} if "prompt" in differs else set()
             raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
-            raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
+            raise ValueError(
+                f"the row has no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost"
+            )
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Raise ValueError for a row with an empty program and fields of an attempt, which would be lost."""
+        """Raise ValueError for a row with an empty program and other fields of an attempt, which would be lost."""
         if not cells.keys().isdisjoint(tables.PROGRAMS):
             return
         empty = [self.columns[name] for name in tables.PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
@@ -270,7 +273,7 @@ class Reader:
                 raise ValueError(f"file {name}: no such file below {self.files.root}")
             return found
         if self.root is None:
-            raise ValueError(f"file {name}: the table has no folder")
+            raise ValueError(f"file {name}: the table is in no folder, so that its rows cannot name files")
         given = str(name) if "\\" not in str(name) or (self.root / str(name)).exists() else str(name).replace("\\", "/")
         file = Path(os.path.realpath(self.root / given))  # also of a path of Windows
         if not file.is_relative_to(self.root):
@@ -292,9 +295,9 @@ class Reader:
         return not self.has_prompts or (self.tests_in_files and "tests" in cells)
 
     def task(self, cells: Mapping[str, Any]) -> Task:
-        """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
+        """Return the task of a row. If it has an id and no prompt: its id, and its language if an earlier row names it.
 
-        Another file or import may have the task, as where problems and submissions are two tables.
+        Another file or import may define the task, for example if problems and submissions are two tables.
         """
         name = str(cells.get("task_id", ""))
         full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
@@ -305,7 +308,7 @@ class Reader:
                 )
             if full in self.contested:
                 raise ValueError(
-                    f"no prompt, and earlier rows have different prompts of the task {full}: give one of the two a new id"
+                    f"the row has no prompt, and earlier rows have different prompts of the task {full}; give one of the two tasks a new id"
                 )
             return Task(full, "", language="" if self.language(cells) else self.language_of(full))
         fields = {"prompt": "", **{key: cells[key] for key in tables.TASK_FIELDS if key in cells and key != "tests"}}
@@ -332,7 +335,7 @@ class Reader:
         return from_row(Task, {"compare": comparison_of(language), **fields, **about})
 
     def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
-        """Return the fields of a task that follow from its tests: these, and the function, setup and comparison; ValueError if none can fail."""
+        """Return the fields of a task that its tests determine: tests, function, setup and comparison; ValueError if no test can fail."""
         if "tests" not in cells:
             return {"compare": graded((), "", str(cells["grader"]))[1]} if "grader" in cells else {}
         entry, setup, tests = str(cells.get("entry_point", "")), text_in(cells.get("setup", "")), cells["tests"]
@@ -379,7 +382,7 @@ class Reader:
             if found := language_looked_like(str(cells["code"])):
                 return found
             raise ValueError(
-                "no column says the language of the program, and it looks like none: --language COLUMN or LANGUAGE"
+                "no column names the language of the program, and it is not recognised: --language COLUMN or LANGUAGE"
             )
         return self.languages.get(outcome.number_in(word) or word.lower()) or language_in(word)
 
@@ -440,13 +443,13 @@ class Reader:
         return [attempt, verdict] if verdict else [attempt]
 
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
-        """Return the fields of an attempt, with the program of its answer and what is known of its tokens."""
+        """Return the fields of an attempt, with the program in its answer and the fields about its tokens."""
         if "code" not in fields:
             fields = {**fields, "code": program_in(str(fields["answer"]), fields["language"], names_of(task))}
         return {**fields, **tables.sampled(cells, str(fields.get("answer", fields["code"])), str(fields["code"]))}
 
     def verdict(self, attempt_id: str, cells: Mapping[str, Any], judge: str) -> Verdict | None:
-        """Return the verdict that a row records; that of an earlier row with the same words is copied."""
+        """Return the verdict that a row records; an earlier row's verdict with the same words is copied."""
         given = [(name, cells[name]) for name in OUTCOMES if name in cells]
         if len(given) > 2 or not all(type(value) is str for _, value in given):
             return outcome.recorded_verdict(attempt_id, cells, judge, self.words)
@@ -461,17 +464,17 @@ class Reader:
         return make and make(attempt_id=attempt_id)
 
     def parent(self, cells: Mapping[str, Any]) -> str:
-        """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if no row, or different ones, have it."""
+        """Return the ``attempt_id`` of the attempt that a row repairs, empty if it names none; ValueError if the name is unknown or ambiguous."""
         name = str(cells.get("parent", ""))
         if not name:
             return ""
         names = (name, name.removesuffix(".0"))  # as pandas writes CSV
         found = next(filter(None, (outcome.named_attempt(self.attempts, one) for one in names)), None)
         if name and not found:
-            raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
+            raise ValueError(f"no row has the attempt {name!r}, which this row names as its parent")
         return found or ""
 
 
 def text_in(value: Any) -> Any:
-    """Return code that is given as a list of lines as text; other values as they are."""
+    """Return code that is given as a list of lines as text; other values unchanged."""
     return "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value

@@ -1,4 +1,4 @@
-"""Tables that belong together, of tasks, of their tests, of attempts and of their outcomes: those of a judge's database, or the files of a folder."""
+"""Related tables of tasks, tests, attempts and outcomes: the tables of a judge's database, or the files of a folder."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from upsolve.solve.databases import quoted
 __all__ = ["differ", "plan_of", "tables_of"]
 
 LISTED = {Kind.SQLITE: SQLITE_TABLES, Kind.DUCKDB: DUCKDB_TABLES}
-"""Kind of a database -> query of the names of its tables."""
+"""Kind of a database -> query for the names of its tables."""
 RECORDED = tuple(name for name in OUTCOME_FIELDS if name not in ("outcomes", "judge"))
 """Fields that a table of outcomes may have."""
 SCORE = re.compile("|".join(known_words()["meanings"]["score"]))
@@ -29,7 +29,7 @@ SCORE = re.compile("|".join(known_words()["meanings"]["score"]))
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a table of outcomes holds."""
+    """The columns of a table of outcomes."""
 
     attempt: str
     """Column that names the attempts."""
@@ -38,17 +38,17 @@ class Results:
     columns: Mapping[str, str]
     """Field -> column."""
     test: str = ""
-    """Column that names single tests; empty: a row is of the whole attempt."""
+    """Column that names single tests; empty: a row is about the whole attempt."""
     of_test: str = ""
     """Column of the tests that has these names; empty without a table of tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What each of several tables holds."""
+    """The contents of several related tables."""
 
     fields: Mapping[str, Mapping[str, str]]
-    """Table -> columns of fields; of ``task_id`` in a table of tasks, the column that the other tables refer to."""
+    """Table -> columns of fields; for ``task_id`` in a table of tasks, the column that the other tables refer to."""
     tasks: tuple[str, ...]
     """Tables of tasks."""
     attempts: tuple[str, ...]
@@ -58,7 +58,7 @@ class Relations:
     results: Mapping[str, Results] = field(default_factory=dict[str, Results])
     """Tables of outcomes of attempts, and of attempts at single tests; at most one of each."""
     unread: tuple[str, ...] = ()
-    """Tables of other things, such as users."""
+    """Tables with other contents, such as users."""
 
     def __str__(self) -> str:
         parts = {"tasks": self.tasks, "tests": tuple(self.tests), "attempts": self.attempts, "outcomes": tuple(self.results)}
@@ -96,7 +96,7 @@ class Relations:
 def plan_of(
     path: Path, tables: Mapping[str, Rows], given: Mapping[str, str], *, database: bool
 ) -> tuple[str, dict[str, str], dict[str, object]] | None:
-    """Return what tables hold, the options that are in the map, and the map; None of tables that do not belong together.
+    """Return the contents of tables, the options that the map includes, and the map; None if the tables are not related.
 
     Raises:
         SourceError: the outcomes of attempts are not clear.
@@ -110,12 +110,12 @@ def plan_of(
 
 
 def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
-    """Return what tables hold, given their first rows; None unless some have attempts, and others their tasks or their outcomes.
+    """Return the contents of tables, given their first rows; None unless some have attempts, and others their tasks or their outcomes.
 
-    The answer is None, too, if a table without programs has outcomes of which the attempts are not known.
+    Also None if a table without programs has outcomes whose attempts are unknown.
 
     Raises:
-        ValueError: an attempt has several outcomes, and no column says of which test each is.
+        ValueError: an attempt has several outcomes, and no column names the test of each.
     """
     likely = {name: fields_in(rows) for name, rows in tables.items()}
     tasks = [name for name, fields in likely.items() if "prompt" in fields and fields.keys().isdisjoint(PROGRAMS)]
@@ -142,7 +142,7 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
     if len(tests) > 1 or not all(tests.values()) or (tests and len(tasks) > 1) or not (tasks or results):
         return None
     if strange := next((name for name in unread if {"status", "outcomes"} & likely[name].keys()), ""):
-        raise ValueError(f"{strange} has outcomes, and no column that names rows of {' or '.join(attempts)}")
+        raise ValueError(f"{strange} has outcomes, but no column refers to rows of {' or '.join(attempts)}")
     if len({bool(one.test) for one in results.values()}) < len(results):
         raise ValueError(f"{' and '.join(results)} have outcomes of the same attempts")
     for found in results.values():
@@ -154,9 +154,9 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
 def results_in(
     name: str, tables: Mapping[str, Rows], attempts: str, likely: Mapping[str, Mapping[str, str]], tests: Sequence[str]
 ) -> Results | None:
-    """Return what a table says about the outcomes of attempts; None for another table.
+    """Return the contents of a table of outcomes of attempts; None for another table.
 
-    A column whose name alone is that of an outcome counts, too: readers refuse it with the reason if its values need a map.
+    A column that only has the name of an outcome counts, too: readers reject it with the reason if its values need a map.
 
     Raises:
         ValueError: no column distinguishes several outcomes of an attempt, or an outcome contradicts the one beside the program.
@@ -184,17 +184,17 @@ def results_in(
             return Results(*link, columns, *to)
     if tests or not (test := next((one for one in columns_in(rows) if CASE.search(one) and are_apart(rows, link[0], one)), "")):
         beside = f" as {tests[0]} does" if tests else ""
-        raise ValueError(f"{name} has several outcomes for one {link[0]}, and no column that names the test of each{beside}")
+        raise ValueError(f"{name} has several outcomes for one {link[0]}, but no column names the test of each{beside}")
     return Results(*link, columns, test)
 
 
 def are_apart(rows: Rows, *columns: str) -> bool:
-    """Return whether each row has other values of some columns than all others."""
+    """Return whether each row differs from all others in some columns."""
     return len({repr([row.get(one) for one in columns]) for row in rows}) == len(rows)
 
 
 def link_to(rows: Rows, table: str, others: Rows) -> tuple[str, str] | None:
-    """Return the column of rows that names the rows of another table, and the column there that has these names; None if no names fit."""
+    """Return the column of rows that refers to another table, and the referenced column there; None if no column does."""
     nouns = {
         bare(table.partition(".")[0]).removesuffix("s"),
         re.split(r"[\W_]", table.partition(".")[0])[-1].lower().removesuffix("s"),
@@ -211,7 +211,7 @@ def link_to(rows: Rows, table: str, others: Rows) -> tuple[str, str] | None:
 
 
 def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
-    """Return whether two columns of a row have outcomes of which one says passed and the other does not."""
+    """Return whether two columns of a row have outcomes that contradict each other: one passed, the other did not."""
     found: list[bool] = []
     for name in (one, other):
         with suppress(ValueError):
@@ -220,7 +220,7 @@ def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
 
 
 def tables_of(member: Member) -> dict[str, Rows]:
-    """Return the first rows of the tables of a database that have any; {} of another file."""
+    """Return the first rows of the non-empty tables of a database; {} for another file."""
     if (kind := kind_of(member)) not in LISTED:
         return {}
     found = [str(row["name"]) for _, row in rows_of(member, query=LISTED[kind]) if isinstance(row, dict)]
@@ -230,7 +230,7 @@ def tables_of(member: Member) -> dict[str, Rows]:
 
 
 def tests_in(rows: Rows, references: set[str], keys: set[str]) -> str | None:
-    """Return the column of the task in a table of tests, empty if unknown; None of other tables."""
+    """Return the column of the task in a table of tests, empty if unknown; None for other tables."""
     words = known_words()["tests"]
     names = {bare(name): name for name in columns_in(rows)}
     pair = [next((names[one] for one in map(bare, words[kind]) if one in names), "") for kind in ("inputs", "outputs")]
@@ -245,6 +245,6 @@ def tests_in(rows: Rows, references: set[str], keys: set[str]) -> str | None:
 
 
 def fields_in(rows: Rows) -> dict[str, str]:
-    """Return the columns of the fields that rows show, by name or content."""
+    """Return field -> column for the fields that rows show, by name or content."""
     own = {name: name for name in columns_in(rows) if name in FIELDS and name not in NAMED_ONLY}
     return {**own, **{field: name for field, name in likely_fields(rows, own).items() if field in FIELDS}}

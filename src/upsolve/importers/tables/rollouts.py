@@ -41,7 +41,7 @@ __all__ = [
 TASKS_HELP = "tasks of the attempts: an archive, or source:path, such as humaneval:HumanEval.jsonl.gz"
 REWARD = Option("reward", str, "columns whose sum is the score (default: that of the map, or the only one of real numbers)")
 ROLLOUT_OPTIONS = (
-    Option("passed_at", float, "score from which on an attempt counts as passed (default: 1)"),
+    Option("passed_at", float, "lowest score that counts as passed (default: 1)"),
     Option("tasks", str, f"{TASKS_HELP}; found by name or prompt"),
     Option("statement", str, "regular expression whose first group is the statement in a prompt (default: the whole prompt)"),
     Option("language", str, "language of the programs (default: python)"),
@@ -51,7 +51,7 @@ FIELDS = (
     *("prompt", "answer", "status", "error", "task_id", "known_as", "author", "created"),
     *("tokens", "truncated", "token_ids", "token_logps"),
 )
-"""Names of the values that ``rollout`` takes."""
+"""Names of the arguments that ``rollout`` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +61,19 @@ class KnownTasks:
     tasks: tuple[Task, ...]
     """All tasks, in their order."""
     by_name: dict[str, list[Task]]
-    """Ids in lower case, and their ends after every ``/``: ``humaneval/0`` is found as ``HumanEval/0`` and as ``0``."""
+    """Lower-case id, and its endings after every ``/`` -> task: ``HumanEval/0`` is also found as ``humaneval/0`` and ``0``."""
     by_prompt: dict[str, Task]
-    """Tasks by their prompt, alone and with examples as upsolve shows it to models, without white space around it."""
+    """Prompt -> task: the prompt alone, and with examples as upsolve shows it to models; surrounding white space is removed."""
 
     def named(self, name: str) -> Task | None:
-        """Return the task that a name denotes; None if there is none; ValueError if several tasks have this name; names two."""
+        """Return the task that a name denotes; None if there is none. ValueError, with two of the tasks, if several have this name."""
         found = self.by_name.get(name.lower(), [])
         exact = [task for task in found if task.task_id.lower() == name.lower()]
         if exact:
             return exact[0]
         if len(found) > 1:
             raise ValueError(
-                f"{name} may be the task {found[0].task_id} or {found[1].task_id}; give --tasks only one of the two sets"
+                f"{name} may be the task {found[0].task_id} or {found[1].task_id}; name only one of the two sets in --tasks"
             )
         return found[0] if found else None
 
@@ -97,16 +97,16 @@ def known_tasks(tasks: Iterable[Task]) -> KnownTasks:
 
 
 def read_known(place: str) -> KnownTasks | None:
-    """Return the tasks of an archive or of ``source:path``; None for an empty text. SourceError if it is neither, or cannot be read."""
+    """Return the tasks of an archive or of ``source:path``; None for an empty text. SourceError if the text is neither, or cannot be read."""
     return known_tasks(read_tasks(place, f"--tasks {place}")) if place else None
 
 
 @dataclass
 class Rollouts(Reader):
-    """Builds the records of rollouts: answers with a score in the column of ``status``, or in ``rewards``; without a score ``UNSCORED``."""
+    """Builds the records of rollouts: answers with a score in the column of ``status`` or in ``rewards``. Without a score: ``UNSCORED``."""
 
     threshold: float | None = None
-    """Score from which on an attempt counts as passed; None: 1, with a warning if a score is larger."""
+    """Lowest score that passes; None: 1, with a warning if a score is larger."""
     known: KnownTasks | None = None
     """Tasks that names and prompts may denote."""
     statement: re.Pattern[str] = re.compile("")
@@ -116,15 +116,15 @@ class Rollouts(Reader):
     rewards: Sequence[str] = ()
     """Columns whose sum is the score."""
     found: Task | None = None
-    """Known task of the row that is read."""
+    """Known task of the row that is being read."""
     shown: str = ""
-    """Prompt of the row that is read."""
+    """Prompt of the row that is being read."""
 
     def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the values of a row by field, with texts of messages and the outcome of the score, and the values of other columns.
+        """Return the values of a row by field, with messages as text and the score's outcome; and the values of other columns.
 
         Raises:
-            ValueError: the answer or the prompt is missing or no text, the score no number, or the prompt has no statement.
+            ValueError: the answer or the prompt is missing or not text, the score is not a number, or the prompt has no statement.
         """
         cells, rest = super().cells(row)
         rest = filled(rest) | ({OF_TASK: filled(rest[OF_TASK])} if OF_TASK in rest else {})
@@ -151,7 +151,7 @@ class Rollouts(Reader):
         return cells, rest
 
     def texts(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return prompt and answer as texts. In a list of messages, the answer follows the user's last message, with which the prompt ends."""
+        """Return prompt and answer as texts. In a list of messages, the prompt ends with the user's last message; the answer follows."""
         prompt, answer = (self.value(row, self.columns.get(name, "")) for name in ("prompt", "answer"))
         if answer is None and "answer" in self.columns:
             raise ValueError(f"field {self.columns['answer']!r} is missing or null")
@@ -164,7 +164,7 @@ class Rollouts(Reader):
         return {name: text_of(value) for name, value in given.items() if name in self.columns}
 
     def score(self, row: Mapping[str, Any], cells: dict[str, Any]) -> float | None:
-        """Return the score of a row, and remove it from its cells; None without one. Warns of the first one above 1 without a threshold."""
+        """Return the score of a row, and remove it from its cells; None without a score. Warns of the first score above 1 without a threshold."""
         given = [cells.pop("status", None)] if not self.rewards else [self.value(row, name) for name in self.rewards]
         numbers = [number for value in given if (number := number_of(value)) is not None]
         score = sum(numbers) if numbers else None
@@ -187,11 +187,11 @@ class Rollouts(Reader):
         return self.found or super().task(cells)
 
     def language(self, cells: Mapping[str, Any]) -> str:
-        """Return the language of a row: that of its known task counts first."""
+        """Return the language of a row; the language of its known task takes precedence."""
         return (self.found.language if self.found else "") or super().language(cells)
 
     def with_program(self, fields: Mapping[str, Any], cells: Mapping[str, Any], task: Task) -> dict[str, Any]:
-        """Return the fields of an attempt with the program of its answer; an answer without other text is left out."""
+        """Return the fields of an attempt with the program in its answer; the answer is left out if it has no other text."""
         answer = str(fields.get("answer", fields.get("code")))
         if "code" not in fields:
             fields = {**fields, "code": program_in(answer, fields["language"], names_of(task), prompt=self.shown)}
@@ -210,7 +210,7 @@ def rollouts_of(
     author: str = "",
     reward: Sequence[str] = (),
 ) -> Rollouts:
-    """Return the reader of a source's rollouts; ``columns`` None: those of ``rollout``. The others are ``ROLLOUT_OPTIONS``.
+    """Return the reader of a source's rollouts; ``columns`` None: the columns of ``rollout``. Other arguments: ``ROLLOUT_OPTIONS``.
 
     Raises:
         SourceError: the tasks cannot be read, the expression is invalid or has no group, or there is no such language.
@@ -234,7 +234,7 @@ def rollout(extra: Mapping[str, Any], about: Mapping[str, Any], **fields: Any) -
 
 
 def rollouts_in(path: Path, plan: Map, mapped: Mapping[str, str], rows: Rows) -> Reader | None:
-    """Return the reader of rollouts; None for other rows. SourceError if no column is the score, or the named one is missing."""
+    """Return the reader of rollouts; None for other rows. SourceError if no column is the score, or the named column is missing."""
     if plan.rollouts is None:
         return None
     options: dict[str, Any] = {"passed_at": plan.passed_at, **plan.rollouts}
@@ -261,10 +261,11 @@ def names_of_rewards(text: str) -> list[str]:
 
 
 def reward_columns(path: Path, rows: Rows, wanted: Sequence[str], taken: Iterable[str]) -> Sequence[str]:
-    """Return the columns of the score: the wanted ones, or the only one of real numbers besides the advantage, if more is better by its name.
+    """Return the columns of the score: the named ones, or else the only column of real numbers, besides the advantage, in which more is better by its
+    name.
 
     Raises:
-        SourceError: a wanted column is missing or, without any, the column of the score is not clear.
+        SourceError: a named column is missing or, without names, the column of the score is not clear.
     """
     found = columns_in(rows)
     free = [name for name in found if name not in {*taken, "advantage"}]
@@ -288,7 +289,7 @@ def plain(value: Any) -> Any:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a score as a number; None for null, empty text and NaN; ValueError if it is not a number."""
+    """Return a score as a number; None for null, empty text and NaN; ValueError for other values."""
     try:
         number = math.nan if value in (None, "") else float(value)
     except (TypeError, ValueError):

@@ -22,13 +22,13 @@ from upsolve.types import Status
 __all__ = ["Shape", "parents_first", "path_columns"]
 
 PATH = ("file", "folder", "stem", "ending", "split", "line", "position")
-"""Columns of every row, from the path of its file, and its numbers: in the file, from 1, and in the split, from 0."""
+"""Columns of every row: from the path of its file, and its number in the file (from 1) and in the split (from 0)."""
 
 
 def path_columns(name: str, above: Path) -> dict[str, Any]:
     """Return the columns from the path of a file below the folder ``above``: file, folder, stem, ending and split (train, dev or test).
 
-    The folder of a text says its split, too: ``train`` for ``train/0000/question.txt``.
+    The folder of a text also states its split: ``train`` for ``train/0000/question.txt``.
     """
     path = Path(name)
     folder = "" if str(path.parent) == "." else str(path.parent)
@@ -42,11 +42,11 @@ LEAVING = frozenset(
     "file about name detect marks repeats rollouts columns unset statuses languages passed_at full_points negated options encoding quotes query rows "  # noqa: SIM905
     "imports".split()
 )
-"""Keys of a map that do not change rows."""
+"""Keys of a map that leave rows unchanged."""
 
 
 class Index:
-    """The rows of a table by the values of some columns, in a temporary file."""
+    """An index of the rows of a table by the values of some columns, in a temporary file."""
 
     def __init__(self, file: Member, query: str, columns: Sequence[str]) -> None:
         self.connection = sqlite3.connect("")  # a file that SQLite removes; small ones stay in memory
@@ -57,7 +57,7 @@ class Index:
         self.connection.execute("create index by_key on rows (key)")
 
     def sound(self, rows: Iterable[Numbered]) -> Iterator[dict[str, Any]]:
-        """Yield the rows that can be read, and hold the first one that cannot."""
+        """Yield the rows that can be read, and store the first one that cannot."""
         for _, row in rows:
             if isinstance(row, BadRow):
                 self.bad = self.bad or row
@@ -65,7 +65,7 @@ class Index:
                 yield row
 
     def of(self, key: str) -> list[dict[str, Any]]:
-        """Return the rows with a key (``key_in``), in the order of the file; ValueError if a row, which may have this key, cannot be read."""
+        """Return the rows with a key (``key_in``), in the order of the file; ValueError if the table has an unreadable row, which may have this key."""
         if self.bad:
             raise ValueError(f"{self.bad.file}, line {self.bad.line}: {self.bad.reason}")
         found = self.connection.execute("select row from rows where key = ? order by rowid", (key,))
@@ -74,7 +74,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A table that rows are joined with, as the key of its index: its file as it is now, the table in a database, and columns."""
+    """Key of the index of a joined table: its file in its current state, the table in a database, and columns."""
 
     where: tuple[str, int, int]
     query: str
@@ -86,40 +86,40 @@ class Joined:
 
 @lru_cache(maxsize=4)
 def index_of(table: Joined) -> Index:
-    """Return the index of a table, made once in each process: the files of an import ask for the rows of the same tables."""
+    """Return the index of a table, built once in each process, since the files of an import join the same tables."""
     return Index(table.member, table.query, table.columns)
 
 
 def key_in(row: Mapping[str, Any], columns: Iterable[str]) -> str:
-    """Return the values of some columns, as text in small letters, as one text."""
+    """Return the values of some columns, as lower-case text, joined into one text."""
     return repr([templates.text_of(templates.value_at(row, name)).lower() for name in columns])
 
 
 @dataclass
 class Shape:
-    """Rows as a map says."""
+    """Rows shaped by a map."""
 
     plan: Map
     """The map."""
     columns: Mapping[str, str]
-    """Field -> column, of all fields."""
+    """Field -> column, for all fields."""
     passed_over: int = 0
-    """Rows that ``only`` left out."""
+    """Number of rows that ``only`` left out."""
     place: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Columns of the path of the file that is read."""
+    """Columns from the path of the current file."""
     file: str = ""
-    """File that is read, for rejected rows."""
+    """Current file, for rejected rows."""
 
     files: Files | None = None
-    """Files beside that of the rows."""
+    """Files beside the file of the rows."""
     member: Member | None = None
-    """File of the rows, if all are of one."""
+    """File of the rows, if all rows are in one."""
     parts: dict[str, str] = field(default_factory=dict[str, str])
-    """Columns of the parts of the path that patterns name."""
+    """Columns from the named parts of the path."""
     first: tuple[str, ...] = ()
     """Columns of the first row."""
     counts: Counter[str] = field(default_factory=Counter[str])
-    """Rows read so far, also of other files, by split; all of them under the empty name."""
+    """Number of rows read so far, also in other files, by split; the total under the empty name."""
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -160,12 +160,12 @@ class Shape:
         self.only = {self.columns.get(name, name): values for name, values in plan.only.items()}
 
     def start(self, where: str, name: str, parts: Mapping[str, str]) -> None:
-        """Begin with another file; ``parts`` of its path are columns."""
+        """Begin with another file; ``parts`` of its path become columns."""
         self.file, self.place, self.parts = where, path_columns(name, self.files.root if self.files else Path()), {**parts}
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows stay as they are."""
+        """Whether rows stay unchanged."""
         changed = (one.name for one in fields(Map) if getattr(self.plan, one.name) != getattr(EMPTY, one.name))
         return not (self.parts or self.path or self.joins or self.needed) and {*changed} <= LEAVING
 
@@ -175,7 +175,7 @@ class Shape:
         return next(iter(sorted(self.missing)), "")
 
     def rows(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Yield the rows; a ``BadRow`` for a row of which none can be made."""
+        """Yield the shaped rows; a ``BadRow`` if shaping fails."""
         if self.is_plain:
             yield from numbered
             return
@@ -197,7 +197,7 @@ class Shape:
                 yield number, one
 
     def exploded(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each item of its lists, or for each of its sides; the row itself if there is none."""
+        """Yield a row for each item of a row's lists, or for each of its sides; the row itself if it has neither."""
         if not self.plan.explode:
             yield from sides_of(row, self.plan.sides) or [row]
             return
@@ -213,7 +213,7 @@ class Shape:
     def items(self, row: dict[str, Any], *, whole: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the columns of each item of the lists of a row, and the row without the lists.
 
-        ``whole``: an object of lists holds parallel lists, and a text that is no list is its only item.
+        ``whole``: an object of lists holds parallel lists; a text counts as a list with itself as the only item.
         """
         outer = row = gathered(row, [name for name in self.plan.explode if "*" in name])
         lists = list[list[dict[str, Any]]]()
@@ -228,7 +228,7 @@ class Shape:
                 value = [dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)]
             items = [{"key": key, **as_row(name, item)} for key, item in value.items()] if isinstance(value, dict) else value
             if items is not None and not isinstance(items, list | tuple):
-                raise ValueError(f"{name} is no list, and the map explodes it: {str(value)[:60]!r}")
+                raise ValueError(f"{name} is not a list, but the map explodes it: {str(value)[:60]!r}")
             lists.append([as_row(name, item) for item in items or ()])
             outer = without(outer, name.split(".")) if "." in name else {key: one for key, one in outer.items() if key != name}
         if len({*map(len, lists)}) > 1:
@@ -237,7 +237,7 @@ class Shape:
         return [{name: one for part in parts for name, one in part.items()} for parts in zip(*lists, strict=True)], outer
 
     def attempts_in(self, row: dict[str, Any]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, Any]]:
-        """Return the values of fields, and the other ones, of each attempt of a row that has a program; and the reference among them, if any."""
+        """Return the fields and other values of each attempt of a row that has a program; and the reference among the attempts, if any."""
         found, reference = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, Any]()
         for shape in self.several:
             counts, plan = Counter[str](), shape.plan
@@ -257,7 +257,7 @@ class Shape:
         return found, reference
 
     def finished(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the wanted rows of a row, with the columns that the map makes, and their attempts."""
+        """Yield the wanted rows that a row becomes, with the columns that the map makes and their attempts."""
         for one in self.made(row):
             kept = self.stored(one if self.plan.attempts is None else {**one})
             if self.plan.attempts is None:
@@ -267,7 +267,7 @@ class Shape:
                 yield {**one, **reference, ATTEMPTS: (attempts, kept)}
 
     def made(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the wanted rows of a row, with the columns that the map makes."""
+        """Yield the wanted rows that a row becomes, with the columns that the map makes."""
         plan = self.plan
         if lost := [name for name in self.needed if name.partition(".")[0] not in row]:
             raise ValueError(f"no field {lost[0]!r}")
@@ -301,7 +301,7 @@ class Shape:
                 self.passed_over += 1
 
     def add_texts(self, row: dict[str, Any]) -> None:
-        """Add the texts of files beside that of a row."""
+        """Add the texts of files beside a row's file."""
         for name, make in self.beside.items():
             path = make(row) if self.files else None
             if self.files and is_given(path) and (text := self.files.text(str(path))) is not None:
@@ -321,7 +321,7 @@ class Shape:
         return index_of(Joined((found.where, found.size, changed), plan.query, tuple(plan.where), os.getpid(), found))
 
     def joined(self, row: Mapping[str, Any], name: str) -> list[Any]:
-        """Return the rows of another table that belong to a row, or their values; ValueError for rows of which the meaning is not known."""
+        """Return the rows of another table that belong to a row, or their values; ValueError for rows of unknown meaning."""
         join, path = self.plan.joins[name], self.joined_at[name](row)
         index = self.index(str(path or ""), name) if path or not join.file else None
         rows = index.of(key_in(row, join.where.values())) if index else []
@@ -329,16 +329,14 @@ class Shape:
             rows.sort(key=lambda one: in_order(next((str(one[name]) for name in join.order if is_given(one.get(name))), "0")))
         if join.is_one and len(rows) > 1:
             raise ValueError(
-                f"{name} has {len(rows)} rows for {', '.join(str(row.get(one)) for one in join.where.values())}: one is needed"
+                f"{name} has {len(rows)} rows for {', '.join(str(row.get(one)) for one in join.where.values())}: exactly one is needed"
             )
         if join.along and rows:
             column, there, here = join.along
             by_key = {key_in(one, [here]): one for one in rows}
             keys = [key_in(one, [there]) for one in row.get(column, ())]
             if len(by_key) < len(rows) or not {*keys}.issuperset(by_key):
-                raise ValueError(
-                    f"{name}: {len(rows)} rows for {len(keys)} of {column}: rows are of the same one, or of others"
-                )
+                raise ValueError(f"{name}: {len(rows)} rows for {len(keys)} of {column}: each value needs exactly one row")
             rows = [by_key.get(key, {join.value: Status.UNSCORED.value}) for key in keys]
         return [one.get(join.value) if join.value else one for one in rows[: join.most or None]]
 
@@ -353,7 +351,7 @@ class Shape:
                 )
 
     def stored(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns of a row that fields have or that are stored besides, those of the task as one."""
+        """Return the columns of a row that fields use or that are stored otherwise; the task's columns are merged into one."""
         plan = self.plan
         if plan.extra is not None:
             kept = {*plan.extra, *plan.of_task, OF_TASK} | self.fields
@@ -371,7 +369,7 @@ class Shape:
 
 
 def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
-    """Return the replacement of a value in a map, else the value; ValueError for a number that is missing among replaced numbers."""
+    """Return the replacement of a value in a map, else the value; ValueError for a number if the map replaces numbers, but not this one."""
     word = templates.text_of(value).lower()
     if word not in values and number_in(word) and any(values.values()) and all(map(number_in, values)):
         raise ValueError(f"{name} is {word}, which `values` of the map lacks")
@@ -379,7 +377,7 @@ def replaced(name: str, value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> Iterator[Numbered]:
-    """Yield rows, each after that of its parent; rows whose parent is missing come last. Waiting rows are held in memory.
+    """Yield rows, each after its parent's row; rows whose parent is missing come last. Waiting rows are held in memory.
 
     ``columns``: field -> column.
     """
@@ -406,9 +404,9 @@ def name_in(row: Mapping[str, Any] | BadRow, column: str) -> str:
 
 
 def gathered(row: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
-    """Return a row with an object for each pattern such as ``grade *`` in place of the columns that it fits: what the asterisk is -> value.
+    """Return a row in which the columns that match a pattern such as ``grade *`` are one object: text of the asterisk -> value.
 
-    The objects have what all patterns have a column for, and the first one a value.
+    An object has only entries for which all patterns have a column, and the first one a value.
     """
     if not patterns:
         return row
@@ -423,7 +421,7 @@ def gathered(row: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
 
 
 def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
-    """Return the columns that a pattern fits, by what its asterisk is."""
+    """Return the columns that match a pattern, by the text of the asterisk."""
     before, _, after = pattern.partition("*")
     size = len(before) + len(after)
     found = [name for name in row if len(name) > size and name.startswith(before) and name.endswith(after)]
@@ -431,9 +429,9 @@ def columns_like(pattern: str, row: Iterable[str]) -> dict[str, str]:
 
 
 def sides_of(row: dict[str, Any], sides: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Return a row for each column that a row has of those that hold an attempt each; ``key`` is the column's name.
+    """Return a row for each present column that holds an attempt; ``key`` is the column's name.
 
-    Columns with the name of another side, such as ``rejected_score`` and ``score_rejected``, are not its own.
+    Columns named after another side, such as ``rejected_score`` and ``score_rejected``, are left out of a side's row.
     """
 
     def own(side: str, others: set[str]) -> dict[str, Any]:
@@ -449,7 +447,7 @@ def path_of(text: str) -> templates.Maker:
 
 
 def as_row(name: str, item: Any) -> dict[str, Any]:
-    """Return the columns of an item of a list: those of an object, or the list's name."""
+    """Return the columns of an item of a list: those of an object, else one column with the list's name."""
     return item if isinstance(item, dict) else {name: item}
 
 
@@ -470,5 +468,5 @@ def matches_of(row: dict[str, Any], match: Match) -> Iterator[dict[str, Any]]:
 
 
 def groups_of(found: Any) -> dict[str, Any]:
-    """Return the named groups of a match that have a text."""
+    """Return the named groups of a match that have text."""
     return {name: text for name, text in found.groupdict().items() if text is not None}

@@ -47,9 +47,9 @@ from upsolve.verify.limits import prepared
 __all__ = ["CASE", "SOURCE", "records_of", "source_of", "table_at"]
 
 SETTINGS = ("name", "imports", "encoding", "quotes", "query", "rows", "passed_at", "full_points")
-"""Options that are keys of a map, too."""
+"""Options that are also keys of a map."""
 PER_FILE, FULL = 1 << 10, 4
-"""Bytes that a file of a tree counts more, and sizes of a unit from which on a folder is divided."""
+"""Bytes that are added for each file of a tree; and size of a folder, in units, from which it is divided."""
 CASE = re.compile(r"(?i)(?:^|[^a-z])(?:test|case|subtask|check|input|stdin)|Test|Case")
 """Names of columns that may name single tests."""
 JSON = (Kind.JSON, Kind.JSONL)
@@ -57,9 +57,9 @@ JSON = (Kind.JSON, Kind.JSONL)
 
 
 def read(path: Path, *, plan: Map | None = None, names: Sequence[str] = (), **options: Any) -> Iterator[Row]:
-    """Yield the records of a file, or of the files of a folder or archive; names of attempts, and tasks without a prompt, hold within a file.
+    """Yield the records of a file, or of the files of a folder or archive. Names of attempts, and tasks without a prompt, are unique within a file.
 
-    ``names`` are the files that are read, empty: as ``split`` says; ``options`` (``planned``) override the map.
+    ``names``: the files that are read; empty: as ``split`` says. ``options`` (``planned``) override the map.
     """
     plan = planned(plan, options)
     scores, counts = str(options.get("score", "")), Counter[str]()
@@ -76,7 +76,7 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
     """Return a map with the options of the command line.
 
     Args:
-        given: a map; None: that of the file in the option ``map`` or, without any, that whose columns have the names of the fields.
+        given: a map; None: the map in the file of the option ``map``, else one whose columns have the names of the fields.
         options: ``name``, ``imports``, ``encoding``, ``quotes``, ``query``, ``rows``, ``passed_at`` and ``full_points`` as in a map, and field=column, with dots
             for a value in an object (``meta.user``), several with plus signs (``contest+problem``), or a template (``{a}{b}``).
 
@@ -99,7 +99,7 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
 def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a tree; ``score`` names columns of scores, as ``COLUMN=NAME,COLUMN``.
 
-    ``names``: the files of the tree, empty: all; or the table, in an archive; ``counts``: the rows of earlier files.
+    ``names``: the files of the tree, empty: all; in an archive, the table. ``counts``: numbers of rows of earlier files.
     """
     named, mapped = {**plan.columns}, columns_of(plan)
     member = None if plan.files else table_at(path, names, plan.encoding)
@@ -122,7 +122,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     refuse_escapes(path, first, mapped.get("code", ""), mapped.get("prompt", ""))
     if word := guesses.unfit_status(first, named):
         del mapped["status"]
-        warn(f"{path}: the column status is no outcome ({word!r}) and is stored in extra; to use it: --status status")
+        warn(f"{path}: the column status holds no outcome ({word!r}) and is stored in extra; to use it: --status status")
     if not plan.full_points > 0:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
@@ -164,7 +164,7 @@ def reader_in(
 
 
 def once(records: Iterable[Row]) -> Iterator[Row]:
-    """Yield records, with one rejected row for each line and reason: both sides of a pair have one line."""
+    """Yield records, but only one rejected row for each line and reason, since both sides of a pair have one line."""
     seen = set[tuple[str, int, str]]()
     for record in records:
         if isinstance(record, BadRow):
@@ -179,12 +179,12 @@ def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Membe
     """Return the file of a table: the path itself or, in an archive, the file with the given name."""
     found = Files(path, encoding).member(names[0]) if names else member_of(path)
     if found is None:
-        raise SourceError(f"{path}: {names[0]} is gone: import again")
+        raise SourceError(f"{path}: {names[0]} was removed during the import: import again")
     return found
 
 
 def has_free_commas(member: Member | None, plan: Map) -> bool:
-    """Return whether a file is CSV whose cells other characters than commas separate."""
+    """Return whether a file is CSV with another delimiter than commas."""
     return member is not None and kind_of(member) is Kind.CSV and delimiter_of(member, plan.encoding, plan.quotes) != ","
 
 
@@ -194,12 +194,12 @@ def numbers_in(rows: Iterable[Numbered]) -> Iterator[Numbered]:
 
 
 def warn(text: str) -> None:
-    """Warn once for all files of a folder."""
+    """Warn, once for all files of a folder."""
     warnings.warn(text, stacklevel=2)
 
 
 def words_in(plan: Map, named: Mapping[str, str]) -> dict[str, Status]:
-    """Return the words for a status, first the map's words."""
+    """Return the words for a status; the map's words take precedence."""
     given = {word.strip().lower(): Status(status) for word, status in plan.statuses.items()}
     outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
     vague = bool(outcomes) and all(map(guesses.says_opposite, outcomes))
@@ -219,7 +219,7 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
 
 
 def advise(path: Path, reader: Reader, rows: Rows) -> None:
-    """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
+    """Warn of columns that look like fields but are not used, of pairs of answers, and of the findings of ``tell_several``."""
     name, mapped = reader.name, reader.columns
     tell_languages(reader, rows)
     likely = likely_columns(rows, mapped)
@@ -239,7 +239,7 @@ def advise(path: Path, reader: Reader, rows: Rows) -> None:
 
 
 def language_of_all(rows: Rows, named: dict[str, str], mapped: dict[str, str]) -> str:
-    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name."""
+    """Return the language that ``--language`` names, and remove it from the named columns; empty if the option names a column of the rows."""
     word = named.get("language", "")
     if not word or any(word in nested_columns(row) for row in rows) or not (rows or is_language(word)):
         return ""
@@ -250,7 +250,7 @@ def language_of_all(rows: Rows, named: dict[str, str], mapped: dict[str, str]) -
 
 
 def tell_languages(reader: Reader, rows: Rows) -> None:
-    """Let programs show their language where no column does, if at least one in ten is not Python, and warn of it."""
+    """If no column names the language, detect it in programs, provided that at least one in ten is not Python; warn of it."""
     languages = [reader.value(row, reader.columns.get("language", "language")) for row in rows]
     if reader.constant or any(map(is_given, languages)):
         return
@@ -292,13 +292,13 @@ def tell_several(path: Path, reader: Reader, rows: Rows) -> None:
         )
     if several > len(found) / 10:
         warn(
-            f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
+            f"{reader.name}: {several} programs of the first rows have rows with different outcomes, and the last row counts; if rows are "
             "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
         )
 
 
 def likely_columns(rows: Rows, mapped: Mapping[str, str]) -> dict[str, str]:
-    """Return field -> likely column for fields without a column: the field's name in capitals, or a similar name (``likely_fields``)."""
+    """Return field -> likely column for fields without a column: by the field's name in capitals, or a similar name (``likely_fields``)."""
     found = dict.fromkeys(name for row in rows for name in row)
     by_lower = {name.lower().replace(" ", "_"): name for name in found}
     capital = {field: by_lower[field] for field in FIELDS if field in by_lower and mapped.get(field) == field not in found}
@@ -312,7 +312,7 @@ def likely_columns(rows: Rows, mapped: Mapping[str, str]) -> dict[str, str]:
 
 
 def tell_apart(rows: Rows, columns: Iterable[str], pair: Sequence[str]) -> list[str]:
-    """Return the columns that name tasks of which some have the same prompt: each name has one ``pair`` of prompt and tests, and this no other name."""
+    """Return the columns that name tasks if some tasks share a prompt: each name has exactly one ``pair`` of prompt and tests, and vice versa."""
     contents = [tuple(str(row.get(name)) for name in pair) for row in rows]
     if len({*contents}) == len({prompt for prompt, _ in contents}):
         return []
@@ -321,9 +321,9 @@ def tell_apart(rows: Rows, columns: Iterable[str], pair: Sequence[str]) -> list[
 
 
 def split(path: Path, *, plan: Map | None = None, **options: Any) -> list[Unit]:
-    """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder.
+    """Return the files as units; only ``.json`` files if ``rows`` names their lists. The tasks of a folder's files are named after the folder.
 
-    What a map says about several files, or where they are, is read as a whole.
+    A map that describes several files, or their locations, is read as a whole.
     """
     plan = planned(plan, options)
     is_numbered = any("position" in make.names(None) for make in plan.makers.values())  # over all files
@@ -340,7 +340,7 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
         return [Unit(path, named)]
     apart = {one.file.partition("/")[0] for one in plan.joins.values() if one.file}
     if path.name in apart:
-        raise SourceError(f"{path}: holds rows that belong to other rows; name the folder above")
+        raise SourceError(f"{path}: is one of several related tables; name the folder above it")
     kinds = [(file, kind_of(file)) for file in found if file.name.rpartition("/")[0].rpartition("/")[2] not in apart]
     tables = [file for file, kind in kinds if kind not in (Kind.JSON, Kind.TEXT, Kind.BINARY)]
     arrays = [file for file, kind in kinds if kind is Kind.JSON and (plan.rows or (not tables and is_array(file)))]
@@ -358,7 +358,7 @@ def units_of(path: Path, plan: Map) -> list[Unit]:
 
 
 def of_version(files: Sequence[Member], plan: Map) -> Sequence[Member]:
-    """Return the files of one version; those without a version in their name belong to every one."""
+    """Return the files of one version; files without a version in their names belong to every version."""
     names = {file.name: plan.versions.search(file.name.rpartition("/")[2]) for file in files if plan.versions}
     found = {name: match[0] for name, match in names.items() if match}
     known = sorted({*found.values()}, key=lambda name: [*map(int, re.findall(r"\d+", name))])
@@ -369,9 +369,9 @@ def of_version(files: Sequence[Member], plan: Map) -> Sequence[Member]:
 
 
 def units_of_tree(path: Path, plan: Map, found: Sequence[Member]) -> list[Unit]:
-    """Return the files of a tree that a map names, as units of about ``SHARE_BYTES``, each of whole folders of the path if these are small.
+    """Return the files of a tree that a map names, as units of about ``SHARE_BYTES``; small folders are not divided.
 
-    Files of an archive, and of rows of which one may name another, are one unit.
+    Files of an archive, and rows that may refer to each other across files, are one unit.
     """
     left = "" if plan.is_ours else unread([file.name for file in found], [plan])
     unit, columns = Unit(path, unread=f"{path}: {left}" if left else ""), columns_of(plan)
@@ -406,7 +406,7 @@ def check_columns(
     shape: Shape,
     needed: Container[str],
 ) -> None:
-    """Raise SourceError if the first rows lack a named column of the ``needed`` fields, or hold neither prompts nor ids of tasks."""
+    """Raise SourceError if the first rows lack a named column of the ``needed`` fields, or have neither prompts nor ids of tasks."""
     source = shape.plan.file or "the options"
     found = columns_in(rows)
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
@@ -430,7 +430,7 @@ def check_columns(
 
 
 def source_of(file: Path) -> Source:
-    """Return the source that a map is; its options are those of the map or, without any, those of a table."""
+    """Return the source that a map defines; its options are those of the map, or else those of a table."""
     plan = read_map(file, FIELDS)
     sampled = (REWARD, *ROLLOUT_OPTIONS) if plan.rollouts is not None else ()
     chosen = {choice.name for choice in (*plan.options, *sampled)}
@@ -454,12 +454,12 @@ def source_of(file: Path) -> Source:
 
 @cache
 def map_named(name: str) -> Map:
-    """Return the map of ours with a name."""
+    """Return the map of upsolve with a name."""
     return read_map(MAPS / f"{name}.yaml", FIELDS)
 
 
 def records_of(name: str, row: Mapping[str, Any]) -> list[Row]:
-    """Return the records of a row of another file, by the map of ours with a name; raises what a reader raises."""
+    """Return the records of a row of another file, by the map of upsolve with a name; raises as a reader does."""
     plan = map_named(name)
     columns = columns_of(plan)
     reader = Reader(columns, plan.name, words_in(plan, plan.columns), plan.languages)
@@ -470,7 +470,7 @@ def records_of(name: str, row: Mapping[str, Any]) -> list[Row]:
 
 
 def columns_of(plan: Map) -> dict[str, str]:
-    """Return the column of each field: that of the map, or the one that has the field's name."""
+    """Return the column of each field: the column in the map, or the column with the field's name."""
     named = plan.columns
     free = FIELDS if plan.attempts is None and plan.rollouts is None else ()
     own = {field: field for field in free if field not in {*NAMED_ONLY, *named.values(), *plan.unset}}
@@ -486,8 +486,8 @@ OPTIONS = (
     Option("quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"),
     Option("query", str, "SQL that selects the rows of a SQLite file"),
     Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
-    Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
-    Option("full_points", float, "number of a full answer in the column of `points` (default: 1)"),
+    Option("passed_at", float, "lowest score in the column of `status` that counts as passed"),
+    Option("full_points", float, "points of a full answer in the column of `points` (default: 1)"),
     Option("score", str, "columns of scores, as COLUMN or COLUMN=NAME, several with commas"),
     IMPORTS,
     *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),

@@ -1,4 +1,4 @@
-"""Values that a map makes of the columns of a row: templates, the first of several columns, outcomes in words."""
+"""Values that a map makes from the columns of a row: templates, the first of several columns, outcomes in words."""
 
 import ast
 import json
@@ -39,7 +39,7 @@ __all__ = [
 
 Cells = Mapping[str, Any]
 Wanted = Mapping[str, "tuple[Any, ...] | Bounds"]
-"""Column -> its values."""
+"""Column -> its accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Maker:
     value: Callable[[Cells], Any]
     """Returns the value; None if the row has none."""
     names: Callable[[Cells | None], Iterable[str]]
-    """Returns the columns of which the value is made, in a row if it is given; of a case also those that tell it."""
+    """Returns the columns from which the value is made (for a given row, if any); for a case also the columns that select it."""
     kind: str = ""
     """``template``, or ``choice`` of columns that not every row has."""
 
@@ -63,23 +63,23 @@ PLACE = re.compile(r"(\{\{|\}\})|\{([^{}?]+)(\?[^{}]*)?\}")
 
 
 def loaded(value: Any) -> Any:
-    """Return the value that a text of JSON or a literal of Python is; ValueError for other text."""
+    """Return the value of a JSON text or Python literal; ValueError for other text."""
     if not isinstance(value, str):
         return value
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError):
             return read(value)
-    raise ValueError(f"neither JSON nor a literal: {value[:60]!r}")
+    raise ValueError(f"the value is neither JSON nor a literal: {value[:60]!r}")
 
 
 def seconds(value: Any) -> Any:
-    """Return a duration in seconds, which may be an object of ``seconds`` and ``nanos``; None for 0."""
+    """Return a duration in seconds, also from an object with ``seconds`` and ``nanos``; None for 0."""
     number = value["seconds"] + value["nanos"] / 1e9 if isinstance(value, dict) else value
     return number or None
 
 
 def with_lines(value: Any) -> Any:
-    """Return a list of lines, as notebooks have them, as text; other values as they are."""
+    """Return a list of lines, as in notebooks, as text; other values unchanged."""
     if not isinstance(value, list):
         return value
     return ("" if any(str(line).endswith("\n") for line in value) else "\n").join(map(str, value))
@@ -99,19 +99,19 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
     "lines": with_lines,
     "0000": lambda value: text_of(value).zfill(4),
 }
-"""Name -> what a filter makes of a value."""
+"""Name of a filter -> function that changes a value."""
 
 
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-"""A text in a program."""
+"""Matches a string in a program."""
 HTML = {"<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
 def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> None:
-    """Raise SourceError if programs have escapes in place of characters that none has: of databases, such as ``\\n``, of HTML, lists of lines, or
-    only what follows their prompts.
+    """Raise SourceError if programs have escapes of databases such as ``\\n``, or of HTML, instead of characters; are lists of lines; or only
+    continue their prompts.
 
-    A template in place of a column says how programs are read, as they are by ``{column}``.
+    A template in place of a column says how programs are read; ``{column}`` reads them unchanged.
     """
     values = values_of(rows, column) if "{" not in column else []
     texts = [QUOTED.sub("", value) for value in values if isinstance(value, str)]
@@ -131,11 +131,13 @@ def refuse_escapes(path: Path, rows: Rows, column: str, prompt: str = "") -> Non
         )
     if written:
         read, plain = map(shlex.quote, (read, f"{{{column}}}"))
-        raise SourceError(f"{path}: programs in {column} have {written}: --code {read}; if they are meant: --code {plain}")
+        raise SourceError(
+            f"{path}: programs in {column} have {written}: --code {read}; if these belong to the programs: --code {plain}"
+        )
 
 
 def continues(prompt: Any, code: Any) -> bool:
-    """Return whether a program parses as Python only behind the code in its prompt."""
+    """Return whether a program parses as Python only after the code in its prompt."""
     return "def " in str(prompt) and parsed(str(code)) is None and parsed(f"{prompt}{code}") is not None
 
 
@@ -145,12 +147,12 @@ def is_body(code: Any) -> bool:
 
 
 def holds(values: Iterable[Any], text: str) -> bool:
-    """Return whether a value is a text that holds another."""
+    """Return whether a value is a text that contains another."""
     return any(text in value for value in values if isinstance(value, str))
 
 
 def is_lines(items: Sequence[Any]) -> bool:
-    """Return whether a list has at least two texts, each of one line, of which one is indented."""
+    """Return whether a list has at least two texts, each of one line, at least one of which is indented."""
     texts = [item for item in items if isinstance(item, str) and "\n" not in item[:-1]]
     return 1 < len(texts) == len(items) and any(text[:1] in " \t" for text in texts)
 
@@ -171,9 +173,9 @@ def column(name: str, change: str = "") -> Maker:
 
 
 def template(parts: Sequence[str | tuple[Maker, str | None]]) -> Maker:
-    """Return the maker of a text with values; each part has the text that precedes an optional value, None for a required one.
+    """Return the maker of a text with values; each part is the text before an optional value, None for a required one.
 
-    The value as it is if it is the only part; no value if one is missing that must be there.
+    A template with a single value and no text returns the value unchanged. No value if a required one is missing.
     """
 
     def value(row: Cells) -> Any:
@@ -194,12 +196,12 @@ def template(parts: Sequence[str | tuple[Maker, str | None]]) -> Maker:
 
 
 def names_of(makers: Iterable[Maker], row: Cells | None) -> Iterator[str]:
-    """Yield the columns of which makers make their values."""
+    """Yield the columns from which makers make their values."""
     yield from (name for make in makers for name in make.names(row))
 
 
 def first_of(makers: Sequence[Maker]) -> Maker:
-    """Return the maker of the first of several values that a row has."""
+    """Return the maker of the first value that a row has among several."""
 
     def names(row: Cells | None) -> Iterator[str]:
         for make in makers:
@@ -220,7 +222,7 @@ def object_of(makers: Mapping[str, Maker]) -> Maker:
 
 
 def tests_in(make: Maker, match: re.Pattern[str]) -> Maker:
-    """Return the maker of the tests in a text: each match has the groups ``input`` and ``expected``, in which entities of XML are decoded."""
+    """Return the maker of the tests in a text: each match has the groups ``input`` and ``expected``, in which XML entities are decoded."""
 
     def value(row: Cells) -> Any:
         if not is_given(given := make(row)):
@@ -237,17 +239,17 @@ def tests_in(make: Maker, match: re.Pattern[str]) -> Maker:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Values of a column as a range; both ends belong to it."""
+    """A range of a column's values; both ends belong to the range."""
 
     least: Any = None
     """Smallest value; None: no bound."""
     most: Any = None
     """Largest value; None: no bound."""
     given: bool = True
-    """Whether the column has a value; False: it has none."""
+    """Whether the column has a value; False: the column is empty."""
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is within the bounds, as numbers or as texts of which the beginning counts, such as times in ISO 8601."""
+        """Return whether a value is within the bounds, compared as numbers, or as texts such as ISO 8601 times; a bound may be a prefix."""
         if not is_given(value):
             return not self.given
         return self.given and not any(
@@ -265,7 +267,7 @@ def is_less(value: Any, other: Any, bound: Any) -> bool:
 
 
 def fits(row: Mapping[str, Any], wanted: Wanted, languages: Collection[str] = ()) -> bool:
-    """Return whether a row has some values; columns of ``languages`` may have another name of the same language."""
+    """Return whether a row has the wanted values; a language may also have another name."""
     for column, values in wanted.items():
         value = value_at(row, column)
         if isinstance(values, Bounds):
@@ -285,7 +287,7 @@ def constant(value: Any) -> Maker:
 
 
 def by_case(cases: Sequence[tuple[Wanted, Maker]]) -> Maker:
-    """Return the maker of a value that rows of different forms have in different places; of several cases that fit a row, the last counts."""
+    """Return the maker of a value whose column depends on the form of the row; if several cases fit, the last counts."""
 
     def fitting(row: Cells) -> Sequence[Maker]:
         return [make for wanted, make in cases if fits(row, wanted)][-1:]
@@ -303,7 +305,7 @@ OPPOSITE = {Status.PASSED: Status.FAILED, Status.FAILED: Status.PASSED}
 def status_in(make: Maker, match: re.Pattern[str] | None, words: Mapping[str, str], *, negate: bool) -> Maker:
     """Return the maker of an outcome from a text; no value if the text has none.
 
-    ``match``: expression whose group is the word; ``negate``: passed means failed; of numbers, 0 is passed then, and all others are failed.
+    ``match``: expression whose group is the word. ``negate``: passed means failed; for numbers, 0 then means passed.
     """
     own = {str(name).strip().lower(): Status(one) for name, one in words.items()}
 
@@ -329,7 +331,7 @@ def text_of(value: Any) -> str:
 
 
 def maker_of(text: str) -> Maker:
-    """Return the maker of the value of a template or column; ValueError for a brace without its other half."""
+    """Return the maker of the value of a template or column; ValueError for an unbalanced brace."""
     if "{" not in text and "}" not in text:
         return column(text)
     parts: list[str | tuple[Maker, str | None]] = []
@@ -346,6 +348,6 @@ def maker_of(text: str) -> Maker:
 
 
 def place_of(name: str) -> Maker:
-    """Return the maker of the value at a place in a template; text after a bar is a filter if a filter has this name."""
+    """Return the maker of the value of one placeholder of a template; text after a bar is a filter if a filter has this name."""
     before, _, change = name.rpartition("|")
     return column(before.strip(), change) if change in FILTERS and before else column(name)

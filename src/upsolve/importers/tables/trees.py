@@ -1,4 +1,4 @@
-"""Files of a folder or an archive that a map names by patterns: those with rows, those of tests, and texts beside them."""
+"""Files of a folder or an archive that a map names by patterns: files with rows, files of tests, and texts beside them."""
 
 import posixpath
 import re
@@ -19,20 +19,20 @@ from upsolve.importers.tables.plans import Map
 __all__ = ["FILE", "ROWS", "Files", "in_order", "in_words", "pattern_of", "reads", "rows_in", "unread"]
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
-"""Endings of compressed files, which the names of ``members`` lack."""
+"""Endings of compressed files, which ``members`` removes from names."""
 KINDS = 6
-"""Most endings of unread files that are named."""
+"""Largest number of endings of unread files that a message names."""
 WILD = re.compile(r"\{[^{}]*\}|\*\*/|\*")
-"""Parts of a template of a path that differ from file to file."""
+"""Parts of a path template that vary from file to file."""
 FILE = 40
-"""Bits of a row's number below the number of its file."""
+"""Number of bits of a row's number below the number of its file."""
 PART = re.compile(r"\*\*/|\*|\{(\w+)\}")
 ROWS = re.compile(r"\.(?:jsonl?|ndjson|[ct]sv|parquet|arrow|feather|xlsx?|db|sqlite3?|duckdb)(?:\.\w+)?$", re.IGNORECASE)
-"""Endings of files with rows, also beside files of text."""
+"""Endings of files that hold rows, even beside files of text."""
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """Return the expression of a pattern of paths: ``*``, ``**/``, and ``{name}``, a part of the path; asterisks are groups without a name."""
+    """Return the regular expression for a pattern of paths: ``*``, ``**/``, and ``{name}``, a part of the path; asterisks become unnamed groups."""
     found, at, known = "", 0, set[str]()
     for part in PART.finditer(text):
         found += re.escape(text[at : part.start()])
@@ -54,20 +54,20 @@ class Files:
     encoding: str = ""
     """Encoding of texts that are not UTF-8, and of names in a zip."""
     folder: str = ""
-    """Folder in the root from which texts and tests are named."""
+    """Folder within the root to which the paths of texts and tests are relative."""
     found: dict[tuple[str, str], list[dict[str, str]]] = field(default_factory=dict[tuple[str, str], list[dict[str, str]]])
-    """Tests by the paths of inputs and of outputs."""
+    """Tests read so far, by the patterns of inputs and outputs."""
     archives: dict[str, dict[str, Member]] = field(default_factory=dict[str, dict[str, Member]])
-    """Files of the archives in a folder, by the archives' names."""
+    """Files of the archives in a folder, by archive name."""
 
     @cached_property
     def members(self) -> dict[str, Member]:
-        """All files by their names."""
+        """All files, by name."""
         return {member.name: member for member in members(self.root, encoding=self.encoding)}
 
     @cached_property
     def in_folder(self) -> bool:
-        """Whether the root is a folder, in which a file is looked up without a list of all."""
+        """Whether the root is a folder, so that a file can be looked up without listing all."""
         return self.root.is_dir()
 
     def member(self, name: str) -> Member | None:
@@ -85,23 +85,23 @@ class Files:
         return self.archives[place].get(name)
 
     def at(self, name: str) -> str:
-        """Return the name of a file from the root, given as texts and tests name it."""
+        """Return the name of a file from the root, given its name in texts and tests."""
         return posixpath.normpath(posixpath.join(self.folder, name.lstrip("/")))
 
     def text(self, name: str) -> str | None:
-        """Return the text of a file, by its path; None if there is no such file; ValueError if it is not text."""
+        """Return the text of a file, by its path; None if the file does not exist; ValueError if it is not text."""
         member = self.member(self.at(name))
         return None if member is None else text_of(member, self.encoding)
 
     def tests(self, given: str, expected: str) -> list[dict[str, str]] | None:
-        """Return inputs and outputs of files by patterns; None if there is none; ValueError if an input lacks its output."""
+        """Return the inputs and outputs in the files that match patterns; None if no file matches; ValueError if an input has no output."""
         key = (given, expected)
         if key not in self.found:
             self.found[key] = [*self.pairs(self.at(given), expected)]
         return self.found[key] or None
 
     def below(self, folder: str) -> Iterable[str]:
-        """Return the names of files, at least of those below a folder."""
+        """Return the names of files; at least those below a folder."""
         if not self.in_folder or not (self.root / folder).is_dir():
             return self.members
         names = (posixpath.join(folder, name) for name in names_in(self.root / folder))
@@ -120,11 +120,11 @@ class Files:
                 None if (file := self.member(one)) is None else text_of(file, self.encoding) for one in (other, name)
             )
             if output is None:
-                raise ValueError(f"the test {name} has no expected output: no file {other}")
+                raise ValueError(f"the test {name} has no expected output: add the file {other}")
             yield {"input": text or "", "output": output}
 
     def rows(self, plan: Map, shape: Any, wheres: list[str], names: Sequence[str]) -> Iterator[Numbered]:
-        """Yield the rows of the files that a map names, shaped; adds the file of each to ``wheres``, by the upper bits of the number.
+        """Yield the shaped rows of the files that a map names; adds each file to ``wheres``, at the index in the upper bits of the row's number.
 
         ``names``: the files; empty: all that the map names.
 
@@ -161,9 +161,9 @@ class Files:
 
 
 def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
-    """Return a function: path of a file -> the parts that a map names, or None if the map does not read the file.
+    """Return a function: path of a file -> the parts that a map names; None if the map does not read the file.
 
-    ``alone``: there is one file, of whose path a pattern needs to have the last part only; of rollouts it may have any name.
+    ``alone``: there is only one file, so only the last part of a pattern must match; for rollouts any name does.
     """
     texts = [*plan.files, *(text.rpartition("/")[2] for text in plan.files if alone)]
     wanted = [pattern_of(text) for text in texts if not text.startswith("!")]
@@ -180,7 +180,7 @@ def reads(plan: Map, *, alone: bool) -> Callable[[str], dict[str, str] | None]:
 
 
 def unread(names: Iterable[str], plans: Iterable[Map]) -> str:
-    """Return number and names of the files that no map reads, neither as rows nor as texts or tests; empty if there is none."""
+    """Return number and names of the files that no map reads, neither as rows nor as texts or tests; empty if all are read."""
     known = [reads(plan, alone=False) for plan in plans]
     beside = [re.compile(form) for plan in plans for form in forms_beside(plan)]
     return in_words(
@@ -189,7 +189,7 @@ def unread(names: Iterable[str], plans: Iterable[Map]) -> str:
 
 
 def forms_beside(plan: Map) -> Iterator[str]:
-    """Yield expressions for the names of the files with texts and tests that a map may read."""
+    """Yield regular expressions for the names of files with texts and tests that a map may read."""
     tests = (plan.tests.input, plan.tests.expected) if plan.tests else ()
     for text in (*plan.texts.values(), *tests, *(join.file for join in plan.joins.values())):
         form = "".join(
@@ -199,7 +199,7 @@ def forms_beside(plan: Map) -> Iterator[str]:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Return how many files of which endings are not read."""
+    """Return the number of unread files and their endings, as text."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
         groups[posixpath.splitext(name)[1] or posixpath.basename(name)].append(name)
@@ -214,12 +214,12 @@ def in_words(names: Sequence[str]) -> str:
 
 
 def in_order(name: str) -> list[tuple[int, str]]:
-    """Return a key by which files are sorted by the numbers in their names."""
+    """Return a sort key that orders files by the numbers in their names."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def guarded(member: Member, plan: Map, *, as_text: bool) -> Iterator[Numbered]:
-    """Yield the rows of a file of many: a text is one row with ``text`` and ``file``; a file that cannot be read is a ``BadRow``."""
+    """Yield the rows of one of many files: a text becomes a row with ``text`` and ``file``; an unreadable file becomes a ``BadRow``."""
     try:
         if as_text and (not ROWS.search(member.name) or kind_of(member) is Kind.TEXT):
             yield 1, {"text": text_of(member, plan.encoding), "file": member.name}
