@@ -1,6 +1,6 @@
 """Parts of a page as trees of elements, which reports write as HTML and the viewer builds from JSON: every text is escaped.
 
-An element is ``[name, attributes, *children]``, a child an element or a text; nothing in a text is ever interpreted.
+An element is ``[name, attributes, *children]``; a child is an element or a text. Text is never interpreted.
 """
 
 import base64
@@ -18,13 +18,13 @@ Node = Any
 Points = Sequence[tuple[float, float]]
 """Step and value of a curve."""
 MOST_POINTS = 600
-"""Most points of a line that are drawn; a longer line is split into equal shares of steps, of which minimum and maximum are drawn."""
+"""Most points of a line that are drawn. A longer line is split into equal shares of steps; the minimum and maximum of each are drawn."""
 VOID = ("line", "polyline", "rect")
-"""Elements without children, of SVG."""
+"""Elements of SVG without children."""
 
 
 def el(name: str, *children: Node | None, **attributes: str | None) -> Node:
-    """Return an element; ``class_`` and ``aria_label`` are the attributes ``class`` and ``aria-label``, None leaves one out."""
+    """Return an element; ``class_`` and ``aria_label`` become the attributes ``class`` and ``aria-label``; an attribute that is None is left out."""
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     return [name, named, *(child for child in children if child is not None)]
 
@@ -46,7 +46,7 @@ def listing(facts: Mapping[str, Node]) -> Node:
 def curve(
     name: str, lines: Mapping[str, Points], *, limit: float | None = None, steps: Mapping[str, int] | None = None
 ) -> Node:
-    """Return a figure with a line for each label (one may be empty), the ``limit`` of the values, and marked ``steps`` by label."""
+    """Return a figure with a line for each label (a label may be empty), the ``limit`` of the values, and marked ``steps`` by label."""
     known = {label: [(x, y) for x, y in points if math.isfinite(y)] for label, points in lines.items()}
     known = {label: points for label, points in known.items() if points}
     xs = [x for points in known.values() for x, _ in points] or [0.0]
@@ -96,7 +96,7 @@ def curve(
 
 
 def bars(name: str, rows: Sequence[tuple[str, tuple[float, float, float], str]], *, marked: int | None = None) -> Node:
-    """Return a figure with a bar for each label: a share, its interval (nan: none) as a thin line, and a note below; row ``marked`` has a colour.
+    """Return a figure with a bar for each label: a share, its interval as a thin line (nan: none), and a note below; row ``marked`` is coloured.
 
     The axis goes from 0 to 100 %.
     """
@@ -132,7 +132,7 @@ def caption(lines: Mapping[str, Points], limit: float | None, marks: Sequence[tu
 
 
 def thinned(points: Points) -> list[tuple[float, float]]:
-    """Return the points of a line, of many points the extremes of each share."""
+    """Return the points of a line; if there are many, the extremes of each share of steps."""
     if len(points) <= MOST_POINTS:
         return [*points]
     size = -(-2 * len(points) // MOST_POINTS)

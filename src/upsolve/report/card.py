@@ -38,7 +38,7 @@ HERE = "."
 """Name of a model in the code of a card that lies beside its weights."""
 BUILTIN_BASE, BUILTIN_LICENSE = "HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0"
 PATH = re.compile(r"(?<![\w.:/+@%~-])(?:[\w.+@%-]+(?:/[\w.+@%-]+){2,}|(?:~|\.{1,2})?(?:/[\w.+@%-]+)+)/?")
-"""A path in a text: absolute, relative to a folder, or with more than one slash."""
+"""Regular expression for a path: absolute, relative to a folder, or with more than one slash."""
 USE = """from transformers import AutoModelForCausalLM, AutoTokenizer
 
 name = "{name}"  # this repository, or the folder of this file
@@ -52,7 +52,7 @@ ASKED = {
     "python": "Write a function double(x) that returns twice its argument.",
     "sql": "CREATE TABLE pet (name TEXT, age INTEGER);\n\nHow many pets are older than 3?",
 }
-"""Language -> the question of the code."""
+"""Language -> the question in the card's code example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Known:
     content: ReportContent | None
     """Results of its run; None without a run, or if they cannot be read."""
     training: str
-    """Steps, groups and what was left out, in one line; empty without a run."""
+    """Steps, groups, and counts of left-out attempts, in one line; empty without a run."""
     problem: str
     """Why recipe or results cannot be read; empty if they can, or without a run."""
 
@@ -77,7 +77,7 @@ class Known:
 
     @property
     def is_adapted(self) -> bool:
-        """Whether the folder holds adapters alone."""
+        """Whether the folder holds only adapters."""
         return (self.model / ADAPTERS).is_file()
 
     @property
@@ -92,7 +92,7 @@ class Known:
         return "sql" if "sql" in told else "python"
 
     def told(self, text: str) -> str:
-        """Return a text about the run as Markdown, without paths: archives are named as on the card."""
+        """Return a text about the run as Markdown, without paths: archives have the names used on the card."""
         archives = (self.recipe.data.archive, *self.recipe.evaluate.archives) if self.recipe else ()
         for name in archives:
             text = text.replace(name, shown(name))
@@ -100,12 +100,12 @@ class Known:
 
 
 def run_of(model: Path) -> Path | None:
-    """Return the training folder that a model lies in, ``RUN/training`` or that of ``upsolve train``; None for any other model."""
+    """Return the training folder that contains a model, ``RUN/training`` or that of ``upsolve train``; None for any other model."""
     return model.parent if model.name == MODEL and (model.parent / "recipe.yaml").is_file() else None
 
 
 def write_card(model: Path, title: str, run: Path | None = None) -> None:
-    """Write the card of a model into its folder; ``run``: the training folder, by default the one that the model lies in."""
+    """Write the card of a model into its folder; ``run``: the training folder, by default the one that contains the model."""
     write_text(model / CARD, model_card(model, title, run=run))
 
 
@@ -138,7 +138,7 @@ def model_card(model: Path, title: str, *, name: str = HERE, run: Path | None = 
 
 
 def known_of(model: Path, training: Path | None) -> Known:
-    """Return the facts for the card of a model, from a finished, a damaged or no run."""
+    """Return the facts for the card of a model, from a finished or damaged run, or without a run."""
     if training is None:
         return Known(model, None, None, "", "")
     recipe = content = None
@@ -160,7 +160,7 @@ def known_of(model: Path, training: Path | None) -> Known:
 
 
 def hub_base(known: Known) -> str:
-    """Return the base model's name on the Hub; empty if it has none, or is not known."""
+    """Return the base model's name on the Hub; empty if it has none, or if it is not known."""
     base = known.recipe.model.name if known.recipe else ""
     adapters = known.model / ADAPTERS
     if not base and adapters.is_file():
@@ -171,7 +171,7 @@ def hub_base(known: Known) -> str:
 
 
 def license_of(base: str, known: Known) -> dict[str, str]:
-    """Return the licence, which is the base model's: of its card, if that is on this machine; else the reader is sent there."""
+    """Return the licence of the base model, from its card if that is on this machine; otherwise a reference to the card."""
     from huggingface_hub import try_to_load_from_cache
 
     if base == BUILTIN_BASE:
@@ -327,7 +327,7 @@ def public(value: Any) -> Any:
 
 
 def shown(text: str) -> str:
-    """Return a setting for others: ``owner/name`` of the Hub, the last part of a path, no address."""
+    """Return a setting without private paths: ``owner/name`` of the Hub, the last part of a path, no address."""
     if match := re.match(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+)", text):
         return match[1]
     if re.match(r"\w[\w+.-]*://", text):
@@ -336,5 +336,5 @@ def shown(text: str) -> str:
 
 
 def hidden(text: str) -> str:
-    """Return a text with the last parts of its paths alone."""
+    """Return a text in which paths are replaced by their last parts."""
     return PATH.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], text)

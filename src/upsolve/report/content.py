@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 EACH = 6
-"""Number of examples of tasks that got worse, and of tasks that got better."""
+"""Number of example tasks that got worse, and of example tasks that got better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Example:
     change: float = 0.0
     """Share of the trained model's samples that passed, minus that of the base model's, [-1, 1]."""
     reasons: tuple[Reason, Reason] = (Reason(""), Reason(""))
-    """Why the program of the base model and that of the trained model did not pass."""
+    """Why the program of the base model, and why that of the trained model, did not pass."""
     language: str = ""
     """Language of the programs; empty: unknown."""
 
@@ -71,9 +71,9 @@ class Example:
 def pick_examples(
     folder: Path, sweeps: tuple[Sweep, Sweep], find: Callable[[Sequence[str]], Mapping[str, Task]], *, each: int = EACH
 ) -> tuple[Example, ...]:
-    """Return examples of the largest changes at the best temperatures, falls first: programs of both models, of which one passed.
+    """Return examples of the largest changes at the best temperatures, falls first: a program of each model, one of which passed.
 
-    ``find`` returns tasks by id; a task that it lacks has no prompt.
+    ``find`` returns tasks by id; an example whose task is not found has no prompt.
     """
     first, second = (
         samples_of(folder / f"{sweep.name}.samples.jsonl", sweep.best.tasks, sweep.best.temperature) for sweep in sweeps
@@ -87,18 +87,18 @@ def pick_examples(
 
 
 SAMPLE = ("code", "status", "error", "error_type")
-"""Fields of a stored sample that a ``Sample`` has."""
+"""Fields of a stored sample that become a ``Sample``."""
 
 
 def messages_of(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Sample]:
-    """Return the first sample with a message of the judge for each type of error at the best temperatures, else for the outcome."""
+    """Return type of error (for samples without one, outcome) -> the first sample at the best temperatures with a message of the judge."""
     best = [(folder / f"{sweep.name}.samples.jsonl", sweep.best.tasks, sweep.best.temperature) for sweep in sweeps]
     samples = [one for place in best for some in samples_of(*place).values() for one in some]
     return {one.kind or one.status: one for one in reversed(samples) if one.error}
 
 
 def samples_of(file: Path, tasks: str, temperature: float | None) -> dict[str, list[Sample]]:
-    """Return the scored samples of a task set at a temperature by task; files of earlier versions do not name sets and temperatures."""
+    """Return the scored samples of a task set at a temperature, by task; files of earlier versions do not record set and temperature."""
     by_task: dict[str, list[Sample]] = {}
     source = (tasks, temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
@@ -115,7 +115,7 @@ def rate(samples: Sequence[Sample]) -> float:
 
 
 def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Example:
-    """Return the example of a task: a passed and a failed program that show how its pass rate changed; the first ones if it did not."""
+    """Return the example of a task: a passed and a failed program that show how its pass rate changed; if it did not change, the first ones."""
     change = rate(after) - rate(before)
     first = next((sample for sample in before if (sample.status == "passed") == (change < 0)), before[0])
     second = next((sample for sample in after if (sample.status == "passed") == (change > 0)), after[0])
@@ -173,17 +173,17 @@ class Gain:
     """The gain of a control run."""
 
     name: str
-    """Name of the run, and its verdicts."""
+    """Name of the control run, with the kind of its verdicts."""
     gain: Estimate
     """Gain of the control in pass@1 over its base, each at its best temperature, a share."""
     beyond: Estimate
-    """The gain of the run beyond this one, paired by task."""
+    """The gain of the run minus that of this control, paired by task."""
     scores: tuple[TaskScore, ...] = ()
     """Scores of the control's trained model at its best temperature."""
 
     @property
     def share(self) -> str:
-        """How much of the run's gain the control also reaches, and how much needs the judge's verdicts, in one sentence."""
+        """A sentence with the part of the run's gain that the control also reaches, and the part that needs the judge's verdicts."""
         whole, part = self.gain.mean + self.beyond.mean, interval_text(self.gain)
         if whole <= 0:
             return f"Training with {self.name} gains {part}."
@@ -220,11 +220,11 @@ class ReportContent:
     recipe_yaml: str = ""
     """The resolved recipe."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Model, seeds, sampling, machine and versions, by label."""
+    """Label -> model, seeds, sampling, machine and versions."""
     summary: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Model, data, recipe, date, time, cost and command, by label."""
+    """Label -> model, data, recipe, date, time, cost and command."""
     next_steps: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Commands that a reader may want next, by purpose."""
+    """Purpose -> command that a reader may want next."""
     controls: tuple[Gain, ...] = ()
     """The gains of control runs beside this one."""
     warnings: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ class Change:
     capability: Capability
     """The comparison."""
     drops: tuple[str, ...]
-    """Sentences on what fell."""
+    """Sentences about the pass rates that fell."""
 
 
 def changes_of(content: ReportContent) -> list[Change]:
@@ -255,7 +255,7 @@ def changes_of(content: ReportContent) -> list[Change]:
 
 
 def compared(label: str, sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Change]:
-    """Return the comparison of every model but the first with the first."""
+    """Return the comparison of each further model with the first."""
     first = sweeps[0]
     return [Change(label, capability(first, other, max(ks)), drops(first.many, other.many, ks)) for other in sweeps[1:]]
 
@@ -281,7 +281,7 @@ def markdown_of(content: ReportContent) -> str:
 def markdown_text(
     content: ReportContent, changes: Sequence[Change], tables: Sequence[Table], *, unfolded: int, lead: Sequence[str] = ()
 ) -> str:
-    """Return sentences (``lead`` first), tables, the first ones of them not folded, and the facts and examples of a report as Markdown."""
+    """Return sentences (``lead`` first), tables (the first ones unfolded), facts and examples of a report as Markdown."""
     texts = [*map(table_text, tables)]
     parts = [f"## {plain(content.title)}", *(f"**{plain(line)}**" for line in lead), *(paragraph(change) for change in changes)]
     if content.collapsed:
@@ -320,16 +320,16 @@ def example_text(example: Example) -> str:
 
 
 def folded(title: str, text: str) -> str:
-    """Return a text that is shown when its title is clicked."""
+    """Return a section that is folded until its title is clicked."""
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def fenced(kind: str, text: str) -> str:
-    """Return a code block; its fence is longer than any in the text, which models write."""
+    """Return a code block; its fence is longer than any fence in the text, which a model may have written."""
     fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
     return f"{fence}{kind}\n{text.rstrip(chr(10))}\n{fence}"
 
 
 def plain(text: str) -> str:
-    """Return a text in one line that Markdown shows as it stands: HTML and emphasis are escaped."""
+    """Return a text in one line that Markdown shows literally: HTML and emphasis are escaped."""
     return re.sub(r"([\\`*_<>\[\]])", r"\\\1", " ".join(text.split()))

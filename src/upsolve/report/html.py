@@ -21,7 +21,7 @@ POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-in
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
-    """Return the plots of a report as SVG text, by title."""
+    """Return title -> plot of a report as SVG text."""
     sweeps, pictures = content.sweeps, dict[str, str]()
     best = "each at its own best temperature"
     if any(sweep.dev for sweep in sweeps):
@@ -53,7 +53,7 @@ def write_page(
     pictures: Mapping[str, str],
     unfolded: int,
 ) -> None:
-    """Write a page with this head, the first tables, and folded: plots (SVG text by title), the other parts of a report; atomically."""
+    """Write a page, atomically: this head, the first tables, and folded sections with plots (title -> SVG text) and the other parts of a report."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     shown = most_changed(content.examples)

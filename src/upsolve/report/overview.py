@@ -1,4 +1,4 @@
-"""The overview of a run: verdict, bars, what was run, failures, tasks that changed, curves. Reports and the viewer show the same."""
+"""The overview of a run: verdict, bars, settings, failures, changed tasks, curves. Reports and the viewer share it."""
 
 import math
 import re
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MOST_CHANGED = 5
-"""Tasks of the overview: those whose pass rate changed most."""
+"""Number of tasks in the overview: those whose pass rate changed most."""
 CURVES = {
     "loss": "loss",
     "heldout_passed_logp": "log-likelihood of held-out passed attempts, nats per token",
@@ -108,7 +108,7 @@ def most_changed(examples: Sequence[Example]) -> list[Example]:
 
 
 def unfinished(content: ReportContent) -> str:
-    """Return how far a run is that has no comparison of two models."""
+    """Return the progress of a run without a comparison of two models."""
     steps = int(max((row["step"] for row in content.training), default=0))
     if not content.training:
         return "Not trained yet." if len(content.sweeps) < 2 else ""
@@ -116,7 +116,7 @@ def unfinished(content: ReportContent) -> str:
 
 
 def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
-    """Return the conclusion about a model: the gain and how much control runs leave of it as large numbers, then evidence and limits."""
+    """Return the conclusion about a model: as large numbers the gain, and the part of it beyond control runs; then evidence and limits."""
     about = change.capability
     title, _, numbers = about.sentence.partition(": ")
     difference = about.best.paired.difference if about.best.paired and not change.label else None
@@ -139,7 +139,7 @@ def large(difference: Estimate, meaning: str) -> Node:
 
 
 def capability_block(about: Capability) -> tuple[Node, ...]:
-    """Return the comparison of two models by measure, and below it what choosing among samples gives."""
+    """Return the comparison of two models by measure, and below it the effect of choosing among samples."""
     return (*titled(capability_table(about)), *(el("p", line, class_="soft") for line in about.choices))
 
 
@@ -149,7 +149,7 @@ def titled(table: Table) -> tuple[Node, ...]:
 
 
 def table_block(table: Table) -> Node:
-    """Return a table, which scrolls where the page is too narrow for its columns."""
+    """Return a table that scrolls if the page is too narrow for its columns."""
     kinds = ["number" if right else None for right in table.numeric]
     heads = [
         el("th", name, scope="col", class_=kind) if name else el("td") for name, kind in zip(table.header, kinds, strict=True)
@@ -165,7 +165,7 @@ def warnings_block(warnings: Sequence[str]) -> Node:
 
 
 def bars_block(content: ReportContent) -> list[Node]:
-    """Return pass@1 of each model as bars with its most frequent failure, and of what the same training with other verdicts made of the first."""
+    """Return pass@1 of each model as bars with its most frequent failure, and of control runs, which train the first model with other verdicts."""
     known = [(sweep, one) for sweep in content.sweeps if (one := pass_at_1(sweep))]
     if not known:
         return []
@@ -192,7 +192,7 @@ def pass_at_1(sweep: Sweep) -> Estimate | None:
 
 
 def failures(scores: Sequence[TaskScore]) -> str:
-    """Return the most frequent outcome of samples that did not pass and their most frequent error, with its meaning; "" if all passed."""
+    """Return the most frequent outcome of failed samples, and their most frequent error with its meaning; "" if all passed."""
     outcomes = ((name, share) for name, share in outcome_mix(scores).items() if name not in (Status.PASSED, Status.UNSCORED))
     first = [*filter(None, (next(mix, None) for mix in (outcomes, iter(error_mix(scores).items()))))]
     named = "; error: ".join(f"{name.replace('_', ' ')}, {percent(share)} %" for name, share in first)
@@ -201,14 +201,14 @@ def failures(scores: Sequence[TaskScore]) -> str:
 
 
 def interval(estimate: Estimate, *, sign: str = "") -> str:
-    """Return an interval in percent or points; of too few tasks, that there is none."""
+    """Return an interval in percent or points; if there are too few tasks, a note that there is none."""
     if estimate.tasks < DECIDABLE:
         return "no interval"
     return f"[{100 * estimate.low:{sign}.1f}, {100 * estimate.high:{sign}.1f}]"
 
 
 def logged(rows: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return the metrics of the log of a run that have a curve, those of a plug-in last."""
+    """Return the logged metrics of a run that have a curve; those of plug-ins come last."""
     names = {name for row in rows for name in row} - {"step", "round"}
     return [*(name for name in CURVES if name in names), *sorted(names - {*CURVES})]
 
@@ -219,7 +219,7 @@ def curve_name(metric: str) -> str:
 
 
 def curves_of(content: ReportContent, names: Sequence[str]) -> list[Node]:
-    """Return the curves of these metrics of training, with the limits of the monitor, and where the run stopped or what it kept."""
+    """Return the curves of these metrics of training, with the monitor's limits, and the step at which the run stopped or whose weights it kept."""
     if not content.training:
         return []
     rows: list[Mapping[str, float]] = [{"step": 0.0, **content.start}] if content.start else []
@@ -243,7 +243,7 @@ def stopped_at(collapsed: str) -> int | None:
 
 
 def example_block(example: Example, *, is_open: bool = True) -> Node:
-    """Return a task with a program of each model, and why one of them failed."""
+    """Return a task with a program of each model, and why one of the programs failed."""
     programs = program_pair(example.before, example.after, example.language)
     sides = zip(
         ("base", "trained"),

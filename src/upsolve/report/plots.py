@@ -42,9 +42,9 @@ STATUS = {
 DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
 """Statuses drawn in a light colour, which need a dark label."""
 ABOVE: Any = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": 8}
-"""Place of a legend above the axes, where it covers nothing."""
+"""Position of a legend above the axes, where it covers nothing."""
 LEAST = 5
-"""Least height of an axis, points: where all values are equal, such as 0, matplotlib would choose a height of 0.05."""
+"""Smallest height of an axis, points: if all values are equal, matplotlib would choose 0.05."""
 WIDTH = 4.8
 """Width of a plot, inches: its labels are legible at the width of a phone, and two plots are side by side on a desktop."""
 INK = "#010203"
@@ -71,7 +71,7 @@ def plot(height: float) -> tuple[Figure, Axes]:
 
 
 def percentages(axes: Axes, label: str) -> None:
-    """Label the vertical axis of percentages, and put the legend above, if there is something to explain."""
+    """Label the vertical axis in percent; put a legend above the plot if it has several entries."""
     axes.set_ylabel(label)
     axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
     if axes.containers or axes.lines:
@@ -125,7 +125,8 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
 
 @rc_context(THEME)
 def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
-    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model: flatter if sharper, higher if more capable."""
+    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model. A sharper model has a flatter line, a more capable
+    one a higher line."""
     figure, axes = plot(2.8)
     for index, sweep in enumerate(sweeps):
         values = {evaluation.temperature: list(task_pass_at_k(evaluation.scores, 1).values()) for evaluation in sweep.dev}
@@ -190,7 +191,7 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
 
 @rc_context(THEME)
 def reliability(calibrations: Sequence[Calibration]) -> str:
-    """Draw the share of programs that passed by the mean score of each bin, one panel per score; on the diagonal a score is a probability."""
+    """Draw the share of programs that passed by the mean score of each bin, one panel per score. On the diagonal, a score is a probability."""
     lines = -(-len(calibrations) // 2)
     figure = Figure(figsize=(WIDTH, 2.4 * lines), layout="constrained")
     for position, one in enumerate(calibrations):

@@ -1,4 +1,4 @@
-"""Two programs side by side in colours with their differences by word, and why a program failed: the test, what it gave, what was expected."""
+"""Two programs side by side, coloured, with their differences by word; and why a program failed: the test, its result, the expected result."""
 
 import difflib
 import re
@@ -35,7 +35,7 @@ GAVE = (
     re.compile(r"(?P<input>.*?) gave (?P<got>.*), expected (?P<expected>.*)", re.DOTALL),
     re.compile(r"(?P<got>.*), expected (?P<expected>.*)", re.DOTALL),
 )
-"""Messages of the judge about a test (``verify.judge.outcomes``): of a call, and of an output."""
+"""Regular expressions for the judge's messages about a test (``verify.judge.outcomes``): about a call, and about an output."""
 MOST_SHOWN = 300
 """Characters of an input or an expected output that a reason shows."""
 MOST_LINE = 120
@@ -56,7 +56,7 @@ MEANINGS = {
     "Misuse": "uses an aggregate where none may stand",
     "WrongArguments": "calls a function with too many or too few arguments",
 }
-"""Outcome, or type of error of a query -> what it says about an attempt. Types of errors of programs are the language's own."""
+"""Outcome, or type of error of a query -> its meaning. Error types of programs have the meaning of their language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Reason:
 
 
 def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
-    """Return the reason that a judge's error gives; input and expected output are the task's own where it has them."""
+    """Return the reason that a judge's error states; input and expected output come from the task if it has them."""
     text = ": ".join(filter(None, (error_type, message)))
     named = MESSAGE.fullmatch(message)
     if not named:
@@ -133,7 +133,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def reason_text(reason: Reason) -> Node | None:
-    """Return a reason: the test, what the attempt gave and what was expected; None for an empty one."""
+    """Return a reason as text: the test, the attempt's result and the expected result; None for an empty reason."""
     if not reason.text:
         return None
     means = el("div", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
@@ -181,15 +181,15 @@ def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
 
 
 ALIKE = 0.4
-"""Share of the words of two programs that both have (``difflib``'s upper bound), below which no words are marked."""
+"""Share of common words (``difflib``'s upper bound) below which no words of two programs are marked."""
 Piece = tuple[str, str]
-"""A part of a line, and ``del`` or ``ins`` if the other program lacks it, else an empty text."""
+"""A part of a line, and ``del`` or ``ins`` if the other program lacks the part, else an empty text."""
 
 
 def program_pair(before: str, after: str, language: str = "") -> tuple[Node, Node]:
-    """Return two programs, in which the words that differ are marked ``del`` and ``ins``; lines that differ have a class.
+    """Return two programs with differing words marked as ``del`` and ``ins``; differing lines have a class.
 
-    Of two programs with few words in common no words are marked. Tokens are coloured as in the viewer (``syntax_spans``) if the ``language`` is known.
+    If two programs share few words, no words are marked. Tokens are coloured as in the viewer (``syntax_spans``) if the ``language`` is known.
     """
     old, new = before.splitlines(), after.splitlines()
     left, right = list[tuple[str, list[Piece]]](), list[tuple[str, list[Piece]]]()
@@ -212,7 +212,7 @@ def program_pair(before: str, after: str, language: str = "") -> tuple[Node, Nod
 
 
 def lines_of(lines: Sequence[tuple[str, Sequence[Piece]]], language: str) -> list[Node]:
-    """Return the lines of a program, each with the class beside it; [] for a program of blanks alone."""
+    """Return the lines of a program, each with its class; [] for a blank program."""
     code = "".join("".join(text for text, _ in pieces) + "\n" for _, pieces in lines)
     kinds = iter(token_kinds(code, language))
     shown = [el("span", *coloured([*pieces, ("\n", "")], kinds), class_=name or None) for name, pieces in lines]
@@ -220,7 +220,7 @@ def lines_of(lines: Sequence[tuple[str, Sequence[Piece]]], language: str) -> lis
 
 
 def coloured(pieces: Sequence[Piece], kinds: Iterator[int | None]) -> Iterator[Node]:
-    """Yield the parts of a line with their marks, and in them the tokens with the classes of their kinds, which are taken by character."""
+    """Yield the parts of a line with their marks, divided into tokens with the classes of their kinds."""
     for text, mark in pieces:
         runs = groupby(zip(text, kinds, strict=False), key=itemgetter(1))  # the text is read first, so no kind is lost
         parts = [(kind, "".join(letter for letter, _ in run)) for kind, run in runs]
@@ -229,7 +229,7 @@ def coloured(pieces: Sequence[Piece], kinds: Iterator[int | None]) -> Iterator[N
 
 
 def token_kinds(code: str, language: str) -> list[int | None]:
-    """Return for each character the kind of its token, a place in ``KINDS``; None without a colour."""
+    """Return for each character the kind of its token, an index into ``KINDS``; None without a colour."""
     kinds, end, flat = list[int | None]([None] * len(code)), 0, syntax_spans(code, language)
     for skip, length, kind in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         kinds[end + skip : end + skip + length] = [kind] * length
@@ -238,7 +238,7 @@ def token_kinds(code: str, language: str) -> list[int | None]:
 
 
 def marked(before: str, after: str) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """Return the lines of two texts, in which the words of the one that the other lacks are marked."""
+    """Return the lines of two texts; words that the other text lacks are marked."""
     old, new = WORD.findall(before), WORD.findall(after)
     left, right = [list[Piece]()], [list[Piece]()]
     for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -254,7 +254,7 @@ def marked(before: str, after: str) -> tuple[list[list[Piece]], list[list[Piece]
 MOST_CODE = 100_000
 """Most characters of a program that is coloured."""
 KINDS = ("Keyword", "String", "Comment", "Number", "Name.Function", "Name.Class", "Name.Builtin", "Operator.Word")
-"""Kinds of tokens of Pygments that have a colour; a span names its kind by the place in this list."""
+"""Token kinds of Pygments that have a colour; a span names its kind by the index in this list."""
 NAMES = {"pypy": "python", "duckdb": "sql", "text": "text"}
 """Languages that Pygments knows by another name."""
 

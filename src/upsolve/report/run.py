@@ -60,11 +60,11 @@ if TYPE_CHECKING:
 __all__ = ["Run", "facts_of", "open_run", "read_overview", "read_run", "rewarded_of", "run_content", "write_run_report"]
 
 FACTS = "facts.json"
-"""Model, machine, versions, ... of the run, in its folder."""
+"""File in a run's folder with model, machine, versions and other facts."""
 MEASURED = ("base.json", "trained.json")
-"""The evaluations of a run, in its folder."""
+"""Files in a run's folder with its evaluations."""
 AS_JUDGED = "verdicts: as_judged"
-"""Line of the recipe of a run that is no control."""
+"""Line in the recipe of a run that is not a control."""
 Find = Callable[[Sequence[str]], Mapping[str, Task]]
 """Returns tasks by id."""
 
@@ -101,7 +101,7 @@ def read_facts(folder: Path) -> dict[str, str]:
 
 
 def read_overview(folder: Path, find: Find) -> ReportContent:
-    """Return the content of the overview of a run, finished or not, whose tasks ``find`` returns by id."""
+    """Return the content of the overview of a run, finished or not; ``find`` returns its tasks by id."""
     home = folder.parent if folder.name == "training" else folder
     training = home / "training" if (home / "training").is_dir() else home
     file = next(each / "recipe.yaml" for each in (home, training) if (each / "recipe.yaml").is_file())
@@ -126,8 +126,8 @@ def run_content(
     facts: Mapping[str, str],
     find: Find | None = None,
 ) -> ReportContent:
-    """Return the content of a report on a run; without the archive (``split``), rewards are left out, without ``find`` (tasks by id;
-    by default of the split) examples."""
+    """Return the content of a report on a run. Without the archive (``split``), rewards are left out; without ``find`` (tasks by id; by default those
+    of the split), examples are left out."""
     rewarded, known = tuple[Rewarded, ...](), tuple[Calibration, ...]()
     drawn, zero = folder / "training" / FOLDER, keeps_zero(recipe.advantage, recipe.objective)
     if split is not None:
@@ -177,7 +177,7 @@ def run_examples(folder: Path, sweeps: Sequence[Sweep], find: Find, verify: Veri
 
 
 def next_steps(folder: Path, verdicts: str, controls: Sequence[Gain]) -> dict[str, str]:
-    """Return the commands to run after a finished run: view its attempts and, if it is no control and has none, run a control."""
+    """Return the commands to run after a finished run: view its attempts; run a control, unless the run is a control or has one."""
     view = {"why an attempt failed": shlex.join(["upsolve", "view", str(folder)])}
     if controls or verdicts != "as_judged":
         return view
@@ -211,7 +211,7 @@ def finder(tasks: Sequence[Task]) -> Find:
 
 
 def recipe_text(name: str, advantage: AdvantageConfig, objective: ObjectiveConfig, *, lr: float) -> str:
-    """Return a recipe in one line: how it learns, the keys that say so, and the learning rate."""
+    """Return a recipe in one line: its method, the keys that define the method, and the learning rate."""
     unit = {"pair": "preference pairs", "group": "whole groups"}.get(objective.record.unit, "policy gradient")
     way = "imitation of attempts that passed" if advantage.record.selects else unit
     keys = f"advantage.kind {advantage.kind}, objective.kind {objective.kind}"
@@ -229,8 +229,8 @@ def warnings_of(
 
 
 def trained_on(folder: Path, trained: Trained | None, *, zero: bool) -> str:
-    """Return how many attempts and tasks a run was trained on, as a clause; "" if that is unknown. Of a run that stopped within an
-    epoch, or that recorded no groups, only the number of its groups is known."""
+    """Return the numbers of attempts and tasks that a run was trained on, as a clause; "" if unknown. If a run stopped within an epoch, or recorded
+    no groups, only its number of groups is known."""
     rows, drawn = recorded_rows(folder, zero=zero), recorded_groups(folder)
     if not rows:
         return f"trained on {counted(trained.groups, 'group')}, " if trained and trained.groups else ""
@@ -255,7 +255,7 @@ def measured_on(sweeps: Sequence[Sweep]) -> str:
 def cost_and_date(
     folder: Path, sweeps: Sequence[Sweep], metrics: Sequence[Mapping[str, float]], *, machine: str
 ) -> dict[str, str]:
-    """Return cost, time and date of what a run has done so far, training first, and where its model is."""
+    """Return cost, time and date of a run's finished parts, training first, and the location of its model."""
     file = folder / MEASURED[1]
     date = datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
     *rows, total = cost_table(sweeps, metrics).rows
@@ -273,7 +273,7 @@ def cost_and_date(
 
 
 def trained_model(folder: Path) -> dict[str, str]:
-    """Return folder and size of the trained weights (of LoRA the adapters), from the heads of their files; {} without weights."""
+    """Return folder and size of the trained weights (with LoRA of the adapters), from the files' headers; {} without weights."""
     parameters = size = 0
     for file in folder.glob("*.safetensors"):
         with file.open("rb") as weights:
@@ -285,7 +285,7 @@ def trained_model(folder: Path) -> dict[str, str]:
 
 
 def controls_of(folder: Path) -> tuple[Gain, ...]:
-    """Return the gains of the finished runs beside a run whose recipes differ from its own in verdicts, name and seeds alone."""
+    """Return the gains of the finished runs beside a run whose recipes differ from its own only in verdicts, name and seeds."""
     found: list[Gain] = []
     run: RunResult | None = None
     for other in sorted(folder.resolve().parent.iterdir()):
@@ -307,8 +307,8 @@ def controls_of(folder: Path) -> tuple[Gain, ...]:
 
 
 def gain_beyond(run: RunResult, control: RunResult) -> Gain | None:
-    """Return the gain of a control run and that of a run beyond it, over the test tasks that both have; None without such tasks, or if the
-    run is a control itself."""
+    """Return the gain of a control run, and the gain of a run beyond it, over the shared test tasks; None without such tasks, or if the run is itself
+    a control."""
     shared = gains(run).keys() & gains(control).keys()
     if run.verdicts != "as_judged" or not shared:
         return None
@@ -327,7 +327,8 @@ def chosen_attempts(condition: str, advantage: AdvantageConfig) -> dict[str, str
 
 
 def rewarded_of(rewarded: Sequence[Rewarded], keys: Mapping[str, set[str]]) -> Sequence[Rewarded]:
-    """Return the attempts of recorded groups (``keys`` by task; {}: all) with their rewards; reasons count for all attempts."""
+    """Return the attempts of recorded groups with their rewards; left-out reasons are counted over all attempts. ``keys``: recorded attempts by task;
+    {}: all."""
 
     def trained(item: Rewarded) -> Rewarded:
         wanted = keys.get(item.group.task.task_id, ())
@@ -358,7 +359,7 @@ def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: "HeldOut", trai
 
 
 def command_line() -> str:
-    """Return the command of this process; the interpreter's own modules are named as on a command line."""
+    """Return the command of this process; modules of the interpreter have their command-line names."""
     program, *words = sys.argv
     name = Path(program).name
     return shlex.join(["upsolve" if name in ("upsolve", "__main__.py") else name, *words])
@@ -382,7 +383,7 @@ class Run:
     after: Sweep
     """The trained model at the same temperatures."""
     trained: Trained | None
-    """Steps, metrics and the folder of the weights; None for folds, whose trainings are in folders of their own."""
+    """Steps, metrics and the folder of the weights; None for folds, which have one training each."""
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.capability.sentence!r})"

@@ -1,4 +1,4 @@
-"""Comparison of several runs: pass@1 of each, gains over seeds, and how much of a gain is due to the verdicts."""
+"""Comparison of several runs: pass@1 of each, gains over seeds, and the part of a gain that is due to the verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,18 +46,18 @@ class RunResult:
     after: Sweep
     """The trained model."""
     imitates: bool = False
-    """Whether it was trained on passed attempts alone: the control that tells what the failed attempts are worth."""
+    """Whether the run was trained only on passed attempts: as a control, it shows what the failed attempts are worth."""
     settings: str = ""
-    """Content id of its recipe without name and seeds; empty: unknown."""
+    """Content id of the run's recipe without name and seeds; empty: unknown."""
     seeds: str = ""
-    """The seeds of its recipe."""
+    """The seeds of the run's recipe."""
     recipe: str = ""
-    """Name of its recipe."""
+    """Name of the run's recipe."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """Runs of one recipe that differ in seeds alone."""
+    """Runs of one recipe that only differ in seeds."""
 
     runs: tuple[RunResult, ...]
     """One run for each set of seeds, at least one."""
@@ -84,13 +84,13 @@ class Worth:
     """The gain of a run beyond that of a control run."""
 
     method: str
-    """Name of the run, or of the runs of several seeds, that was trained on the judge's verdicts."""
+    """Name of the run (or of the runs with several seeds) that was trained on the judge's verdicts."""
     control: str
-    """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
+    """Name of the control run: with changed verdicts or, if the run learns from failed attempts, imitation."""
     paired: Paired
     """gain(method) - gain(control) in pass@1, paired by task."""
     imitates: bool = False
-    """Whether the control is imitation, so that the difference is due to failed attempts, else to the verdicts."""
+    """Whether the control is imitation. Then the difference is due to failed attempts, otherwise to the verdicts."""
 
     @property
     def sentence(self) -> str:
@@ -121,7 +121,7 @@ def gains(run: RunResult) -> Mapping[str, float]:
 
 
 def methods_of(runs: Sequence[RunResult]) -> tuple[Method, ...]:
-    """Return methods: runs of one recipe with different seeds together, and runs with equal seeds separately."""
+    """Return methods: runs of one recipe with different seeds are one method; runs with equal seeds are separate ones."""
     groups: list[list[RunResult]] = []
     for run in runs:
         for group in groups:
@@ -134,7 +134,7 @@ def methods_of(runs: Sequence[RunResult]) -> tuple[Method, ...]:
 
 
 def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
-    """Compare the gain of every method with that of every control, over shared tasks; ValueError if there are none."""
+    """Compare the gain of every method with that of every control, over shared tasks; ValueError if no task is shared."""
     shared = gains(runs[0]).keys() if runs else ()
     for run in runs[1:]:
         if not gains(run).keys() & shared:
@@ -161,7 +161,7 @@ def sentences_of_runs(runs: Sequence[RunResult]) -> list[str]:
 
 
 def parts_of_runs(runs: Sequence[RunResult]) -> tuple[ReportContent, list[Change], list[Table]]:
-    """Return title and facts, the comparisons of base and trained models, controls last, and the tables; ValueError without shared tasks."""
+    """Return title and facts, the comparisons of base and trained models (controls last), and the tables; ValueError without shared tasks."""
     facts = {run.name: f"verdicts {run.verdicts.replace('_', ' ')}; {run.seeds or 'seeds unknown'}" for run in runs}
     ordered = sorted(runs, key=lambda run: run.verdicts != "as_judged")
     changes = [Change(f"{run.name}: ", capability(run.before, run.after), ()) for run in ordered]
@@ -178,7 +178,7 @@ def pictures_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:
-    """Return pass@1, %, of the base models that differ and of each run's trained model, with the conclusion about each."""
+    """Return pass@1, %, of each different base model and of each run's trained model, with the conclusion about each run."""
     changes = [capability(run.before, run.after) for run in runs]
     tasks = [{score.task_id for score in run.after.best.scores} for run in runs]
     hottest = {sweep.hot.temperature for run in runs for sweep in (run.before, run.after)}
@@ -206,7 +206,7 @@ def runs_table(runs: Sequence[RunResult]) -> Table:
 
 
 def pass_cells(sweep: Sweep, *, name_hot: bool = False) -> tuple[str, str, str]:
-    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, which ``name_hot`` names, as text."""
+    """Return as text pass@1 at the best temperature, of greedy decoding, and at the highest temperature, which ``name_hot`` names."""
     best, greedy, hot = (
         list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else []
         for evaluation in (sweep.best, sweep.greedy, sweep.hot)
@@ -242,7 +242,7 @@ def worth_table(runs: Sequence[RunResult]) -> Table | None:
 
 
 def without_seeds(settings: Mapping[str, Any]) -> str:
-    """Return a content id of a recipe without its name and seeds (the seed of the split counts): equal for runs that differ in seeds alone."""
+    """Return a content id of a recipe without its name and seeds, except the seed of the split: equal for runs that only differ in seeds."""
     rest = {
         key: value for key, value in leaves(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
     }

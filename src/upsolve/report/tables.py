@@ -45,19 +45,19 @@ __all__ = [
 ]
 
 ERRORS = 8
-"""Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
+"""Number of exceptions that a profile shows: the most frequent ones of each evaluation."""
 MESSAGE = 120
-"""Characters of a message of the judge, and of the program, that a table shows."""
+"""Number of characters of the judge's message, and of the program, that a table shows."""
 FINE = 0.05
-"""Difference, as a share, for which a report says how many tasks show it."""
+"""Difference, as a share, for which a report states the number of tasks needed to detect it."""
 TIMES = ("seconds", "preparing_seconds")
-"""Metrics of a step: its time, and that of the preparation of a round before it (sampling, judging, scoring)."""
+"""Metrics of a step: its own time, and the time of preparing its round (sampling, judging, scoring)."""
 CHANGED = 20
 """Largest number of tasks that got worse, and of tasks that got better, in a table of changes."""
 
 
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(?:[ %;]|$)|undefined")
-"""A cell that begins with a number, such as ``12.5 [3.0, 20.1]`` or ``3 of 8``."""
+"""Regular expression for a cell that begins with a number, such as ``12.5 [3.0, 20.1]`` or ``3 of 8``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Whether the cells of each column are numbers, which are aligned to the right."""
+        """Whether each column holds numbers, which are right-aligned."""
         columns = [[row[at] for row in self.rows if row[at] not in ("", "–")] for at in range(len(self.header))]
         return tuple(bool(cells) and all(map(NUMBER.match, cells)) for cells in columns)
 
 
 def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool = False) -> list[Table]:
-    """Return the tables of results; ``further``: of a further task set, where no temperatures are chosen."""
+    """Return the tables of results; ``further``: for a further task set, on which no temperatures are chosen."""
     ks = defined_ks(sweeps, ks)
     tables = [capability_table(capability(sweeps[0], other, max(ks))) for other in sweeps[1:]]
     if any(sweep.dev for sweep in sweeps) and not further:
@@ -114,7 +114,7 @@ def difficulties(scores: Sequence[TaskScore]) -> list[str]:
 
 
 def capability_table(change: Capability) -> Table:
-    """Return the comparisons of two models that tell capability from sharpness, with their paired differences."""
+    """Return the comparisons of two models that distinguish capability from sharpness, with their paired differences."""
     before, after = change.before, change.after
     rows = [comparison_row("pass@1, each at its own best temperature", change.best, own=True)]
     if change.greedy:
@@ -151,7 +151,7 @@ def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> 
 
 
 def choice_row(before: Choices, after: Choices) -> tuple[str, ...]:
-    """Return the row of pass@1 after choice."""
+    """Return the table row of pass@1 of the chosen samples."""
     paired = chosen_change(before, after)
     means = [
         percent(sum(values) / len(values) if (values := one.passed("chosen").values()) else None) for one in (before, after)
@@ -202,7 +202,7 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str 
 
 
 def choice_table(sweeps: Sequence[Sweep]) -> Table:
-    """Return pass@1 of greedy decoding, of chosen samples and of any sample, with paired differences, and what sampling and choosing cost."""
+    """Return pass@1 of greedy decoding, of chosen samples and of any sample, with paired differences, and the cost of sampling and choosing."""
     first = sweeps[0]
     kinds = dict.fromkeys(", ".join(sweep.choices.kinds) for sweep in sweeps if sweep.choices)
     columns = [choice_cells(sweep.choices) for sweep in sweeps]
@@ -271,7 +271,7 @@ def mix_rows(evaluations: Sequence[Evaluation], mix_of: Callable[..., dict[str, 
 
 
 def failure_table(evaluations: Sequence[Evaluation], samples: Mapping[str, Sample]) -> Table:
-    """Return the share of samples by outcome but passed, each with its types of errors as far as ``samples`` (by both) tell, with an example."""
+    """Return the share of samples by outcome except passed, with their types of errors and an example, as far as ``samples`` (by both) record these."""
     errors = mix_rows(evaluations, error_mix)
     within = {row[0]: samples[row[0]].status for row in errors if row[0] in samples}
     rows: list[tuple[str, ...]] = []
@@ -329,7 +329,7 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
-    """Return a table of the mean reward and the mean unweighted value of each part by status, and one of attempts left out or flagged."""
+    """Return a table by status of the mean reward and each part's mean unweighted value; and a table of attempts left out or flagged."""
     rewards: dict[Status, list[float]] = {}
     parts: dict[tuple[Status, str], list[float]] = {}
     left_out, flagged = Counter[str](), Counter[str]()
@@ -399,12 +399,12 @@ def cost_table(sweeps: Sequence[Sweep], training: Sequence[Mapping[str, float]])
 
 
 def is_timed(training: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether the log of a training has times."""
+    """Return whether the log of a training contains times."""
     return any(part in row for row in training for part in TIMES)
 
 
 def minutes(seconds: float) -> str:
-    """Return a time: seconds below two minutes, else minutes or hours; a dash for nan."""
+    """Return a time as text: seconds below two minutes, else minutes or hours; a dash for nan."""
     if math.isnan(seconds):
         return "–"
     if seconds < 120:
