@@ -46,7 +46,7 @@ class Share:
 
 
 def share(count: int, of: int) -> Share:
-    """Return the share count / of with its 95 % interval, which is accurate also near 0 and 1."""
+    """Return the share count / of with its 95 % interval, which is accurate even near 0 and 1."""
     return Share(count, of, *share_interval(count, of))
 
 
@@ -61,13 +61,13 @@ class Groups:
     training_tasks: int
     """Tasks of the training split."""
     mixed: int
-    """Training tasks whose attempts, after the recipe's filters, form a group with a passed and a failed attempt."""
+    """Training tasks whose attempts, after the recipe's filters, include a passed and a failed one."""
     others: Mapping[str, int]
     """Training tasks without such a group, by reason."""
     left_out: Mapping[str, int]
     """Attempts of training tasks without a reward, by reason."""
     passing: int = 0
-    """Training tasks that, after the recipe's filters, have an attempt that passed: the tasks that imitation trains on."""
+    """Training tasks that have a passed attempt after the recipe's filters: imitation trains on these tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class Tests:
     most: int
     """Largest number of tests of a task."""
     discerning: Share
-    """Tasks with an attempt that fails the tests, as a share of the tasks with a scored attempt."""
+    """Share of the tasks with a scored attempt whose tests fail at least one attempt."""
     visible: Share
-    """Attempts that fail a hidden test, as a share of those that pass every visible test."""
+    """Share of the attempts that pass every visible test but fail a hidden one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Noise:
     false_failures: int
     """Attempts that passed by the fresh verdict only."""
     unscored: int
-    """Attempts whose fresh verdict is unscored; not part of ``agreement``."""
+    """Attempts whose fresh verdict is unscored; they do not count in ``agreement``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Likelihood:
     own: Estimate | None
     """The model's own samples at temperature 1; None if no sample has a token."""
     by_model: Share
-    """Attempts whose author is the model, as a share of all attempts."""
+    """Share of the attempts whose author is the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class BasePass:
     difficulty: str
     """Difficulty of the tasks; ``all`` for all tasks."""
     tasks: int
-    """Number of tasks sampled."""
+    """Number of sampled tasks."""
     greedy: Share
-    """Greedy answers that passed, as a share of the scored ones."""
+    """Share of the scored greedy answers that passed."""
     sampled: Share
-    """Samples at temperature 1 that passed, as a share of the scored ones, with the interval over tasks."""
+    """Share of the scored samples at temperature 1 that passed, with the interval over tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +181,12 @@ class Check:
     threshold: str
     """The values for which the rule gives no advice."""
     holds: bool
-    """Whether the value is among these values."""
+    """Whether the value is within the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan: what an archive holds, what a model makes of it, what a run costs, and one sentence of advice."""
+    """A plan: contents of an archive, its effect on a model, cost of a run, and one sentence of advice."""
 
     archive: str
     """Folder of the archive."""
@@ -195,7 +195,7 @@ class Plan:
     online: bool
     """True if the recipe samples the policy during training."""
     imitates: bool
-    """True if the recipe trains on passed attempts alone."""
+    """True if the recipe trains only on passed attempts."""
     needs: Needs
     """Attempts that a group must have for the recipe's estimator (``Advantage.needs``)."""
     groups: Groups
@@ -217,7 +217,7 @@ class Plan:
 
     @property
     def usable(self) -> int:
-        """Training tasks that offline training can use: with ``needed``."""
+        """Number of training tasks that offline training can use: those with ``needed``."""
         groups = self.groups
         empty = sum(count for reason, count in groups.others.items() if reason in ("no attempt", "no scored attempt"))
         return {
@@ -241,13 +241,13 @@ SUFFICE: Mapping[Needs, tuple[str, ...]] = {
     "pass": ("all passed", "fewer than"),
     "attempt": ("all passed", "fewer than", "all failed", "one attempt"),
 }
-"""Prefixes of the reasons why a task has no group with both outcomes, for tasks that still have what the estimator needs."""
+"""Beginnings of the reasons for tasks without both outcomes that still have the attempts that the estimator needs."""
 LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
 """Greedy pass rate above which there is little left to learn."""
 UNLIKE = 0.5
-"""Attempts are unlike the model's samples if the mean log-probability per token of passed attempts is this far below the samples', nats."""
+"""Difference, nats per token, by which passed attempts must be less likely than the model's samples to count as unlike them."""
 GAP = 0.1
 """Difference of the pass rates of greedy decoding and of temperature 1 above which a sharper distribution alone would be a gain."""
 REMEDIES = {
@@ -263,12 +263,12 @@ REMEDIES = {
 Reading = tuple[str, str, str]
 """Measurement of a rule: name, value and threshold, in words."""
 Ruling = tuple[Reading | None, str]
-"""Measurement of a rule (None if unknown, or if the recipe does not need the rule), and its advice; "" if the rule does not apply."""
+"""Measurement of a rule (None if unknown, or not needed for the recipe), and its advice ("" if the rule does not apply)."""
 NOTHING: Ruling = (None, "")
 
 
 def deciding(plan: Plan) -> tuple[str, str]:
-    """Return name and advice of the first rule that applies; ``worth_it`` if no other does."""
+    """Return name and advice of the first rule that applies; ``worth_it`` if no rule does."""
     advised = ((rule.__name__, rule(plan)[1]) for rule in RULES)
     return next(((name, advice) for name, advice in advised if advice), (worth_it.__name__, worth_it(plan)))
 
@@ -313,7 +313,7 @@ def scarce(plan: Plan) -> Ruling:
 
 
 def leaking(plan: Plan) -> Ruling:
-    """Rule on the share of test tasks with a near-duplicate in training, in the task set with the highest."""
+    """Rule on the share of test tasks with a near-duplicate in training, for the task set with the highest share."""
     counts, sizes = plan.leaks.counts, plan.leaks.sizes
     worst = max(counts, key=lambda name: counts[name] / max(1, sizes[name]))
     count, size = counts[worst], sizes[worst]
@@ -382,7 +382,7 @@ def unable(plan: Plan) -> Ruling:
 
 
 def failed_alone(plan: Plan) -> Ruling:
-    """Rule on tasks with failed attempts alone, for recipes that imitate and a model that passes nothing."""
+    """Rule on tasks with only failed attempts, for recipes that imitate and a model that passes no task."""
     if not plan.imitates or not plan.base:
         return NOTHING
     failed, name = plan.groups.others.get("all failed", 0), "training tasks with failed attempts alone"
@@ -397,13 +397,13 @@ def failed_alone(plan: Plan) -> Ruling:
 
 
 def gap(plan: Plan) -> float:
-    """Return how much less likely passed attempts are than the model's own samples, nats per token; nan if unknown."""
+    """Return by how many nats per token passed attempts are less likely than the model's own samples; nan if unknown."""
     found = plan.likelihood
     return found.own.mean - found.passed.mean if found and found.passed and found.own else math.nan
 
 
 def sharper(plan: Plan) -> Ruling:
-    """Rule on greedy decoding that passes much more often than temperature 1, where attempts are like the model's own samples."""
+    """Rule on greedy decoding that passes far more often than temperature 1, for attempts that are like the model's own samples."""
     if not plan.base or math.isnan(gap(plan)):
         return NOTHING
     greedy, sampled = plan.base[-1].greedy.value, plan.base[-1].sampled.value
@@ -446,4 +446,4 @@ def worth_it(plan: Plan) -> str:
 
 
 RULES: tuple[Callable[[Plan], Ruling], ...] = (noisy, scarce, leaking, too_large, solved, unable, failed_alone, sharper, unlike)
-"""The rules in their order; if none applies, ``worth_it``."""
+"""The rules in their order; ``worth_it`` follows if no rule applies."""

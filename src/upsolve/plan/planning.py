@@ -1,4 +1,4 @@
-"""Make a plan: groups, tests, label noise and leaks from the archive alone, then what needs the model."""
+"""Make a plan: groups, tests, label noise and leaks from the archive alone; then the findings that need the model."""
 
 import random
 import statistics
@@ -36,7 +36,7 @@ def plan_archive(
     benchmarks: Mapping[str, Sequence[Task]] | None = None,
     progress: OnProgress = no_progress,
 ) -> Plan:
-    """Estimate whether training will help and what it costs; ``judged`` attempts are judged again, ``tasks`` are sampled."""
+    """Estimate whether training will help, and its cost. ``judged``: number of attempts to judge again; ``tasks``: number of tasks to sample."""
     split = quiet_split(open_filled(recipe.data.archive), recipe.data)
     data = recipe.data.model_copy(update={"group_size": recipe.group_attempts})
     plan = Plan(
@@ -85,7 +85,7 @@ def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress:
 
 
 def imitates(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
-    """Return whether a recipe trains on passed attempts alone: its estimator selects them, and its objective reads no other."""
+    """Return whether a recipe trains only on passed attempts: its estimator selects them, and its objective reads no others."""
     return advantage.record.selects and objective.record.unit == "attempt" and not objective.record.keeps_zero
 
 
@@ -128,7 +128,7 @@ def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
 
 
 def outcomes_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> tuple[str, int]:
-    """Return why a task has no group with a passed and a failed attempt ("" if it has one) and its passed attempts; count those without a reward."""
+    """Return why a task has no group with a passed and a failed attempt ("" if it has one), and its passed attempts; count attempts without a reward."""
     chosen = select(group, data)
     if not group.attempts:
         return "no attempt", 0
@@ -190,7 +190,7 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
 
 
 def ignores_split(split: Split) -> bool:
-    """Return whether every task records its split and some splits differ from the recipe's; without recorded dev, dev is part of train."""
+    """Return whether every task records its split, and some differ from the recipe's split; without a recorded dev split, dev counts as train."""
     recorded = [(name, recorded_name(task)) for name, tasks in split.tasks.items() for task in tasks]
     names = {own for _, own in recorded}
     return None not in names and any(

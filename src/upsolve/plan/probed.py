@@ -39,7 +39,7 @@ LONGEST = 512
 DRAWS = 4
 """Samples per task at temperature 1."""
 SEEN = 500
-"""Number of training groups whose largest determines the estimated memory."""
+"""Number of training groups among which the largest determines the estimated memory."""
 MEASURED = 100
 """Number of training groups whose prompts and attempts give the mean lengths."""
 BACKWARD = 3.0
@@ -173,7 +173,7 @@ def sample_base(
 
 
 def base_of(samples: Samples) -> tuple[BasePass, ...]:
-    """Return the pass rates by difficulty, the last over all tasks."""
+    """Return the pass rates by difficulty; the last is over all tasks."""
     labels = sorted({task.difficulty for task, _ in samples.greedy})
     rows: list[tuple[str, set[str]]] = [(label or "(none)", {label}) for label in labels] if len(labels) > 1 else []
     return tuple(

@@ -1,4 +1,4 @@
-"""A first recipe for an archive, with comments: what the archive decides is filled in, the rest keeps its default."""
+"""A first recipe for an archive, with comments: keys that the archive decides are filled in, all others keep their defaults."""
 
 import math
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ select coalesce(quantile_disc(size, 0.2), 1)::int as size from sizes where size 
 SPLITS = "select distinct json_extract_string(extra, '$.split') as split from tasks where extra != ''"
 SPLIT_NAMES = frozenset({"train", "dev", "test", "validation"})
 CHARACTERS = 2.5
-"""Characters of code per token, low for safety: most tokenizers have 3 to 4."""
+"""Characters of code per token; a low estimate for safety, since most tokenizers have 3 to 4."""
 OWN_SHARE = 0.5
-"""Share of attempts by the model itself from which its own attempts are compared instead of imitated."""
+"""Share of attempts by the model itself from which its attempts are compared instead of imitated."""
 GROUP = 4
-"""Attempts of a group, where tasks have as many."""
+"""Attempts of a group, if the tasks have as many."""
 FEW_TASKS = 300
-"""Number of tasks below which one test split shows large differences only, and folds are worth their time."""
+"""Number of tasks below which one test split only shows large differences, so that folds are worth their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Beginning:
     """Facts of an archive that decide a recipe."""
 
     info: ArchiveInfo
-    """Counts."""
+    """Statistics of the archive."""
     code: int
     """Length of code that 95 % of the attempts do not exceed, characters."""
     prompt: int
@@ -48,9 +48,9 @@ class Beginning:
     untested: int
     """Tasks without a test."""
     has_split: bool
-    """Whether the tasks say which split they are in."""
+    """Whether the tasks record their split."""
     group: int = GROUP
-    """Number of attempts that 80 % of the tasks with several attempts reach, at most ``GROUP``; 1 if no task has several."""
+    """Number of attempts that 80 % of the tasks with several attempts have, at most ``GROUP``; 1 if no task has several."""
 
 
 def look_at(archive: Archive) -> Beginning:
@@ -74,7 +74,7 @@ def tokens_for(characters: float) -> int:
 
 
 def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
-    """Return a commented recipe (YAML): `sft` where most attempts are by others, which a policy gradient cannot compare."""
+    """Return a commented recipe (YAML); `sft` if most attempts are by other authors, because a policy gradient cannot compare these."""
     share = found.info.authors.get(model, 0) / max(1, found.info.attempts)
     own = share >= OWN_SHARE and found.group > 1
     completion = tokens_for(found.code)
@@ -110,14 +110,14 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
 
 
 def imitated(share: float) -> str:
-    """Return why a recipe imitates, given the share of attempts by the model."""
+    """Return the reason why a recipe imitates, given the share of attempts by the model."""
     if share >= OWN_SHARE:
         return "no task has several attempts to compare"
     return f"{share:.0%} of the attempts are the model's own, and comparing them needs {OWN_SHARE:.0%}"
 
 
 def choices(found: Beginning) -> list[str]:
-    """Return the lines of a recipe that say which verdicts count, and which tasks are trained on."""
+    """Return the lines of a recipe that choose the verdicts and the training tasks."""
     lines = list[str]()
     if {is_recorded(judge) for judge in found.info.judges} == {True, False}:
         lines.append(
