@@ -47,7 +47,7 @@ class Contents:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def count(self, table: str) -> int:
-        """Return the number of rows of a view, counted once until rows are removed."""
+        """Return the number of rows of a view; cached until rows are removed."""
         if table not in self.counts:
             self.counts[table] = int(next(self.rows(f"select count(*) from {table}"))[0])  # noqa: S608  names of ours
         return self.counts[table]
@@ -58,12 +58,12 @@ class Contents:
         return {task.task_id: task for task in self.archive.tasks()}
 
     def tasks(self) -> Iterator[tuple[int, Task]]:
-        """Yield the place and the record of each task; of rows with one task id, the first."""
+        """Yield the place and the record of each task; if several rows have one task id, the first."""
         places = self.rows("select min(place), task_id from tasks group by task_id order by 1")
         return ((place, self.stored_tasks[task_id]) for place, task_id in [*places])
 
     def remove(self, table: str, places: Iterable[int]) -> None:
-        """Hide rows from later checks; a task with its attempts."""
+        """Hide rows from later checks; a task is hidden with its attempts."""
         self.connection.register("hidden", pa.table({"place": pa.array([*places], pa.int64())}))
         self.connection.execute(f"insert into removed_{table} select place from hidden")  # noqa: S608  names of ours
         self.counts.clear()
@@ -89,7 +89,7 @@ class Action(StrEnum):
     REMOVE = "remove"
     """The record is removed: an attempt with its verdicts, a task with its attempts."""
     REDACT = "redact"
-    """Texts in it are replaced by placeholders."""
+    """Texts in the record are replaced by placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class Fault:
     reason: str
     """Reason in one line, without any secret."""
     kind: str
-    """Row of the report that counts it, such as ``e-mail address``."""
+    """Row of the report that counts the fault, such as ``e-mail address``."""
     action: Action = Action.REMOVE
     """Action of ``--fix`` on the record."""
     placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
     """Secret text -> placeholder; replaced in the code or prompt, in the record's verdicts, and in ``removed/``."""
     rejudge: bool = False
-    """``REDACT``: the redacted code may behave differently, so its verdicts are removed."""
+    """``REDACT``: whether the verdicts are removed, because the redacted code may behave differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Check:
     needs: str = ""
     """Option that the check needs; the check is not run without it."""
     modules: tuple[str, ...] = ()
-    """Modules of optional dependencies that it imports."""
+    """Modules of optional dependencies that the check imports."""
 
 
 def mask(value: Any, placeholders: Mapping[str, str]) -> Any:

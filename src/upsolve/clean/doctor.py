@@ -21,7 +21,7 @@ __all__ = ["CHECKS", "NOTHING", "Examination", "Found", "examine", "parse_settin
 EXAMPLES = 3
 """Number of examples of each row of the report."""
 NOTHING = "nothing"
-"""Kind of the row of a check that found no fault."""
+"""Kind of the report's row for a check that found no fault."""
 
 
 @dataclass(slots=True)
@@ -35,11 +35,11 @@ class Found:
     table: str
     """``tasks`` or ``attempts``; empty if nothing was found."""
     of: int
-    """Records of that table that the check examined; 0 if nothing was found."""
+    """Number of records of that table that the check examined; 0 if nothing was found."""
     cost: str
     """Cost of these faults for a run."""
     actions: dict[str, int] = field(default_factory=dict[str, int])
-    """Records by what ``--fix`` does with them: ``report``, ``remove``, ``redact``."""
+    """``report``, ``remove`` or ``redact`` -> number of records for which ``--fix`` takes this action."""
     examples: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The first records found: ``record`` (task or attempt id) and ``reason``."""
 
@@ -76,13 +76,13 @@ def examine(
 
     Args:
         archive: the archive, which is only read.
-        chosen: names of checks; empty: all whose packages are installed, and the others are reported as not run.
+        chosen: names of checks; empty: all whose packages are installed; the others are reported as not run.
         settings: check -> option -> value, as ``parse_settings`` returns them.
         complete: whether a missing package is an error, also without ``chosen``.
         progress: called with ``checks``, the number of checks done, and their number.
 
     Raises:
-        ConfigError, MissingExtraError: there is no such check or option, or a package of one is missing.
+        ConfigError, MissingExtraError: a check or option is unknown, or a package of a check is missing.
     """
     checks = {name: check_named(name) for name in ordered(chosen)}
     options = {name: {**check.options, **(settings or {}).get(name, {})} for name, check in checks.items()}
@@ -110,7 +110,7 @@ def examine(
 
 
 def ordered(chosen: Sequence[str]) -> list[str]:
-    """Return the names of the chosen checks (default: all) in the order of the table; checks of other packages last."""
+    """Return the names of the chosen checks (default: all) in the order of the table; checks of other packages come last."""
     known = [*CHECKS, *(name for name in names("check") if name not in CHECKS)]
     return [name for name in known if not chosen or name in chosen] + [name for name in chosen if name not in known]
 
@@ -124,7 +124,7 @@ def check_named(name: str) -> Check:
 
 
 def take(done: Examination, name: str, check: Check, contents: Contents, faults: Iterable[Fault]) -> None:
-    """Add what a check found to an examination; a record that is found twice under one kind counts once."""
+    """Add the faults of a check to an examination; a record that is found twice under one kind counts once."""
     rows: dict[tuple[str, str], Found] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     for fault in faults:
@@ -144,7 +144,7 @@ def take(done: Examination, name: str, check: Check, contents: Contents, faults:
 
 
 def removes(name: str, faults: Iterable[tuple[str, Fault]]) -> bool:
-    """Return whether a check removes the record of these faults, which hides it from the checks after it."""
+    """Return whether a check removes the record of these faults, so that later checks do not see it."""
     return any(check == name and fault.action is Action.REMOVE for check, fault in faults)
 
 
@@ -165,7 +165,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def convert(word: str, text: str, default: Any) -> Any:
-    """Return the value of a text, of the type of a default: a tuple of texts, or a number."""
+    """Return the value of a text with the type of a default: a tuple of texts, or a number."""
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     value = yaml.safe_load(text)

@@ -1,4 +1,4 @@
-"""New archives: one without what checks found, which is written to files with the reasons, and one with expected answers."""
+"""New archives: one without the faults that checks found, which are written to files with their reasons; and one with expected answers."""
 
 import json
 from collections import Counter
@@ -25,18 +25,18 @@ from upsolve.verify.judge.references import expected_answers
 __all__ = ["Cleaned", "Filled", "fill_expected", "new_folder", "write_cleaned"]
 
 SAMPLED = ("behavior_logp", "entropy", "token_ids", "token_logps")
-"""Fields of an attempt about the tokens that were sampled; redacted code is no longer that text."""
+"""Fields of an attempt about its sampled tokens; they no longer describe redacted code."""
 KINDS = {"tasks": "task", "attempts": "attempt", "verdicts": "verdict"}
 KEYS = {"tasks": ("task_id",), "attempts": ("attempt_id", "task_id", "parent_id"), "verdicts": ("attempt_id",)}
-"""Columns that decide whether a row is touched."""
+"""Columns that decide whether a row is changed."""
 TEXTS = {"tasks": ("prompt", "reference"), "attempts": ("code", "answer")}
-"""Columns that are redacted; ``extra``, which is JSON, too."""
+"""Columns that are redacted, including ``extra``, which is JSON."""
 ROWS = 20_000
-"""Rows that are read and written together."""
+"""Number of rows that are read and written together."""
 LOW = (1 << 32) - 1
-"""Bits of a place that number the rows of a part; those above number the parts."""
+"""Number of low bits of a place, which number the rows of a part; the higher bits number the parts."""
 Faults = list[tuple[str, Fault]]
-"""Names of checks, each with what it found in one record."""
+"""Names of checks, each with its fault in one record."""
 
 
 @dataclass(slots=True)
@@ -78,13 +78,13 @@ def write_cleaned(archive: Archive, examination: Examination, folder: str | Path
 
 
 def new_folder(folder: str | Path) -> Path:
-    """Create the folder that a cleaned archive is written to; ArchiveError if it is not empty, a file, a URL, or an archive of the package."""
+    """Create the folder for a cleaned archive; ArchiveError if it is a file, a URL, not empty, or an archive of the package."""
     out = local_place(folder)
     refuse_shipped(folder)
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
-            raise ArchiveError(f"{out}: the folder is not empty; name a new one")
+            raise ArchiveError(f"{out}: the folder is not empty; name a new folder")
     except OSError as error:
         raise ArchiveError(f"{out}: cannot be written: {error}") from error
     return out
@@ -109,7 +109,7 @@ class Fix:
         """Attempt id -> id of its redacted code."""
 
     def rename(self, archive: Archive) -> Iterator[tuple[str, str]]:
-        """Yield the ids of the attempts that are redacted, each with its new id."""
+        """Yield the old and the new id of each redacted attempt."""
         chosen = [place for place, faults in self.changes["attempts"].items() if not is_removed(faults)]
         for number, part in enumerate(archive.parts("attempts")):
             if places := [place for place in chosen if place >> 32 == number]:
@@ -119,7 +119,7 @@ class Fix:
                     yield row["attempt_id"], content_id(row["task_id"], row["language"], code)
 
     def write_part(self, name: str, number: int, part: Path, log: TextIO) -> None:
-        """Write the rows of a part that stay, in their order; removed and changed rows go to the log."""
+        """Write the kept rows of a part, in their order; removed and changed rows go to the log."""
         with ExitStack() as stack:
             first, out = number << 32, None
             for batch in batches_of(part, ROWS):
@@ -129,7 +129,7 @@ class Fix:
                 first += batch.num_rows
 
     def kept_rows(self, name: str, first: int, table: Any, log: TextIO) -> Any:
-        """Return the rows of a table that stay; ``first`` is the place of its first row. Writes to the log as ``write_part``."""
+        """Return the kept rows of a table; ``first`` is the place of its first row. Writes to the log as ``write_part`` does."""
         order, changed = list[int](), list[dict[str, Any]]()
         keys = zip(*(table.column(column).to_pylist() for column in KEYS[name]), strict=True)
         for index, key in enumerate(keys):
@@ -154,7 +154,7 @@ class Fix:
         return key[0] in self.lost or key[0] in self.renamed
 
     def rewrite(self, name: str, place: int, row: dict[str, Any], log: TextIO) -> dict[str, Any] | None:
-        """Return the new row, None if it is removed; write what happened to the log."""
+        """Return the new row, or None if it is removed; write the change to the log."""
         if name == "verdicts":
             new, reasons = self.rewrite_verdict(row)
         else:
@@ -219,19 +219,19 @@ class Filled:
     """Result of filling in expected answers."""
 
     tests: int = 0
-    """Tests that got an expected answer."""
+    """Number of tests that got an expected answer."""
     tasks: int = 0
-    """Tasks with such tests."""
+    """Number of tasks with such tests."""
     left: Counter[str] = field(default_factory=Counter[str])
-    """Tasks that keep tests without an expected answer, by reason."""
+    """Reason -> number of tasks that keep tests without an expected answer."""
     examples: dict[str, str] = field(default_factory=dict[str, str])
-    """Reason -> a task."""
+    """Reason -> an example task."""
 
 
 def fill_expected(
     archive: Archive, out: str | Path, *, overwrite: bool = False, on_done: Callable[[int, int], None] | None = None
 ) -> Filled:
-    """Copy an archive, and fill in expected answers that CALL and STDIO tests lack, by running the tasks' references."""
+    """Copy an archive, and fill in the expected answers that CALL and STDIO tests lack, by running the tasks' references."""
     filled, tasks = Filled(), archive.tasks()
     new = copy_archive(archive, out)
     old_parts = new.parts("tasks")
@@ -248,7 +248,7 @@ def fill_expected(
 
 
 def with_expected(task: Task, filled: Filled, *, overwrite: bool) -> Task:
-    """Return a task with its expected answers filled in; tests without an answer of the reference stay as they are, and are named."""
+    """Return a task with its expected answers filled in. ``filled`` counts these tests, and the reasons for tests without an answer."""
     lacking = [test.kind in (TestKind.CALL, TestKind.STDIO) and (overwrite or not test.expected) for test in task.tests]
     if not any(lacking):
         return task

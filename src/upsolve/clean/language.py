@@ -22,11 +22,11 @@ HINTS_OF_PYTHON_2 = re.compile(
     r"(?:^|[:;])[ \t]*print\b(?!\s*\()|\bexec\b(?!\s*\()|<>|\bexcept\b[^:\n]{0,200},|\braise\b[^\n]{0,200},|\bdef\s+\w+\([^)]{0,500}\(|\b\d+[lL]\b|\b0\d|^ *\t",
     re.MULTILINE,
 )
-"""Text that Python 2 programs contain and Python 3 programs hardly ever; the syntax tree then decides."""
+"""Text that occurs in Python 2 programs and hardly ever in Python 3 programs; the syntax tree then decides."""
 PYTHON_2 = frozenset(
     {"<>", "exec_statement", "print_statement", "expression_list in raise_statement", "tuple_pattern in parameters"}
 )
-"""Types of tree-sitter's nodes that only Python 2 has, some within another one; its grammar reads both versions."""
+"""Node types of tree-sitter that only exist in Python 2, some of them only within another node; the grammar reads both versions."""
 ONLY_PYTHON_2 = (
     "Missing parentheses in call to",
     "inconsistent use of tabs",
@@ -34,7 +34,7 @@ ONLY_PYTHON_2 = (
     "leading zeros in decimal",
     "multiple exception types must be parenthesized",
 )
-"""Beginnings of CPython's messages about what Python 2 allows."""
+"""Beginnings of CPython's messages about syntax that Python 2 allowed."""
 MARKS: Mapping[str, re.Pattern[str]] = {
     "rust": re.compile(r"\bfn\s+\w+\s*[(<]"),
     "go": re.compile(r"^[ \t]*package\s+\w+|\bfunc\s+\w+\(", re.MULTILINE),
@@ -45,7 +45,7 @@ MARKS: Mapping[str, re.Pattern[str]] = {
     "c": re.compile(r"#\s*include\s*[<\"]|\)\s*\{"),
     "cpp": re.compile(r"#\s*include\s*[<\"]|\)\s*\{"),
 }
-"""Languages in which text of another language is hardly ever valid, in the order in which they are tried, and what a program in them has."""
+"""Languages in which text of another language is hardly ever valid, in the order in which they are tried -> text that their programs contain."""
 STATEMENTS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.For, ast.While, ast.If)
 DOUBTFUL = f"""
 select attempt_id, any_value(language), any_value(code), list(place order by place)
@@ -53,11 +53,11 @@ from attempts where attempt_id not in (
     select attempt_id from verdicts where {OWN} and status in ('passed', 'failed')
 ) group by attempt_id order by min(place)
 """  # noqa: S608  a condition of ours
-"""Programs that upsolve has not run; a program that ran is in its stated language."""
+"""Query for programs that upsolve has not run; a program that ran is in its stated language."""
 
 
 def language_of(code: str, language: str) -> str:
-    """Return another language that the code of an attempt is written in; "" if it fits its language, or none is found."""
+    """Return the language in which the code of an attempt is really written; "" if that is the stated one, or if none is found."""
     if not code.strip() or is_valid(code, language):
         return ""
     if language in PYTHON and is_python_2(code):
@@ -109,7 +109,7 @@ def find(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
 
 LANGUAGE = Check(
     find,
-    "attempts whose code is in another language than they say, Python 2 included",
-    "they fail for their syntax alone, and teach the wrong language where a recorded judge passed them",
+    "attempts whose code is in another language than stated, Python 2 included",
+    "they fail only by their syntax, and teach the wrong language if a recorded judge passed them",
     modules=("tree_sitter", "tree_sitter_python"),
 )

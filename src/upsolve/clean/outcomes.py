@@ -25,7 +25,7 @@ BARE = r"""regexp_replace(case
     when language in ('python', 'bash', 'perl', 'r', 'ruby') then regexp_replace(code, '#[^\n]*', '', 'g')
     when language in ('sql', 'duckdb', 'lua') then regexp_replace(code, '--[^\n]*', '', 'g')
     else regexp_replace(code, '//[^\n]*|/\*(.|\n)*?\*/', '', 'g') end, '\s+', '', 'g')"""
-"""Code without white space and, roughly, without comments: a key to find candidates, which ``normalise`` compares."""
+"""SQL expression of code without white space and, roughly, without comments. Equal values are candidates, which ``normalise`` compares."""
 ALIKE = f"""
 with programs as (
     select task_id, if(language in ('', 'python3', 'py'), 'python', language) as language, {BARE} as bare,
@@ -37,7 +37,7 @@ with programs as (
 select task_id, language, code, attempt_id, places, passed from programs join mixed using (task_id, language, bare)
 order by task_id, language, bare, places[1]
 """  # noqa: S608
-"""Programs with the same text without comments and white space as a program with the opposite outcome."""
+"""Query for programs that equal a program with the opposite outcome, apart from comments and white space."""
 REPEATS = f"""
 select attempt_id, place, min(judge) from attempts join (
     select attempt_id, judge from verdicts where list_contains([finding.kind for finding in findings], 'flaky')
@@ -58,7 +58,7 @@ def find_contradictions(contents: Contents, _options: Mapping[str, Any]) -> Iter
 
 
 def find_alike(contents: Contents) -> Iterator[Fault]:
-    """Yield programs that differ only in white space and comments from one with the other outcome."""
+    """Yield programs that differ only in white space and comments from a program with the opposite outcome."""
     for (task_id, language), rows in groupby(contents.rows(ALIKE), key=itemgetter(0, 1)):
         groups = defaultdict[str, list[tuple[Any, ...]]](list)
         for row in rows:
@@ -75,7 +75,7 @@ def find_alike(contents: Contents) -> Iterator[Fault]:
 
 
 def find_flaky(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield attempts with a finding ``flaky``, or that one judge of upsolve both passed and failed."""
+    """Yield attempts with a finding ``flaky``, and attempts that one judge of upsolve both passed and failed."""
     for attempt_id, place, judge in contents.rows(REPEATS):
         reason = f"outcomes of {judge} differ when it is judged again"
         yield Fault("attempts", place, attempt_id, reason, "flaky verdicts")
@@ -83,7 +83,7 @@ def find_flaky(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Faul
 
 CONTRADICTIONS = Check(
     find_contradictions,
-    "equal programs that passed and failed, also equal but for white space and comments",
+    "programs that both passed and failed; white space and comments may differ",
     "the same tokens are rewarded and punished; the reward is noise",
 )
 FLAKY = Check(
@@ -107,7 +107,7 @@ with turns as (
 )
 select place, attempt_id, {by}, passed, row_number() over (partition by {by} order by turn, passed, place) as rank from turns
 """
-"""Attempts numbered within their task or author: outcomes in turn, each in the order of the attempt ids, which are hashes."""
+"""Query that numbers attempts within their task or author: alternating between outcomes, each in the order of the attempt ids, which are hashes."""
 IN_LANGUAGES = """
 with named as (
     select place, attempt_id, if(language in ('', 'python3', 'py'), 'python', language) as language from attempts
@@ -117,7 +117,7 @@ select place, attempt_id, language from named where language <> (select language
 
 
 def find_silent(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield tasks whose attempts do not have two outcomes."""
+    """Yield tasks whose attempts all have the same outcome."""
     for place, task_id, scored, passed, attempts in contents.rows(OUTCOMES):
         if reason := missing_signal(attempts, scored, passed):
             summary = f"{attempts:,} attempts, {scored:,} scored, {passed:,} passed"
@@ -125,7 +125,7 @@ def find_silent(contents: Contents, _options: Mapping[str, Any]) -> Iterator[Fau
 
 
 def find_unbalanced(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the attempts beyond the caps; without a cap, attempts of crowded tasks and of an author of most attempts."""
+    """Yield the attempts beyond the caps; without a cap, attempts of crowded tasks, and attempts of an author with more than half of all."""
     removed = set[int]()
     for fault in beyond(contents, "task_id", options["per_task"]):
         removed.add(fault.place)
@@ -146,7 +146,7 @@ def beyond(contents: Contents, by: str, cap: int) -> Iterator[Fault]:
 
 
 def crowded(contents: Contents) -> Iterator[Fault]:
-    """Yield the attempts of tasks that have many times the median."""
+    """Yield the attempts of tasks that have many times the median number of attempts."""
     counted = "select task_id, count(*) as attempts from attempts group by task_id"
     median = next(contents.rows(f"select median(attempts) from ({counted})"))[0] or 0  # noqa: S608
     sql = f"select place, attempt_id, task_id, attempts from attempts join ({counted}) using (task_id) where attempts > {MANY * median}"  # noqa: S608
@@ -156,7 +156,7 @@ def crowded(contents: Contents) -> Iterator[Fault]:
 
 
 def prolific(contents: Contents) -> Iterator[Fault]:
-    """Yield the attempts of an author of more than half of all."""
+    """Yield the attempts of an author with more than half of all attempts."""
     total = contents.count("attempts")
     counted = f"select author, count(*) as n from attempts where author <> '' group by author having 2 * n > {total}"  # noqa: S608
     for place, attempt_id, author, attempts in contents.rows(
@@ -174,8 +174,8 @@ def find_languages(contents: Contents, _options: Mapping[str, Any]) -> Iterator[
 
 SIGNAL = Check(
     find_silent,
-    "tasks whose attempts do not both pass and fail",
-    "no advantage: they cost a judge's time, and only imitation learns from those that passed",
+    "tasks without both a passed and a failed attempt",
+    "no advantage: they cost a judge's time, and only imitation learns from passed attempts",
 )
 BALANCE = Check(
     find_unbalanced,
@@ -191,7 +191,7 @@ LANGUAGES = Check(
 
 
 def find_weak(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield tasks whose visible tests pass a wrong attempt, and tasks with tests that fail no attempt beside others that do."""
+    """Yield tasks whose visible tests pass a wrong attempt, and tasks with some tests that fail no attempt."""
     del options
     places = {task.task_id: place for place, task in contents.tasks()}
     for grade in grade_archive(contents.archive):
@@ -216,7 +216,7 @@ TESTS = Check(
 
 
 def find_insane(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield tasks that an empty or a constant program passes, that their own reference fails, and that could not be judged."""
+    """Yield tasks that an empty or a constant program passes, tasks whose reference fails, and tasks that could not be judged."""
     del options
     places = {task.task_id: place for place, task in contents.tasks()}
     cached = JudgeSettings(cache=cache_folder() / "verdicts.sqlite")

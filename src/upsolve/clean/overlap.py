@@ -34,10 +34,10 @@ select task_id, passed, attempt_id, author, any_value(code), list(place order by
 from attempts left join labels using (attempt_id)
 group by task_id, passed, attempt_id, author order by task_id, passed, min(place)
 """
-"""Copies of a program by one author are one attempt with a count."""
+"""Query that merges copies of a program by one author and outcome into one attempt with a count."""
 TOKEN = re.compile(r"\w+|[^\w\s]")
 RUN = 3
-"""Tokens of a run."""
+"""Number of tokens of a run."""
 Sets = tuple[frozenset[Any], ...]
 
 
@@ -48,7 +48,7 @@ def token_runs(code: str, size: int = RUN) -> frozenset[str]:
 
 
 def find_near(sets: Sequence[Sets], threshold: float) -> Iterator[tuple[int, int]]:
-    """Yield (index, index of an earlier item that stays) of items whose sets all have a Jaccard similarity >= threshold."""
+    """Yield (index, index of an earlier kept item) of items whose sets all have a Jaccard similarity >= threshold."""
     rensa: Any = importlib.import_module("rensa")
     index = rensa.RMinHashLSH(threshold, HASHES, BANDS)
     hashes = rensa.RMinHash.from_token_sets([[*map(str, first)] for first, *_ in sets], HASHES, 1)
@@ -68,7 +68,7 @@ def are_near(left: Sets, right: Sets, threshold: float) -> bool:
 
 
 def find_attempts(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield attempts nearly equal to an earlier one with the same outcome: another outcome shows where the mistake is."""
+    """Yield attempts nearly equal to an earlier one with the same outcome; a different outcome would show where the mistake is."""
     for (task_id, _), rows in groupby(contents.rows(BY_OUTCOME), key=itemgetter(0, 1)):
         group = [*rows]
         if len(group) > 1:
@@ -87,7 +87,7 @@ def repeated(group: Sequence[tuple[Any, ...]], given: frozenset[str], threshold:
 
 
 def find_tasks(contents: Contents, options: Mapping[str, Any]) -> Iterable[Fault]:
-    """Yield tasks whose prompt, and reference if any, nearly equals an earlier one; simulations share their prompt."""
+    """Yield tasks whose prompt (and reference, if any) nearly equals an earlier one; simulations are skipped, since they share their prompt."""
     tasks = [(place, task, features_of(task, few=True)) for place, task in contents.tasks()]
     tasks = [item for item in tasks if item[2]]
     sets = [(words, token_runs(task.reference) if task.reference else frozenset[str]()) for _, task, words in tasks]
@@ -100,7 +100,7 @@ def find_tasks(contents: Contents, options: Mapping[str, Any]) -> Iterable[Fault
 ATTEMPTS = Check(
     find_attempts,
     "attempts nearly equal to another one at the same task with the same outcome",
-    "tokens spent on what another attempt of the group says already",
+    "tokens spent on text that another attempt of the group already has",
     {"threshold": 0.9},
     modules=("rensa",),
 )
@@ -117,13 +117,13 @@ PROMPT = ("prompt", "text", "question", "problem", "description", "statement", "
 REFERENCE = ("reference", "canonical_solution", "code", "solution")
 WORDS = re.compile(r"\w+")
 FEWEST, FEW = 5, 20
-"""Fewest runs of a prompt that is searched in other prompts; a prompt with fewer runs than the second number must occur as a whole."""
+"""Fewest runs of a prompt that is searched in other prompts; and the number of runs below which a prompt must occur as a whole."""
 CODE_RUN, CODE_RUNS = 5, 20
-"""Tokens of a run of code, and the fewest runs of a reference that is looked for inside of others."""
+"""Number of tokens of a run of code; and fewest runs of a reference that is searched in other references."""
 TESTS, MOST_TESTS = 3, 200
-"""Fewest tests of a task that are looked for in others, and how many of a task's tests are looked at."""
+"""Fewest tests of a task that are searched in other tasks; and largest number of a task's tests that are read."""
 BRACKETS = str.maketrans("()", "[]")
-"""Replaces round brackets by square ones: data sets in JSON have lists in the place of tuples."""
+"""Translation of round brackets to square ones, since data sets in JSON have lists instead of tuples."""
 Runs = frozenset[Hashable]
 
 
@@ -148,7 +148,7 @@ def task_of(file: str, number: int, row: dict[str, Any] | BadRow) -> Task:
 
 
 def needed(runs: int, share: float) -> int:
-    """Return how many of a text's runs another one must have to contain it."""
+    """Return how many runs of a text another text must have to contain it."""
     return runs if runs < FEW else math.ceil(share * runs - 1e-9)
 
 
@@ -201,7 +201,7 @@ WAYS: Mapping[str, tuple[Callable[[Task], Runs], int]] = {
     # what the first tests ask for: calls of the function, or inputs with their outputs
     "set of tests": (lambda t: frozenset(key for one in t.tests[:MOST_TESTS] for key in keys_of(one, t.entry_point)), TESTS),
 }
-"""Part of a task -> its runs, and the fewest runs that are looked for in other tasks."""
+"""Part of a task -> function that returns its runs, and the fewest runs that are searched in other tasks."""
 
 
 def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:

@@ -20,9 +20,9 @@ from upsolve.verify.analysis.syntax import nodes_of, normalise, python_tree, tre
 __all__ = ["LICENCE", "LICENCES", "PROVENANCE", "SECRETS", "Secret", "find_secrets", "quoted_spans"]
 
 LICENCE = ("license", "licence", "License", "Licence", "LICENSE", "license_type", "repo_license", "licenses")
-"""Fields that may name a licence; the first present one counts, the attempt's before its task's."""
+"""Fields that may name a licence; the first one with a value counts, the attempt's before the task's."""
 SOURCE = ("source", "Source", "url", "URL", "repo", "repo_name", "repository", "origin")
-"""Fields that may say where an attempt or its task comes from."""
+"""Fields that may name the origin of an attempt or its task."""
 AUTHOR = ("author", "Author", "authors", "user", "username", "user_id")
 """Fields that may name an author."""
 
@@ -65,7 +65,7 @@ def find_provenance(contents: Contents, _options: Mapping[str, Any]) -> Iterator
 
 LICENCES = Check(
     find_licences,
-    "attempts whose `extra`, or whose task's, states no licence; with `keep`, those under other licences",
+    "attempts without a licence in their own or their task's `extra`; with `keep`, those under other licences",
     "a model trained on them may not be published",
     {"keep": ()},
 )
@@ -86,7 +86,7 @@ LEFT_OUT = frozenset(
         *("Artifactory Credentials", "Private Key", "Public IP (ipv4)"),
     }
 )
-"""Detectors that judge by entropy or by names of variables, or whose form is that of words; private keys are found with their bodies."""
+"""Detectors that are left out: they judge by entropy or names of variables, or match words; private keys are found with their bodies."""
 EMAIL = re.compile(r"(?<![\w.+-])[\w+-]+(?:\.[\w+-]+)*@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,24}(?![\w-])")
 RESERVED = re.compile(r"(?:[@.]example\.(?:com|net|org|edu)|[@.](?:example|test|invalid|localhost|local))$", re.IGNORECASE)
 """Reserved e-mail addresses (RFC 2606)."""
@@ -96,7 +96,7 @@ CANDIDATE = (
     r"[[:alnum:]_+/=.-]{20}|@[[:alnum:].-]+\.|://[^[:space:]/]+:[^[:space:]/]+@|PRIVATE KEY|[0-9]\.[0-9]+\.[0-9]+\.[0-9]"
     r"|\+[(]?[0-9][0-9 ().-]{6}"
 )
-"""Texts that do not match this have no secret, so DuckDB leaves them out."""
+"""Regular expression that every text with a secret matches, so that DuckDB can skip other texts."""
 PROGRAMS = f"""
 select attempt_id, any_value(task_id), any_value(language), any_value(code), list(place order by place)
 from attempts where regexp_matches(code, '{CANDIDATE}') group by attempt_id order by min(place)
@@ -117,7 +117,7 @@ class Secret:
     """A secret in a text."""
 
     kind: str
-    """One of ``KINDS``."""
+    """Kind of the secret, one of ``KINDS``."""
     text: str
     """The secret."""
 
@@ -132,7 +132,7 @@ def detectors() -> list[Any]:
 
 
 def find_secrets(text: str, quoted: Sequence[range] | None = None) -> list[Secret]:
-    """Return the secrets of a text, each once; outside of ``quoted`` spans keys alone, since ``a@b.shape`` is a product."""
+    """Return the secrets of a text, each once. Outside of ``quoted`` spans only keys are found, since ``a@b.shape`` is a matrix product."""
     found = [Secret("key", text) for text in find_keys(text)]
     others: list[Secret] = []
     others += [Secret("email", match[0]) for match in EMAIL.finditer(text) if not RESERVED.search(match[0])]
@@ -155,7 +155,7 @@ def find_keys(text: str) -> Iterator[str]:
 
 
 def key_of(match: re.Match[str]) -> str:
-    """Return the key of a match: its longest group, such as a password in an address, or all of it if the groups are short parts of the key."""
+    """Return the key in a match: its longest group, such as a password in an address; the whole match if the groups are short parts of the key."""
     longest = max((group for group in match.groups() if group), key=len, default="")
     return longest if 3 * len(longest) >= len(match[0]) else match[0]
 
@@ -169,7 +169,7 @@ def is_public(address: str) -> bool:
 
 
 def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield tasks and attempts with secrets; a text that is in the task's tests belongs to the problem and is only reported."""
+    """Yield tasks and attempts with secrets; a text that also occurs in the task's tests belongs to the problem and is only reported."""
     names: dict[str, str] = {}
     for place, task in contents.tasks():
         secrets = chosen(find_secrets(task.prompt), options)
@@ -208,7 +208,7 @@ def quoted_spans(code: str, language: str) -> list[range]:
 
 
 def find_beside(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield attempts whose author, or a value in ``extra``, is a secret: models do not learn it, and it is only reported."""
+    """Yield attempts whose author, or a value in ``extra``, is a secret. The attempts are only reported, since models do not learn from these fields."""
     for place, attempt_id, author, extra in contents.rows(ABOUT):
         for column, text in (("author", author), ("extra", extra)):
             for secret in chosen(find_secrets(text), options):
@@ -224,7 +224,7 @@ def chosen(secrets: Sequence[Secret], options: Mapping[str, Any]) -> list[Secret
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that is read for secrets."""
+    """A text to be searched for secrets."""
 
     part: str
     """``prompt``, ``code`` or ``answer``."""
@@ -233,7 +233,7 @@ class Text:
     record: str
     """Task id, or attempt id."""
     places: Sequence[int]
-    """Places of the records that have it."""
+    """Places of the records that contain the text."""
     language: str = ""
     """Language of code."""
 
@@ -271,7 +271,7 @@ def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
 
 
 def same_shape(before: str, after: str, language: str) -> bool:
-    """Return whether both programs are valid and their syntax trees differ in names and literals alone."""
+    """Return whether both programs are valid and their syntax trees differ only in names and literals."""
     if language in PYTHON:
         trees = [python_tree(code) for code in (before, after)]
         shapes = [[type(node) for node in ast.walk(tree)] if tree else None for tree in trees]
