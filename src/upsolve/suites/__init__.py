@@ -1,1 +1,1 @@
-"""Tests against stored attempts: grade the tests of an archive, grow them, shrink them."""
+"""Tests against stored attempts: grade, grow and shrink the tests of an archive."""

@@ -1,4 +1,4 @@
-"""Properties that all inputs of a task share; mutated inputs keep these, so that the answer of a right program is defined.
+"""Properties that all inputs of a task share. Mutated inputs keep them, so that a right program has a defined answer.
 
 A program need not be right on inputs that the statement excludes, and the statement is prose. So the domain is learned from the tests, as
 invariants are (Ernst et al. 2001, IEEE TSE 27): types, signs, characters, lengths, order, distinctness, and relations of two arguments.
@@ -15,13 +15,13 @@ from typing import Any
 __all__ = ["EDGES", "FOREIGN", "Domain", "Shape", "domain_of", "shape_of"]
 
 LONGER = 4
-"""Members and characters that a mutated value may have beyond the longest one."""
+"""Members and characters that a mutated value may have more than the longest known value."""
 WIDER = 10
-"""Factor by which a mutated number may exceed the largest one in magnitude."""
+"""Factor by which a mutated number may exceed the largest known one in magnitude."""
 CHANCE = 0.05
-"""A law counts only if the tests would obey it by chance with a smaller probability."""
+"""Probability limit: a law only counts if the tests would obey it by chance with a smaller probability."""
 EDGES = ("characters", "length")
-"""Properties in which a new text may differ from all present texts, if attempts confirm the answer: its characters, its length."""
+"""Properties (its characters, its length) in which a new text may differ from all present texts, if attempts confirm the answer."""
 FOREIGN = "foreign"
 """Property that excludes an input: another type, sign, length or order, or a broken relation. Task statements exclude such inputs: on numbers
 of another sign, 26 of 967 right attempts at the embedded tasks differ from the reference."""
@@ -30,10 +30,10 @@ CONTAINERS = (list, tuple, set, frozenset)
 
 @dataclass
 class Shape:
-    """Properties that all values at one place share."""
+    """Properties that all values at one position share."""
 
     kinds: set[type] = field(default_factory=set[type])
-    """Types."""
+    """Types of the values."""
     numbers: list[float] = field(default_factory=list[float])
     """Numbers, without booleans."""
     texts: list[str] = field(default_factory=list[str])
@@ -92,7 +92,7 @@ class Shape:
         return found.union(self.outside_length(len(members)), *map(inner.outside, members))
 
     def laws(self) -> list[str]:
-        """Return the names of the laws that all containers obey, and not by chance."""
+        """Return the names of the laws that all containers obey, unless by chance."""
         by_chance = {"sorted": order_chance, "falling": order_chance, "distinct": distinct_chance}
         return [
             name
@@ -111,13 +111,13 @@ class Shape:
 
 
 def low_of(numbers: Sequence[float]) -> float:
-    """Return the smallest number that fits: of negative ones ``WIDER`` times the largest in magnitude, else the smallest itself."""
+    """Return the smallest allowed number: if negative numbers occur, ``WIDER`` times the largest of these in magnitude; else the smallest number seen."""
     low = min(numbers, default=0)
     return -WIDER * max(map(abs, numbers), default=0) if low < 0 else low
 
 
 def high_of(numbers: Sequence[float]) -> float:
-    """Return the largest number that fits: ``WIDER`` times the largest in magnitude; none above 0 if all are below."""
+    """Return the largest allowed number: ``WIDER`` times the largest in magnitude; at most 0 if all known numbers are negative."""
     high = max(numbers, default=0)
     return high if high <= 0 else WIDER * max(map(abs, numbers))
 
@@ -126,12 +126,12 @@ CLASSES: tuple[Callable[[str], bool], ...] = (str.islower, str.isupper, str.isdi
 
 
 def classes_of(text: str) -> set[Any]:
-    """Return the classes of the characters of a text: of letters, digits and spaces the class, others themselves."""
+    """Return the classes of a text's characters: the class for letters, digits and spaces; any other character itself."""
     return {next((number for number, belongs in enumerate(CLASSES) if belongs(char)), char) for char in text}
 
 
 def outside_texts(text: str, texts: Sequence[str]) -> set[str]:
-    """Return the properties that a text has and no text of ``texts`` has: characters, places of spaces, a smaller or much larger length."""
+    """Return the properties of a text that no text of ``texts`` has: characters, positions of spaces, a smaller or much larger length."""
     lengths, known = [*map(len, texts)], set[Any]().union(*map(classes_of, texts))
     found = {"length"} if not min(lengths) <= len(text) <= max(lengths) + LONGER else set[str]()
     if LEADING_ZERO.search(text) and not any(map(LEADING_ZERO.search, texts)):
@@ -145,7 +145,7 @@ TEXT_LAWS: tuple[Callable[[str], bool], ...] = (
     lambda text: "  " in text,
     lambda text: bool(text) and not text.strip(),
 )
-"""Properties that count as other characters if no other text has them: space at the ends, two spaces, nothing but space."""
+"""Properties that count as new characters if no other text has them: space at the ends, two spaces in a row, nothing but space."""
 LEADING_ZERO = re.compile(r"\b0\d", re.ASCII)
 
 
@@ -172,7 +172,7 @@ def is_sorted(members: Sequence[Any]) -> bool:
 
 
 def are_even(members: Sequence[Any]) -> bool:
-    """Return whether members with a length have the same one, as the rows of a matrix."""
+    """Return whether all members that have a length have the same length, like the rows of a matrix."""
     lengths = {len(one) for one in members if isinstance(one, list | tuple)}
     return len(lengths) <= 1
 
@@ -184,7 +184,7 @@ LAWS: Mapping[str, Callable[[Sequence[Any]], bool]] = {
     "even": are_even,
     "one kind": lambda members: len({*map(type, members)}) <= 1,
 }
-"""Laws of the members of a container; one that all containers of a place obey is part of its shape."""
+"""Laws about the members of a container; a law that all containers at a position obey is part of their shape."""
 
 
 def shape_of(values: Iterable[Any]) -> Shape:
@@ -207,7 +207,7 @@ RELATIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "at most": lambda a, b: is_number(a) and is_number(b) and a <= b,
     "member": lambda a, b: isinstance(b, list | tuple | set | dict | str) and within(a, b),
 }
-"""Relations of two arguments; one that holds in all tests holds in mutated inputs, too."""
+"""Relations of two arguments; a relation that holds in all tests also holds in mutated inputs."""
 
 
 def within(a: Any, b: Any) -> bool:
@@ -220,12 +220,12 @@ def within(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Properties that all inputs of a task share; an input is a list of values, one for each place."""
+    """Properties that all inputs of a task share; an input is a list of values, one for each position."""
 
     shapes: Sequence[Shape]
-    """Shape of the values of each place."""
+    """Shape of the values of each position."""
     relations: Sequence[tuple[int, str, int]]
-    """Relations of the values of two places."""
+    """Relations of the values of two positions."""
 
     def outside(self, values: Sequence[Any]) -> set[str]:
         """Return the properties that an input has and no present input has: names of ``EDGES``, or ``FOREIGN``; empty within the domain."""
@@ -235,7 +235,7 @@ class Domain:
 
 
 def domain_of(inputs: Sequence[Sequence[Any]]) -> Domain:
-    """Return the domain of inputs with the same places: the properties that they share."""
+    """Return the domain of inputs with the same positions: the properties that they share."""
     places = range(len(inputs[0]))
     relations = [
         (a, name, b)

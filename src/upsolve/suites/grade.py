@@ -25,11 +25,11 @@ class Totals:
     failed: int = 0
     """Scored attempts that did not pass."""
     recorded: int = 0
-    """Attempts whose outcome of each test is stored; the counts of tests rest on them."""
+    """Attempts whose outcome of each test is stored; counts of tests are based on these."""
     redundant: int = 0
     """Tests that fail no stored attempt, of tasks with a recorded attempt."""
     least: int = 0
-    """Tests that suffice to fail every attempt that some test fails (greedy set cover)."""
+    """Number of tests that suffice to fail every attempt that fails any test (greedy set cover)."""
     visible_passed: int = 0
     """Recorded attempts that reached and passed every visible test, of tasks with visible and hidden tests."""
     visible_false: int = 0
@@ -37,13 +37,13 @@ class Totals:
     visible_caught: int = 0
     """Recorded attempts that fail a visible test, of tasks with visible and hidden tests."""
     compared: int = 0
-    """Attempts that another judge has scored, too."""
+    """Attempts that another judge has also scored."""
     false_passes: int = 0
-    """Attempts among ``compared`` that passed here and failed by another judge."""
+    """Attempts among ``compared`` that passed here and failed with another judge."""
     false_failures: int = 0
-    """Attempts among ``compared`` that failed here and passed by every other judge."""
+    """Attempts among ``compared`` that failed here and passed with every other judge."""
     wrong: int = 0
-    """Attempts that failed here or by another judge."""
+    """Attempts that failed here or with another judge."""
     caught: int = 0
     """Attempts among ``wrong`` that failed here."""
 
@@ -62,11 +62,11 @@ class Grade:
     redundant: tuple[int, ...]
     """Tests that fail no stored attempt, by index; () without a recorded attempt."""
     least: tuple[int, ...]
-    """Tests that together fail every attempt that some test fails, by index."""
+    """Tests, by index, that together fail every attempt that fails any test."""
 
     @property
     def discerning(self) -> bool | None:
-        """Whether the tests fail an attempt; None without a scored attempt."""
+        """Whether the tests fail at least one attempt; None without a scored attempt."""
         return self.totals.failed > 0 if self.totals.attempts else None
 
 
@@ -83,7 +83,7 @@ def failed_tests(task: Task, verdict: Verdict | None) -> frozenset[int] | None:
 def cover(
     failures: Iterable[frozenset[int]], chosen: Sequence[int] = (), costs: Mapping[int, float] | None = None
 ) -> list[int]:
-    """Return tests, in order, so that each set holds one of them: the ``chosen`` ones, then greedily the test in most of the sets that hold none yet.
+    """Return tests, in order, such that each set contains one: the ``chosen`` tests, then greedily the test that is in most uncovered sets.
 
     Ties go to the test of least cost (0 by default), then to the first. Empty sets are ignored. The result has at most 1 + ln(n)
     times the tests of the smallest cover of n sets (Chvatal 1979).
@@ -148,12 +148,13 @@ def compared(group: Group, others: Sequence[Group]) -> Totals:
 
 
 def judged_groups(archive: Archive, judge: str = "") -> Iterator[tuple[Group, list[Group]]]:
-    """Yield each task with its attempts and the verdicts preferred (of ``judge``, or by ``archive.preference``), and the same group with the verdicts of
-    each judge, if there are several. ConfigError if ``judge`` has none there.
-    """
+    """Yield each task twice: with its attempts and preferred verdicts (of ``judge``, or by ``archive.preference``), and with the verdicts of each
+    judge if there are several. ConfigError if ``judge`` has no verdict there."""
     names = sorted({*archive.column("verdicts", "judge")})
     if judge and not any(is_judge(name, judge) for name in names):
-        raise ConfigError(f"--judge {judge}: {archive.path} has no verdict by it; its judges: {', '.join(names) or 'none'}")
+        raise ConfigError(
+            f"--judge {judge}: {archive.path} has no verdict by it; name one of its judges: {', '.join(names) or 'none'}"
+        )
     preferred = archive.groups(judge=judge)
     others = [archive.groups(judge=name) for name in names] if len(names) > 1 else []
     places = {task_id: place for place, task_id in enumerate(task_ids(preferred))}

@@ -1,8 +1,8 @@
 """New tests for the tasks of an archive: mutated inputs on which an attempt that passed every present test is wrong.
 
-The expected value comes from the task's reference or, without one, from the attempts that passed and agree. Inputs on which an answer may be
-right or wrong by chance of the mutation are left out: outside the domain of the present tests (``upsolve.suites.domain``), dependent on the
-order of rows, or answered in another way by most of the attempts that passed.
+The expected value comes from the task's reference or, without one, from the attempts that passed and agree. Inputs on which a right answer is not
+defined are left out. They are outside the domain of the present tests (``upsolve.suites.domain``), depend on the order of rows, or get another answer
+from most of the attempts that passed.
 """
 
 import json
@@ -29,37 +29,37 @@ __all__ = ["GrowSettings", "Growth", "grow", "grow_groups", "grown_group"]
 PORTION = 16
 """Tasks that are grown and written together."""
 ROUNDS = 3
-"""Most times that attempts are judged on the new tests: a test that ends a run hides the outcomes of those after it."""
+"""Most times that attempts are judged on the new tests; more than one, since a test that ends a run hides the outcomes of later tests."""
 AGREED = 2 / 3
-"""Share of the attempts that ran to their end that must have equal outputs for these to become the expected value."""
+"""Share of the finished attempts whose equal outputs become the expected value."""
 WRONG = (Status.FAILED, Status.RUNTIME_ERROR)
-"""Outcomes that prove an attempt wrong on an input; the other outcomes may be those of a right but slow program."""
+"""Outcomes that prove an attempt wrong on an input; other outcomes may be those of a right but slow program."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowSettings:
-    """How tests are grown."""
+    """Settings of growing tests."""
 
     inputs: int = 100
     """Mutated inputs of a task, >= 1."""
     most: int = 10
     """Most new tests of a task, >= 1."""
     agree: int = 3
-    """Fewest attempts that have to agree on an expected value where a task has no reference."""
+    """Fewest attempts that must agree on an expected value if a task has no reference."""
     visible: bool = False
-    """Grow from the visible tests alone: hidden tests are neither mutated, nor decide which attempts have passed."""
+    """Grow only from the visible tests: hidden tests are not mutated, and do not decide which attempts have passed."""
     seed: int = 0
     """Seed of the mutations."""
 
 
 @dataclass
 class Growth:
-    """New tests of a task, and what became of the mutated inputs."""
+    """New tests of a task, and what happened to its mutated inputs."""
 
     group: Group
     """The task with its attempts."""
     present: tuple[TestCase, ...]
-    """Tests that it is grown from."""
+    """Tests from which new ones are grown."""
     passed: tuple[Attempt, ...]
     """Distinct programs that pass the present tests."""
     skipped: str = ""
@@ -67,13 +67,13 @@ class Growth:
     oracle: str = ""
     """Origin of the expected values: ``reference`` or ``agreement``."""
     candidates: list[Candidate] = field(default_factory=list[Candidate])
-    """Inputs that may become tests; from the second step on, with their expected values."""
+    """Inputs that may become tests; they get expected values in the second step."""
     failures: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
     """Candidate -> ids of the programs that are wrong on it."""
     kept: list[int] = field(default_factory=list[int])
-    """Candidates that are new tests."""
+    """Candidates that become new tests."""
     left_out: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Reason -> inputs that were left out for it."""
+    """Reason -> number of inputs that were left out."""
 
     @property
     def task(self) -> Task:
@@ -172,7 +172,7 @@ def grown_portion(groups: Sequence[tuple[Group, list[Group]]], how: GrowSettings
 
 
 def grown_task(growth: Growth) -> Task:
-    """Return a task with its new tests, whose origin is in ``extra``."""
+    """Return a task with its new tests; ``extra`` names their origin."""
     if not growth.kept:
         return growth.task
     extra = json.loads(growth.task.extra or "{}")
@@ -182,7 +182,7 @@ def grown_task(growth: Growth) -> Task:
 
 
 def grown_group(growth: Growth, judges: Sequence[Group], fresh: Mapping[str, Verdict]) -> Iterator[Verdict]:
-    """Yield the verdicts of all judges on the attempts at a task with new tests, and the fresh ones."""
+    """Yield the verdicts of all judges on the attempts at a task with new tests, including the fresh ones."""
     count = len(growth.task.tests)
     verdicts = {(one.attempt_id, one.judge): one for judge in judges for one in judge.verdicts if one is not None}
     for verdict in verdicts.values():
@@ -235,7 +235,7 @@ def begin(group: Group, how: GrowSettings) -> Growth:
 
 
 def passing(group: Group, present: frozenset[int], *, whole: bool) -> tuple[Attempt, ...]:
-    """Return the distinct programs that pass the present tests; ``whole``: these are all tests, so that a status suffices."""
+    """Return the distinct programs that pass the present tests; ``whole``: the present tests are all tests, so that a status suffices."""
     found: dict[str, Attempt] = {}
     for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
         failed = failed_tests(group.task, verdict)
@@ -296,7 +296,7 @@ def voters(growth: Growth) -> Sequence[Attempt]:
 
 
 def fill(growth: Growth, answers: Sequence[Outputs], agree: int) -> None:
-    """Set the expected values by the outputs of the voters, and leave out inputs on which they raise or differ."""
+    """Set the expected values by the outputs of the voters; leave out inputs on which voters raise or disagree."""
     reasons: dict[int, str] = {}
     trivial = {not test.expected.strip() for test in growth.present} == {False}
     for index in range(len(growth.candidates)):
@@ -319,7 +319,7 @@ def fill(growth: Growth, answers: Sequence[Outputs], agree: int) -> None:
 
 
 def leave_out_ordered(growths: Sequence[Growth], settings: JudgeSettings) -> None:
-    """Leave out databases on which the reference has other rows once the rows of all tables are reversed."""
+    """Leave out databases on which the reference returns other rows if the rows of all tables are reversed."""
     chosen = [one for one in growths if is_query_language(one.task.language)]
     turned = [[reversed_rows(one.task, each.test.input) or each.test.input for each in one.candidates] for one in chosen]
     tests = [
@@ -335,7 +335,7 @@ def leave_out_ordered(growths: Sequence[Growth], settings: JudgeSettings) -> Non
 def compare(growths: Sequence[Growth], settings: JudgeSettings) -> list[Growth]:
     """Judge the programs on the candidates; drop candidates that a program does not finish, or that most programs fail.
 
-    Return the tasks to judge once more: a candidate that was left out has hidden the outcomes of those after it.
+    Return the tasks to judge once more: an omitted candidate has hidden the outcomes of later ones.
     """
     again: list[Growth] = []
     programs = [[*growth.passed, *([reference_of(growth.task)] if growth.oracle == "reference" else ())] for growth in growths]
@@ -367,7 +367,7 @@ def compare(growths: Sequence[Growth], settings: JudgeSettings) -> list[Growth]:
 
 
 def choose(growth: Growth, most: int) -> None:
-    """Keep few candidates that together fail every program that any candidate fails, then those that fail most programs, up to ``most``."""
+    """Keep few candidates that together fail every program that any candidate fails; then, up to ``most``, those that fail most programs."""
     by_program: dict[str, set[int]] = {}
     for index, failed in growth.failures.items():
         for program in failed:

@@ -15,7 +15,7 @@ from upsolve.types import Task, TestCase, TestKind
 __all__ = ["Candidate", "Inputs", "ValueInputs", "call_inputs", "candidates", "program_inputs"]
 
 TRIES = 40
-"""Mutations that are tried for each wanted input."""
+"""Number of mutations that are tried for each wanted input."""
 AGAIN = 0.4
 """Probability that a mutated input is mutated once more."""
 LONGEST = 20_000
@@ -40,7 +40,7 @@ class Inputs(Protocol):
     """The inputs of a task's tests in a form that can be mutated."""
 
     def new(self, random: Random) -> Candidate | None:
-        """Return a mutated input, without an expected value; None if this mutation does not fit the domain."""
+        """Return a mutated input without an expected value; None if this mutation leaves the domain."""
         ...
 
 
@@ -57,12 +57,12 @@ def candidates(inputs: Inputs, known: Sequence[TestCase], count: int, random: Ra
 
 @dataclass(frozen=True, slots=True)
 class ValueInputs:
-    """Inputs that differ in values at the same places."""
+    """Inputs that only differ in the values at the same positions."""
 
     bases: Sequence[tuple[int, list[Any]]]
     """Index of a test, and the values of its input."""
     render: Callable[[Sequence[Any]], str]
-    """Returns the input of values."""
+    """Returns the input that has these values."""
     domain: Domain
     """Properties that all inputs share."""
     kind: TestKind
@@ -87,7 +87,7 @@ class ValueInputs:
 
 
 def call_inputs(task: Task) -> ValueInputs | None:
-    """Return the calls of a task of which most have one form, such as ``f(_, _)``; None if no call has literal arguments."""
+    """Return the calls of a task in its most frequent form, such as ``f(_, _)``; None if no call has literal arguments."""
     parsed = {
         index: call for index, test in enumerate(task.tests) if test.kind is TestKind.CALL and (call := parts_of(test.input))
     }
@@ -104,11 +104,11 @@ def call_inputs(task: Task) -> ValueInputs | None:
 
 
 PLACE = "_upsolve_"
-"""Beginning of the names that stand for literals in the form of a call."""
+"""Prefix of the names that stand for literals in the form of a call."""
 
 
 def parts_of(source: str) -> tuple[str, list[Any]] | None:
-    """Return the form of an expression, with a name for each literal argument of a call, and these literals; None if it does not parse."""
+    """Return the form of an expression, with a name for each literal argument of a call, and the literals; None if it does not parse."""
     try:
         emptied = Emptied()
         form = ast.unparse(emptied.visit(ast.parse(source.strip(), mode="eval")))
@@ -132,7 +132,7 @@ class Emptied(ast.NodeTransformer):
         return node
 
     def emptied(self, node: ast.expr) -> ast.expr:
-        """Return a name for a literal, another expression with its calls emptied."""
+        """Return a name for a literal; any other expression with its calls emptied."""
         try:
             self.values.append(ast.literal_eval(node))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -154,7 +154,7 @@ class Filled(ast.NodeTransformer):
 
 
 def literal_of(value: Any) -> str:
-    """Return a value as a literal; members of sets in order."""
+    """Return a value as a literal; members of sets are sorted."""
     if isinstance(value, set | frozenset):
         members: list[str] = sorted(map(literal_of, value))  # pyright: ignore[reportUnknownArgumentType]
         return f"{{{', '.join(members)}}}" if members else "set()"
@@ -173,7 +173,7 @@ WHOLE, REAL = re.compile(r"-?[0-9]+", re.ASCII), re.compile(r"-?[0-9]+\.[0-9]+",
 
 
 def token_value(text: str) -> Any:
-    """Return a token of a line as a number, or as text if its number is written in another way."""
+    """Return a token of a line as a number; as text if the number would be written differently."""
     if len(text) < 20 and WHOLE.fullmatch(text) and str(int(text)) == text:
         return int(text)
     return float(text) if len(text) < 20 and REAL.fullmatch(text) and repr(float(text)) == text else text
@@ -181,14 +181,14 @@ def token_value(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Form of the inputs of a program: lines of which each is a value, and rows that follow them."""
+    """Form of the inputs of a program: lines with one value each, and rows that follow them."""
 
     widths: Sequence[int]
-    """For each line before the rows: its number of tokens, 0 for a list of any length, -1 for a text."""
+    """Number of tokens of each line before the rows; 0 for a list of any length, -1 for a text."""
     rows: int | None
-    """Tokens of each row, 0 for any number, -1 for a text; None if there are no rows after the lines."""
+    """Number of tokens of each row, 0 for any number, -1 for a text; None if no rows follow the lines."""
     counts: Mapping[tuple[int, int], int]
-    """Place (line, token) of a number that counts -> line whose tokens it counts, ``ROWS`` for the rows."""
+    """Position (line, token) of a number that counts -> line whose tokens it counts, ``ROWS`` for the rows."""
 
 
 ROWS = -1
@@ -197,7 +197,7 @@ MOST_LINES = 8
 
 
 def layout_of(texts: Sequence[list[list[str]]]) -> Layout:
-    """Return the form that inputs, given as tokens of lines, have in common."""
+    """Return the common form of inputs that are given as tokens of lines."""
     heights = {len(lines) for lines in texts}
     fixed = min(heights) if len(heights) == 1 and min(heights) <= MOST_LINES else header_of(texts)
     widths = [width_of([lines[index] for lines in texts]) for index in range(fixed)]
@@ -216,7 +216,7 @@ def layout_of(texts: Sequence[list[list[str]]]) -> Layout:
 
 
 def header_of(texts: Sequence[list[list[str]]]) -> int:
-    """Return the number of lines before the rows: those up to the first whose number of tokens differs from that of the last line."""
+    """Return the number of lines before the rows: the rows begin after the last line whose number of tokens differs from the final line's."""
     header = 0
     for lines in texts:
         body = len(lines)
@@ -228,7 +228,7 @@ def header_of(texts: Sequence[list[list[str]]]) -> int:
 
 
 def width_of(lines: Sequence[list[str]]) -> int:
-    """Return the number of tokens of lines, 0 if it varies, -1 if it varies and some token is no number."""
+    """Return the number of tokens of lines; 0 if it varies, -1 if it varies and some token is not a number."""
     widths = {*map(len, lines)}
     if len(widths) == 1 and (width := min(widths)):
         return width
@@ -236,7 +236,7 @@ def width_of(lines: Sequence[list[str]]) -> int:
 
 
 def parsed_lines(lines: list[list[str]], layout: Layout) -> list[Any]:
-    """Return the values of an input, without the numbers that count."""
+    """Return the values of an input, without the numbers that are counts."""
     values: list[Any] = []
     for index, width in enumerate(layout.widths):
         line = lines[index]
@@ -258,7 +258,7 @@ def line_value(line: list[str], width: int) -> Any:
 
 
 def rendered(values: Sequence[Any], layout: Layout) -> str:
-    """Return the input of values."""
+    """Return the input that has these values."""
     left = [*values]
     rows = [*left.pop()] if layout.rows is not None else []
     lines: list[Any] = []
@@ -273,17 +273,17 @@ def rendered(values: Sequence[Any], layout: Layout) -> str:
 
 
 def line_text(line: Any) -> str:
-    """Return a line as text; ValueError for a token with white space in it or none."""
+    """Return a line as text; ValueError for a token that is empty or contains white space."""
     if not isinstance(line, list | tuple):
         line = [line] if not isinstance(line, str) else line.split(" ")
     tokens = [str(token) for token in line]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if any(not token or token.split() != [token] for token in tokens) and tokens != [""]:
-        raise ValueError("a token is empty or holds white space")
+        raise ValueError("a token is empty or contains white space")
     return " ".join(tokens)
 
 
 def program_inputs(task: Task) -> ValueInputs | None:
-    """Return the standard inputs of a task's tests; None if they have no form in common that can be written again."""
+    """Return the standard inputs of a task's tests; None if they have no common form that can be written again."""
     texts = {index: test.input for index, test in enumerate(task.tests) if test.kind is TestKind.STDIO and test.input.strip()}
     lines = {index: [line.split() for line in text.rstrip().split("\n")] for index, text in texts.items()}
     if not lines or any(len(text) > LONGEST for text in texts.values()):

@@ -1,4 +1,4 @@
-"""Mutations of values by their type; each is a small function of a value, the values seen at its place and a source of randomness."""
+"""Mutations of values by type; each is a small function of a value, the values seen at its position and a source of randomness."""
 
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -8,16 +8,16 @@ from typing import Any
 __all__ = ["mutated"]
 
 Mutation = Callable[[Any, Sequence[Any], Random], Any]
-"""``mutation(value, seen, random) -> value``; ``seen`` are the values at the same place in the task's tests."""
+"""``mutation(value, seen, random) -> value``; ``seen`` are the values at the same position in the task's tests."""
 
 
 def spliced(text: str, place: int, length: int, new: str) -> str:
-    """Return a text in which ``length`` characters at a place are replaced."""
+    """Return a text in which ``length`` characters at a position are replaced."""
     return text[:place] + new + text[place + length :]
 
 
 def place_in(value: Any, random: Random) -> int:
-    """Return a place in a text or list; 0 in an empty one."""
+    """Return a random position in a text or list; 0 in an empty one."""
     return random.randrange(len(value)) if len(value) else 0
 
 
@@ -89,14 +89,14 @@ LIST: Mapping[str, Mutation] = {
 
 
 def inserted(value: list[Any], seen: Sequence[Any], random: Random) -> list[Any]:
-    """Return a list with a member of any of the seen lists."""
+    """Return a list with an additional member from any of the seen lists."""
     members = [one for other in seen for one in other]
     at = random.randint(0, len(value))
     return [*value[:at], random.choice(members), *value[at:]] if members else value
 
 
 def overwritten(value: list[Any], random: Random) -> list[Any]:
-    """Return a list in which one member is replaced by another one of it."""
+    """Return a list in which one member is replaced by another of its members."""
     if not value:
         return value
     at = place_in(value, random)
@@ -104,7 +104,7 @@ def overwritten(value: list[Any], random: Random) -> list[Any]:
 
 
 def mutated(value: Any, seen: Sequence[Any], random: Random) -> tuple[Any, str]:
-    """Return a mutated value and the name of what was changed; the value itself, with an empty name, if its type has no mutation.
+    """Return a mutated value and the name of the mutation; the value itself, with an empty name, if its type has no mutation.
 
     Args:
         value: a literal: number, text, boolean, list, tuple, set or dict.
@@ -129,13 +129,13 @@ def mutated(value: Any, seen: Sequence[Any], random: Random) -> tuple[Any, str]:
 
 
 def drawn(table: Mapping[str, Mutation], value: Any, seen: Sequence[Any], random: Random) -> tuple[Any, str]:
-    """Return a value changed by one mutation of a table, and its name."""
+    """Return a value changed by one mutation of a table, and the mutation's name."""
     name = random.choice([*table])
     return table[name](value, seen, random), name
 
 
 def mutated_members(value: Any, seen: Sequence[list[Any]], random: Random) -> tuple[Any, str]:
-    """Return a list, tuple or set of which the members are changed, or one member by its own type."""
+    """Return a list, tuple or set with changed members, or with one member mutated by its own type."""
     members: list[Any] = [*value] if isinstance(value, list | tuple) else sorted(value, key=repr)
     if members and random.random() < 0.5:
         at = place_in(members, random)

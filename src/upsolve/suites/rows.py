@@ -17,9 +17,9 @@ from upsolve.types import Task, TestCase, TestKind
 __all__ = ["Database", "DatabaseInputs", "database_inputs", "read_database", "reversed_rows"]
 
 MADE = 12
-"""Databases made from the schema and the question, of which one is drawn at times instead of a stored one."""
+"""Number of databases made from schema and question; at times one of these is mutated instead of a stored one."""
 STEPS = 2_000_000
-"""Most instructions of SQLite's machine while a script is read."""
+"""Most SQLite machine instructions while a script is read."""
 EDITS = 8
 """Most changes of one database."""
 DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
@@ -47,7 +47,7 @@ class Database:
     """The tables of a database."""
 
     schema: str
-    """Statements that create what the setup of the task does not."""
+    """Statements that create the tables that the task's setup does not create."""
     tables: Mapping[str, Table]
     """Tables by name."""
 
@@ -61,12 +61,12 @@ class Database:
 
 
 def allowed(action: int, *_: str | None) -> int:
-    """Return whether a script may do something: anything but ``DENIED``."""
+    """Return whether a script may perform an action: any except ``DENIED``."""
     return sqlite3.SQLITE_DENY if action in DENIED else sqlite3.SQLITE_OK
 
 
 def guarded() -> sqlite3.Connection:
-    """Return a database in memory whose scripts reach no file and end."""
+    """Return an in-memory database whose scripts reach no files and must end."""
     connection = sqlite3.connect(":memory:")
     connection.set_authorizer(allowed)
     connection.set_progress_handler(lambda: 1, STEPS)
@@ -124,9 +124,9 @@ class Column:
     has_null: bool
     """Whether NULL occurs."""
     is_unique: bool
-    """Whether no value occurs twice in one database, though values of several databases are equal, or it is the primary key."""
+    """Whether the column is the primary key, or no value occurs twice in one database although values of several databases are equal."""
     parent: str
-    """Table that holds every value as its key; empty if there is none."""
+    """Table whose key contains every value; empty if there is none."""
 
     @property
     def is_number(self) -> bool:
@@ -141,9 +141,9 @@ class DatabaseInputs:
     bases: Sequence[tuple[int, Database]]
     """Index of a test, and its database; -1 for a database made from the schema."""
     columns: Mapping[tuple[str, int], Column]
-    """Table and number of a column -> what it holds in the stored databases."""
+    """Table and number of a column -> its contents in the stored databases."""
     limits: Mapping[tuple[str, int], tuple[Any, ...]]
-    """Table and number of a column -> values with which queries compare it, or which the question names."""
+    """Table and number of a column -> values that queries compare it with, or that the question names."""
 
     def new(self, random: Random) -> Candidate | None:
         """Return a mutated database; see ``upsolve.suites.inputs.Inputs``."""
@@ -165,7 +165,7 @@ class DatabaseInputs:
         return Candidate(test, origin, "; ".join(changes))
 
     def is_sound(self, tables: Mapping[str, Table]) -> bool:
-        """Return whether keys and unique columns are distinct, and every value of a foreign key is there."""
+        """Return whether keys and unique columns are distinct, and every value of a foreign key exists."""
         for name, table in tables.items():
             if not table.rows or (
                 table.keys and len({tuple(row[key] for key in table.keys) for row in table.rows}) < len(table.rows)
@@ -181,22 +181,22 @@ class DatabaseInputs:
 
 
 Edit = Callable[[DatabaseInputs, Mapping[str, Table], str, Random], str]
-"""``edit(inputs, tables, name, random)`` changes a table in place and returns what it did; empty if nothing."""
+"""``edit(inputs, tables, name, random)`` changes a table in place and returns a description; empty if nothing changed."""
 
 
 def key_of(table: Table) -> int:
-    """Return the column by which rows of other tables name a row."""
+    """Return the column by which rows of other tables refer to a row."""
     return min(table.keys, default=0)
 
 
 def free_column(table: Table, random: Random, *, rows: int = 1, fits: Callable[[int], bool] = lambda _: True) -> int | None:
-    """Return a random column that fits, outside of the primary key; None without one, or if the table has fewer rows."""
+    """Return a random suitable column outside of the primary key; None without one, or if the table has too few rows."""
     free = [index for index in range(len(table.columns)) if index not in table.keys and fits(index)]
     return random.choice(free) if free and len(table.rows) >= rows else None
 
 
 def set_value(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
-    """Set a cell to another value of its column, or a number beside it."""
+    """Set a cell to another value of its column, or to a neighbouring number."""
     table = tables[name]
     index = free_column(table, random)
     if index is None:
@@ -213,7 +213,7 @@ def set_value(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, ra
 
 
 def set_limits(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
-    """Set cells of one row to values with which queries compare their columns, where a condition that is off by one shows."""
+    """Set cells of one row to values with which queries compare their columns; there an off-by-one condition shows."""
     table, done = tables[name], list[str]()
     row = random.choice(table.rows) if table.rows else []
     for index, column in enumerate(table.columns if row else ()):
@@ -262,7 +262,7 @@ def set_null(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, ran
 
 
 def delete_row(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
-    """Delete a row, with the rows of other tables that name it."""
+    """Delete a row, and the rows of other tables that refer to it."""
     table = tables[name]
     if len(table.rows) < 2:
         return ""
@@ -288,7 +288,7 @@ def duplicate_row(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str
 
 
 def next_key(keys: Sequence[Any]) -> Any:
-    """Return a key that none of the rows has: the next number, or the last text with the next number at its end."""
+    """Return a key that no row has: the next number, or the last text with the next number at its end."""
     whole = [key for key in keys if isinstance(key, int)]
     if whole:
         return max(whole) + 1
@@ -312,7 +312,7 @@ def shuffle_column(_inputs: DatabaseInputs, tables: Mapping[str, Table], name: s
 
 
 def equal_values(inputs: DatabaseInputs, tables: Mapping[str, Table], name: str, random: Random) -> str:
-    """Give a row the value that another row has in a column."""
+    """Give a row the value of another row in a column."""
     table = tables[name]
     index = free_column(table, random, rows=2, fits=lambda index: not inputs.columns[name, index].is_unique)
     if index is None:
@@ -332,14 +332,14 @@ EDIT: Mapping[str, Edit] = {
     "shuffle": shuffle_column,
     "equal": equal_values,
 }
-"""Changes of a table."""
+"""The possible changes of a table."""
 
 
 CELL = r"('(?:[^']|'')*'|-?\d+(?:\.\d+)?)"
 COMPARED = re.compile(rf"(\w+)[\"`\]]?\s*(?:[<>=!]=?|<>)\s*{CELL}(?!\w)", re.ASCII)
 BETWEEN = re.compile(rf"(\w+)[\"`\]]?\s+(?:NOT\s+)?BETWEEN\s+{CELL}\s+AND\s+{CELL}", re.ASCII | re.IGNORECASE)
 LIKE = re.compile(r"(\w+)[\"`\]]?\s+(?:NOT\s+)?LIKE\s+'%?([^'%_]+)%?'", re.ASCII | re.IGNORECASE)
-"""Comparisons of a column with literals."""
+"""Regular expressions for comparisons of a column with literals."""
 
 
 def limits_of(database: Database, queries: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
@@ -367,11 +367,11 @@ def cell_of(text: str) -> Any:
 
 
 def database_inputs(task: Task, queries: Sequence[str] = (), seed: int = 0) -> DatabaseInputs | None:
-    """Return the databases of a task's tests, and some made from its schema; None if SQLite cannot read them or they differ in schema.
+    """Return the databases of a task's tests, and some made from its schema; None if SQLite cannot read them, or their schemas differ.
 
     Args:
         task: the task.
-        queries: queries whose comparisons are put to the test: the reference, and those that passed.
+        queries: queries whose comparisons the new databases should test: the reference, and passed ones.
         seed: seed of the made databases.
     """
     read = [(index, read_database(task.setup, test.input)) for index, test in enumerate(task.tests)]
@@ -412,7 +412,7 @@ def columns_of(databases: Sequence[Database]) -> dict[tuple[str, int], Column]:
 
 
 def parent_of(databases: Sequence[Database], name: str, index: int) -> str:
-    """Return the table whose key has the name of a column that the schema declares no foreign key; empty if there is none."""
+    """Return the table whose key has the name of a column without a declared foreign key; empty if there is none."""
     column = databases[0].tables[name].columns[index]
     for other, table in databases[0].tables.items():
         if other != name and len(table.keys) == 1 and table.columns[key_of(table)] == column:
@@ -432,13 +432,13 @@ def holds(databases: Sequence[Database], name: str, index: int, parent: str) -> 
 
 
 REVERSED = "PRAGMA reverse_unordered_selects = ON;\n"
-"""Makes SQLite read tables backwards if a query asks for no order, tables stored by their key included."""
+"""Statement that makes SQLite read tables backwards if a query asks for no order, including tables stored by their key."""
 
 
 def reversed_rows(task: Task, script: str) -> str | None:
     """Return a database with its rows stored and read in reverse order; None if SQLite cannot read it.
 
-    An answer that changes with it depends on an order of rows for which the query does not ask.
+    An answer that changes on this database depends on an order of rows that the query does not ask for.
     """
     database = read_database(task.setup, script)
     if database is None:

@@ -33,19 +33,19 @@ __all__ = ["FOUND", "Sanity", "check_sanity"]
 
 FILE = "sanity.jsonl"
 EVERY = 1000
-"""Tasks whose results are stored together."""
+"""Number of tasks whose results are stored together."""
 ROWS = 200
-"""Tasks that are read at once."""
+"""Number of tasks that are read at once."""
 PLAIN: Mapping[str, Any] = {"analyses": (), "repeats": 1, "lines": False, "cost": 0}
-"""Settings of the judge that do not change outcomes, at their cheapest values."""
+"""Judge settings that do not change outcomes, at their cheapest values."""
 FOUND: Mapping[str, tuple[str, bool]] = {
     "empty": ("passed by an empty program", True),
     "constant": ("passed by a constant program", True),
     "reference": ("failed by their own reference", False),
     "recorded": ("failed by an attempt that is recorded as passed", False),
 }
-"""Program -> what is found, and whether the fault is that the tests pass. ``empty`` does nothing: no code, or a function without a body;
-``constant`` returns True, or prints 1. ``recorded`` stands for a reference where a task has none."""
+"""Program -> text of the finding, and whether passing is the fault. ``empty`` does nothing: no code, or a function without a body. ``constant``
+returns True, or prints 1. ``recorded`` stands for a passed attempt if a task has no reference."""
 
 CHOSEN = """
 create table chosen as select task_id, min(place) as first, max(place) as place, row_number() over (order by hash(task_id)) as number
@@ -70,7 +70,7 @@ class Sanity:
     tasks: int
     """Tasks with tests."""
     rows: Mapping[str, Mapping[str, Any]]
-    """Task id -> program in ``FOUND`` -> status, of the tasks that were checked, now or before."""
+    """Task id -> program in ``FOUND`` -> status, for all tasks that were checked, now or before."""
     reasons: Mapping[str, str]
     """Task id -> reason why it could not be judged."""
 
@@ -82,7 +82,7 @@ class Sanity:
 
     @property
     def left(self) -> int:
-        """Tasks that have not been tried."""
+        """Number of tasks that have not been checked."""
         return max(0, self.tasks - len(self.rows) - len(self.reasons))
 
     def facts(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Sanity:
         return counts | {program: self.found(program) for program in FOUND}
 
     def lines(self, archive: str) -> list[str]:
-        """Return the faults as lines of text, each with its first three tasks; [] if there is none and all tasks are checked."""
+        """Return the faults as lines of text, each with its first three tasks; [] if there are no faults and all tasks are checked."""
         found = {about: self.found(program) for program, (about, _) in FOUND.items()}
         lines = [f"{len(ids):,} tasks are {about}: {', '.join(ids[:3])}" for about, ids in found.items() if ids]
         for reason, number in Counter(self.reasons.values()).most_common(3):
@@ -115,7 +115,7 @@ def check_sanity(
     Args:
         archive: the archive; results are not stored in one that cannot be written.
         settings: limits and isolation of the judge, as ``verify`` uses them.
-        most: most tasks that are judged, chosen at random by their ids among those without a result; 0: all, also those whose
+        most: largest number of tasks that are judged, chosen at random by their ids among those without a result; 0: all, also those whose
             tests or judge have changed since.
         seconds: time after which no further task is begun.
         progress: called with the tasks done and all that are judged.
@@ -142,7 +142,7 @@ def check_sanity(
 def tasks_to_check(
     archive: Archive, stored: Mapping[str, Any], most: int
 ) -> Generator[tuple[int, int, Iterator[tuple[Task, Attempt | None]]]]:
-    """Yield the number of tasks with tests, that of those to check, and these, each with an attempt that passed, if any."""
+    """Yield the number of tasks with tests, then that of tasks to check, then these tasks, each with a passed attempt, if any."""
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.register("stored", pa.table({"task_id": pa.array([*stored], pa.string())}))
 
@@ -201,7 +201,7 @@ class Checking:
                 yield task, attempt
 
     def take(self, index: int, verdict: Verdict) -> None:
-        """Take the verdict on a program."""
+        """Record the verdict on a program."""
         task_id, name = self.asked.pop(index)
         row = self.rows[task_id]
         row[name] = verdict.status.value
@@ -237,7 +237,7 @@ def programs_of(task: Task, passed: Attempt | None) -> Iterator[tuple[str, Attem
 
 
 def program(task: Task, language: str, body: str) -> str | None:
-    """Return the empty or the constant program; None if a constant one cannot be written for this task."""
+    """Return the empty or the constant program; None if no constant program can be written for this task."""
     empty, kinds = body == "pass", {test.kind for test in task.tests}
     if language not in PYTHON:
         record = languages().get(language)
@@ -268,7 +268,7 @@ def read_results(archive: Archive) -> dict[str, dict[str, Any]]:
 
 
 def append_results(archive: Archive, rows: list[dict[str, Any]]) -> None:
-    """Add results to the file of an archive and empty the list; an archive that cannot be written stays as it is."""
+    """Append results to the file of an archive and empty the list; a read-only archive stays unchanged."""
     text = json_lines(rows)
     rows.clear()
     with suppress(OSError, ArchiveError):

@@ -1,4 +1,4 @@
-"""The fewest tests of each task that leave every stored verdict as it is, passed or failed; new archives of commands that change tests."""
+"""The fewest tests of each task that keep every stored verdict, passed or failed; and the new archives of commands that change tests."""
 
 import json
 from collections import Counter
@@ -54,7 +54,7 @@ class NewArchive:
         place = local_place(folder)
         file, key = place / REPORT, content_id(json.dumps(facts, sort_keys=True))
         if place.exists() and any(place.iterdir()) and not file.is_file():
-            raise ArchiveError(f"{folder}: the folder is not empty; write the archive into a new folder")
+            raise ArchiveError(f"{folder}: the folder is not empty; name a new folder")
         try:
             self.report = RowFile(file, key)
         except ValueError as error:
@@ -71,13 +71,13 @@ class NewArchive:
         return f"{len(self.rows):08x}"
 
     def pending(self, archive: Archive, size: int) -> Iterator[list[tuple[Group, list[Group]]]]:
-        """Yield the tasks without a row, at most ``size`` together, each with the groups of all judges (``judged_groups``)."""
+        """Yield the tasks without a row, at most ``size`` at a time, each with the groups of all judges (``judged_groups``)."""
         left = ((one, others or [one]) for one, others in judged_groups(archive) if one.task.task_id not in self.done)
         while portion := [*islice(left, size)]:
             yield portion
 
     def write(self, portion: Portion) -> None:
-        """Append a portion; it is complete when its lines are in the report."""
+        """Append a portion; the portion counts as complete once its lines are in the report."""
         self.archive.write(portion.tasks, portion.attempts, portion.verdicts, tag=self.tag)
         self.rows += portion.rows
         self.done |= {row["task_id"] for row in portion.rows}
@@ -119,7 +119,7 @@ def archive_parts(archive: Archive) -> list[str]:
 
 
 def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None:
-    """Add a task with the tests that are kept, its attempts, and the verdicts of all judges."""
+    """Add a task with the kept tests, its attempts, and the verdicts of all judges."""
     verdicts = {(one.attempt_id, one.judge): one for judge in judges for one in judge.verdicts if one is not None}
     kept, reason = kept_tests(group.task, verdicts.values())
     tests = group.task.tests
@@ -131,11 +131,11 @@ def shrink_task(group: Group, judges: Sequence[Group], portion: Portion) -> None
 
 
 def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]:
-    """Return the indices of the tests that are kept, and the reason why all of them are (else empty).
+    """Return the indices of the kept tests, and the reason if all are kept (else empty).
 
-    Every failed verdict fails one of the kept tests, preferably without exceeding a limit, since that takes longest. A limit may hold
-    for all tests together: if a verdict only exceeds limits, all tests up to the first exceeded one are kept. Verdicts of judges with
-    other tests (another ``total``) do not count.
+    Every failed attempt fails one of the kept tests, preferably without exceeding a limit, which takes longest. A limit may hold for all tests
+    together: if a verdict only exceeds limits, all tests up to the first exceeded one are kept. Verdicts of judges with other tests (another
+    ``total``) do not count.
     """
     every, failures, slow, before = [*range(len(task.tests))], list[frozenset[int]](), Counter[int](), 0
     scored = [one for one in verdicts if is_scored(one) and one.total == len(task.tests)]
@@ -159,9 +159,9 @@ def kept_tests(task: Task, verdicts: Iterable[Verdict]) -> tuple[list[int], str]
 
 
 def shrunk_verdict(task: Task, verdict: Verdict, kept: Sequence[int]) -> Verdict:
-    """Return a verdict on the tests that are kept.
+    """Return a verdict on the kept tests.
 
-    The error stays if it is that of a test that is kept. A verdict of a judge with tests of its own is unchanged.
+    The error stays if a kept test caused it. A verdict of a judge with other tests is unchanged.
     """
     if verdict.total != len(task.tests):
         return verdict
@@ -183,5 +183,5 @@ def shrunk_verdict(task: Task, verdict: Verdict, kept: Sequence[int]) -> Verdict
 
 
 def renumbered(message: str, index: int) -> str:
-    """Return a message with another number of the test at its start."""
+    """Return a message with another test number at its start."""
     return TEST_NUMBER.sub(rf"\g<1>{index + 1}", message)
