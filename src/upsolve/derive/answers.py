@@ -27,7 +27,7 @@ def check(input, expected, output):
     want = ast.literal_eval(expected)
     return type(got) is type(want) and got == want
 """
-"""Checker of literals."""
+"""Python source of a checker that compares literals."""
 HELD = '''
 import ast, io, os, signal, sys
 
@@ -100,7 +100,7 @@ def same(got, want):
         return abs(a - b) <= 1e-6 * max(1.0, abs(b))
     return type(a) is type(b) and a == b
 '''
-"""Python by which checkers run stored programs on an answer; it reads NAME (of the function; empty: programs), SETUP and WORDS."""
+"""Python source with which checkers run stored programs on an answer. It reads NAME (of the function; empty: programs), SETUP and WORDS."""
 CHECK_INPUT = """
 def check(input, expected, output):
     if NAME == "":
@@ -127,11 +127,11 @@ def held_checker(check: str, values: Mapping[str, Any]) -> str:
 WORDS = {True: "pass", False: "fail"}
 """Whether a program passes -> the answer of ``verdict``."""
 ANSWERS = 8
-"""Most stored tests that are answers of ``test``."""
+"""Largest number of stored tests that serve as answers of ``test``."""
 
 
 def verdicts(origin: Origin, most: int = 4) -> Iterator[Group]:
-    """Yield tasks to say whether a program passes: as many that pass as that fail, where there are."""
+    """Yield tasks that ask whether a program passes: as many passing as failing programs, if possible."""
     passed, failed = (origin.chosen(each, (most + 1) // 2) for each in (origin.passed, origin.failed))
     if not passed and not failed:
         origin.leave("no attempt is judged")
@@ -148,7 +148,7 @@ def verdicts(origin: Origin, most: int = 4) -> Iterator[Group]:
 
 
 def readable(origin: Origin) -> dict[int, TestCase]:
-    """Return the tests, by place, that a checker can read and run on a stored program; counts why there are none."""
+    """Return the tests, by index, that a checker can read and run on a stored program; counts the reason if there are none."""
     task = origin.task
     calls = dict(literal_arguments(task))
     streams = {place: test for place, test in enumerate(task.tests) if test.kind is TestKind.STDIO and test.expected.strip()}
@@ -164,12 +164,12 @@ def readable(origin: Origin) -> dict[int, TestCase]:
 
 
 def in_python(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Return the attempts in Python; a task of any language has others."""
+    """Return the attempts in Python; a task that accepts any language also has others."""
     return [one for one in attempts if one.language in PYTHON]
 
 
 def shown_tests(origin: Origin) -> list[TestCase]:
-    """Return the tests that a prompt may show, with distinct expected values first; counts why there are none."""
+    """Return the tests that a prompt may show, with distinct expected values first; counts the reason if there are none."""
     tests = readable(origin)
     shown = [test for test in tests.values() if not test.hidden]
     if tests and not shown:
@@ -183,7 +183,7 @@ def held_values(origin: Origin) -> dict[str, Any]:
 
 
 def questions(origin: Origin, most: int) -> Iterator[tuple[str, str, TestCase, TestCase | None]]:
-    """Yield key, program, visible test, and a visible test with another expected value or None, for passed programs chosen by the seed."""
+    """Yield questions about passed programs chosen by the seed: key, program, visible test, and a visible test with another expected value (or None)."""
     tests = shown_tests(origin)
     passed = origin.chosen(in_python(origin.passed), most) if tests else []
     if tests and not passed:
@@ -195,7 +195,7 @@ def questions(origin: Origin, most: int) -> Iterator[tuple[str, str, TestCase, T
 
 
 def outputs(origin: Origin, most: int = 2) -> Iterator[Group]:
-    """Yield tasks to say what a passed program returns or writes for the input of a visible test."""
+    """Yield tasks that ask what a passed program returns or prints for the input of a visible test."""
     for key, code, test, other in questions(origin, most):
         program = fenced(origin.task, code)
         if test.kind is TestKind.CALL:
@@ -209,7 +209,7 @@ def outputs(origin: Origin, most: int = 2) -> Iterator[Group]:
 
 
 def inputs(origin: Origin, most: int = 2) -> Iterator[Group]:
-    """Yield tasks to give an input for which a passed program has the output of a visible test."""
+    """Yield tasks that ask for an input for which a passed program has the output of a visible test."""
     for key, code, test, other in questions(origin, most):
         program, values = fenced(origin.task, code), held_values(origin)
         if test.kind is TestKind.CALL:
@@ -226,9 +226,9 @@ def inputs(origin: Origin, most: int = 2) -> Iterator[Group]:
 
 
 def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iterator[Group]:
-    """Yield a task to write a test that right programs pass and wrong programs fail, as the checker decides by stored programs.
+    """Yield a task that asks for a test that right programs pass and wrong programs fail; the checker decides by running stored programs.
 
-    At most half of the wrong programs are shown in the prompt; the checker runs other ones.
+    The prompt shows at most half of the wrong programs; the checker runs others.
     """
     readable_tests = readable(origin)
     wrong = [one for one in in_python(origin.failed) if origin.judged[one].status in (Status.FAILED, Status.RUNTIME_ERROR)]
@@ -261,7 +261,7 @@ def tests(origin: Origin, held: int = 8, shown: int = 1, fails: int = 1) -> Iter
 
 
 def shown_form(test: TestCase) -> Any:
-    """Return the input of a test as a checker reads it: the arguments of a call as texts, or the lines of an input."""
+    """Return the input of a test in the form that a checker reads: the arguments of a call as texts, or the lines of an input."""
     if test.kind is TestKind.CALL:
         node = ast.parse(test.input.strip(), mode="eval").body
         return [repr(ast.literal_eval(part)) for part in node.args] if isinstance(node, ast.Call) else []
@@ -283,7 +283,7 @@ def test_prompt(origin: Origin, shown: TestCase | None, wrong: list[str], fails:
 
 
 def wrong_values(test: TestCase, tests: Mapping[int, TestCase]) -> Iterator[str]:
-    """Yield the test with the expected value of another one, which right programs fail."""
+    """Yield the test with the expected value of another test, which right programs fail."""
     others = (one.expected for one in tests.values() if one.expected.strip() != test.expected.strip())
     if (value := next(others, None)) is not None:
         yield example(TestCase(test.kind, test.input, value))
@@ -298,6 +298,6 @@ TEST = Derivation(
     (
         Option("held", int, "most right programs, and most wrong programs, that the checker runs (default: 8)"),
         Option("shown", int, "most wrong programs in the prompt, which the checker does not run (default: 1)"),
-        Option("fails", int, "wrong programs that the test has to fail (default: 1)"),
+        Option("fails", int, "number of wrong programs that the test must fail (default: 1)"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Derivations as records, and the task with its attempts that they read (``docs/deriving.md``)."""
+"""Derivations as records; and their input, a task with its attempts (``docs/deriving.md``)."""
 
 import ast
 import json
@@ -19,9 +19,9 @@ from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verd
 __all__ = ["JUDGE", "TEXT", "Derivation", "Origin", "fenced", "judged_as", "literal_arguments", "most"]
 
 JUDGE = "recorded:derive"
-"""Judge of verdicts that follow from the verdicts of the origin."""
+"""Judge of verdicts that follow from the verdicts on the original task."""
 TEXT = "text"
-"""Language of answers that are no programs."""
+"""Language of answers that are not programs."""
 T = TypeVar("T")
 
 
@@ -30,7 +30,7 @@ class Derivation:
     """A way to make tasks from the attempts at a task."""
 
     rows: Callable[..., Iterable[Group]]
-    """``rows(origin, **options)`` yields derived tasks, each with answers. A verdict of None is given by the judge."""
+    """``rows(origin, **options)`` yields derived tasks, each with answers; the judge fills in a verdict of None."""
     help: str
     """Description in one line."""
     options: tuple[Option, ...] = ()
@@ -38,7 +38,7 @@ class Derivation:
 
 
 def most(number: int, what: str) -> Option:
-    """Return the option ``most``: tasks derived from one task."""
+    """Return the option ``most``: the largest number of tasks derived from one task."""
     return Option("most", int, f"most {what} of one task (default: {number})")
 
 
@@ -51,7 +51,7 @@ class Origin:
     kind: str
     """Name of the derivation."""
     random: Random
-    """Seeded by the seed, the kind and the task."""
+    """Random number generator, seeded by the seed, the kind and the task."""
     left_out: Counter[str]
     """Reason -> number of tasks, or of attempts, from which nothing was derived."""
 
@@ -87,11 +87,11 @@ class Origin:
 
     @property
     def is_python(self) -> bool:
-        """True if attempts are programs in Python alone, whose tests another Python program can run."""
+        """True if all attempts are Python programs whose tests another Python program can run."""
         return self.task.language in PYTHON and not self.task.requires and self.task.compare != "checker"
 
     def leave(self, reason: str, count: int = 1) -> None:
-        """Count what is left out."""
+        """Count a reason for which nothing was derived."""
         if count:
             self.left_out[reason] += count
 
@@ -100,13 +100,13 @@ class Origin:
         return [items[place] for place in sorted(self.random.sample(range(len(items)), min(count, len(items))))]
 
     def derived(self, key: str, prompt: str, **fields: Any) -> Task:
-        """Return a task derived from this one; ``key`` tells it from others of its kind. Other fields are those of the origin unless given."""
+        """Return a task derived from this one; ``key`` distinguishes it from others of its kind. Fields that are not given are copied from the origin."""
         extra = {**json.loads(self.task.extra or "{}"), DERIVED_FROM: origin_of(self.task), "derivation": self.kind}
         name = f"{self.task.task_id}#{self.kind}-{key}"
         return replace(self.task, task_id=name, prompt=prompt, extra=json.dumps(extra), **fields)
 
     def asked(self, key: str, prompt: str, test: TestCase, **fields: Any) -> Task:
-        """Return a derived task whose answer is a text, which the test compares or a checker decides about."""
+        """Return a derived task whose answer is a text; the test compares it, or a checker decides."""
         plain = {"entry_point": "", "reference": "", "setup": "", "compare": "lines", "official": True}
         return self.derived(key, prompt, **{**plain, "tests": (test,), "language": TEXT, "requires": (), **fields})
 
@@ -138,12 +138,12 @@ def verdict_on(attempt: Attempt, known: Verdict | Status | None) -> Verdict | No
 
 
 def fenced(task: Task, code: str) -> str:
-    """Return a program in a fence."""
+    """Return a program in a code fence."""
     return opening(task) + completion_text(code)
 
 
 def literal_arguments(task: Task) -> Iterator[tuple[int, TestCase]]:
-    """Yield the tests that call the entry point with literals in order and expect a literal, with their places."""
+    """Yield the tests that call the entry point with literals in order and expect a literal, with their indices."""
     for place, test in enumerate(task.tests):
         try:
             match ast.parse(test.input.strip(), mode="eval").body if test.kind is TestKind.CALL else None:

@@ -61,7 +61,7 @@ def derive(
 ) -> list[dict[str, Any]]:
     """Write an archive of derived tasks with judged answers; return a row for each task that was read.
 
-    The same call resumes an interrupted one, and writes the same files. Verdicts have no times, which no two runs share.
+    The same call resumes an interrupted one, and writes the same files. Verdicts have no times, because these differ between runs.
 
     Args:
         archive: the archive, which is only read.
@@ -94,13 +94,13 @@ def derive(
 
 
 def by_own_judge(archive: Archive) -> Sequence[Group] | None:
-    """Return the groups of an archive with the verdicts of upsolve's judges; None unless there are recorded verdicts as well."""
+    """Return the groups of an archive with the verdicts of upsolve's judges; None if there are no recorded verdicts besides."""
     recorded = {is_recorded(judge) for judge in archive.column("verdicts", "judge")}
     return archive.groups(judge="upsolve") if len(recorded) > 1 else None
 
 
 def detailed(group: Group, own: Group | None) -> Group:
-    """Return a group with upsolve's verdicts in place of recorded ones that agree and lack the outcome of each test, or times."""
+    """Return a group in which upsolve's verdicts replace recorded ones that agree but lack times, or the outcome of each test."""
 
     def chosen(verdict: Verdict | None, mine: Verdict | None) -> Verdict | None:
         if not verdict or not mine or verdict.outcomes or Status.UNSCORED in (verdict.status, mine.status):
@@ -161,7 +161,7 @@ def derived_from(origin: Origin, how: DeriveSettings) -> Iterator[Group]:
 
 
 def judged(groups: Sequence[Group], settings: JudgeSettings) -> Iterator[Group]:
-    """Yield groups with a verdict on every attempt: the known one, else the judge's without its times."""
+    """Yield groups with a verdict on every attempt: the known one, else the judge's, without its times."""
     pairs = [
         (group.task, attempt)
         for group in groups

@@ -22,11 +22,11 @@ __all__ = ["COMPLETE", "FASTER", "REPAIR", "TRANSLATE", "line_of", "nearest", "v
 NOISE = 0.05
 """Shortest processor time of a slow program, seconds."""
 OF_SCHEMA = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn", "Misuse", "WrongArguments")
-"""Errors of a query that its schema decides, before any row is read."""
+"""Errors of a query that depend only on the schema, before any row is read."""
 
 
 def repairs(origin: Origin, most: int = 4) -> Iterator[Group]:
-    """Yield tasks to correct a failed program; the answers are its corrections, else the nearest passed program."""
+    """Yield tasks that ask to correct a failed program; the answers are its corrections, else the nearest passed program."""
     failed, passed = origin.failed, origin.passed
     if not failed or not passed:
         origin.leave("no attempt failed" if not failed else "no attempt passed")
@@ -48,7 +48,7 @@ def repairs(origin: Origin, most: int = 4) -> Iterator[Group]:
 
 
 def visible_feedback(task: Task, verdict: Verdict) -> str:
-    """Return the feedback of a failed attempt's verdict, as if only visible tests had been run; nothing of a hidden test."""
+    """Return the feedback of a failed attempt's verdict as if only visible tests had been run; nothing about hidden tests."""
     is_of_schema = verdict.error_type in OF_SCHEMA and schema_in(f"{task.setup}\n{task.prompt}")
     if verdict.status is Status.COMPILE_ERROR or is_of_schema:
         return feedback(replace(verdict, passed=0, total=0, outcomes=()))
@@ -68,12 +68,12 @@ def visible_feedback(task: Task, verdict: Verdict) -> str:
 
 
 def nearest(attempt: Attempt, others: Sequence[Attempt]) -> Attempt:
-    """Return the attempt with the smallest ``token_distance``; the first of equals."""
+    """Return the attempt with the smallest ``token_distance``; among equals the first."""
     return min(others, key=lambda one: token_distance(attempt.code, one.code))
 
 
 def completions(origin: Origin, most: int = 1) -> Iterator[Group]:
-    """Yield tasks to complete the beginning of a passed program (StepCoder, 2402.01391), with failed programs of that beginning."""
+    """Yield tasks that ask to complete the beginning of a passed program (StepCoder, 2402.01391); failed programs with that beginning are answers, too."""
     if not origin.passed:
         origin.leave("no attempt passed")
     for attempt in origin.chosen(origin.passed, most):
@@ -91,7 +91,7 @@ def completions(origin: Origin, most: int = 1) -> Iterator[Group]:
 
 
 def speedups(origin: Origin, most: int = 1, ratio: float = 3.0) -> Iterator[Group]:
-    """Yield tasks to write a faster program than a slow one that passed, within the geometric mean of the processor times of slow and fast.
+    """Yield tasks that ask for a faster program than a slow passed one; the limit is the geometric mean of the processor times of slow and fast.
 
     A pair is left out if the slow program takes less than ``NOISE`` seconds or less than ``ratio`` times as long as the fast one.
     """
@@ -145,7 +145,7 @@ def translations(origin: Origin, to: str = "cpp") -> Iterator[Group]:
 
 
 def as_lines(task: Task, test: TestCase) -> TestCase | None:
-    """Return a test as standard input and output: an argument a line, items of lists between spaces; None if it has no such form."""
+    """Return a test as standard input and output: one argument a line, items of lists between spaces; None if that is impossible."""
     if test.kind is TestKind.STDIO:
         return test
     if not [*literal_arguments(replace(task, tests=(test,)))]:
