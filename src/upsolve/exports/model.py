@@ -21,7 +21,7 @@ KINDS: Mapping[str, tuple[Kind, gguf.LlamaFileType]] = {
     "bf16": (Kind.BF16, gguf.LlamaFileType.MOSTLY_BF16),
     "q8_0": (Kind.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
 }
-"""Name of a precision -> the kind of matrices, and the kind of file."""
+"""Name of a precision -> type of the matrices, and type of the file."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
 """``model_type`` of transformers -> architecture of llama.cpp."""
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -57,7 +57,7 @@ def export_model(name: str, out: str | Path, *, kind: str = "f16", offline: bool
 
 
 def architecture_of(name: str, config: Any) -> gguf.MODEL_ARCH:
-    """Return llama.cpp's architecture; ModelError if it, or the scaling of positions, is not known here."""
+    """Return llama.cpp's architecture; ModelError if upsolve does not know the name of the architecture or of its position scaling."""
     scaling: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     kind = scaling.get("rope_type", "default")
     if config.model_type not in ARCHITECTURES or kind != "default":
@@ -94,7 +94,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, name: str, codec: Codec, size: int) -
     split = split_of(core.get("pre_tokenizer") or {})
     if core["model"]["type"] != "BPE" or not split or core.get("normalizer") not in (None, {"type": "NFC"}):
         raise ModelError(
-            f"model {name}: llama.cpp's name of its tokenizer is not known here; export a folder, and convert it with "
+            f"model {name}: upsolve does not know llama.cpp's name of its tokenizer; export a folder, and convert it with "
             "convert_hf_to_gguf.py of llama.cpp"
         )
     added = {token["id"]: token for token in core["added_tokens"]}
@@ -125,7 +125,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, name: str, codec: Codec, size: int) -
 
 
 def split_of(rule: Mapping[str, Any]) -> str:
-    """Return llama.cpp's name of how a tokenizer splits text before merging; empty if it is not known here."""
+    """Return llama.cpp's name for the way in which a tokenizer splits text before merging; empty if upsolve does not know it."""
     parts = rule.get("pretokenizers", [rule])
     if not parts or parts[-1].get("type") != "ByteLevel" or parts[-1].get("add_prefix_space"):
         return ""
@@ -137,7 +137,7 @@ def split_of(rule: Mapping[str, Any]) -> str:
 
 
 def add_weights(writer: gguf.GGUFWriter, model: Any, architecture: gguf.MODEL_ARCH, kind: Kind) -> None:
-    """Write the weights: matrices in a precision, or in F16 if a row does not consist of whole blocks of it; vectors in F32."""
+    """Write the weights: matrices in a precision, vectors in F32. A matrix is written in F16 if its rows are not whole blocks of the precision."""
     config = model.config
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     tied = bool(config.tie_word_embeddings)
@@ -155,6 +155,6 @@ def add_weights(writer: gguf.GGUFWriter, model: Any, architecture: gguf.MODEL_AR
 
 
 def rotated(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Return a query or key matrix with the rows of each head in llama.cpp's order: its pairs of positions are neighbours, transformers' are halves."""
+    """Return a query or key matrix with the rows of each head reordered: llama.cpp has pairs of positions side by side, transformers has two halves."""
     shape = weight.shape
     return weight.view(heads, 2, shape[0] // heads // 2, *shape[1:]).transpose(1, 2).reshape(shape)

@@ -40,12 +40,12 @@ def read_block(starts: Any, *, place: str, judge: str) -> Any:
 
 @lru_cache(maxsize=1)
 def opened(place: str, judge: str) -> Sequence[Group]:
-    """Return the groups of an archive; a process opens it once."""
+    """Return the groups of an archive; cached in each process."""
     return open_archive(place).groups(judge=judge)
 
 
 def rows_of(groups: Sequence[Group]) -> Any:
-    """Return groups as a table with a row for each."""
+    """Return groups as a table with one row each."""
     attempts = [attempt for group in groups for attempt in group.attempts]
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     judged = [verdict for verdict in verdicts if verdict is not None]

@@ -67,12 +67,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Yielded instead of a row for data that the format cannot hold; the export counts it by reason."""
+    """Yielded in place of a row for data that the format cannot hold; the export counts it by reason."""
 
     reason: str
     """Kind and reason of the data that is left out, such as ``attempts: not passed``."""
     count: int = 1
-    """How many."""
+    """Number of left-out attempts or tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ class Export:
     """A format in which an archive can be exported."""
 
     rows: Callable[..., Iterable[Mapping[str, Any] | LeftOut]]
-    """``rows(item, place, **options)`` yields the rows of an item, and a ``LeftOut`` for what it cannot hold; ``place`` is of its first row."""
+    """``rows(item, place, **options)`` yields the rows of an item, and a ``LeftOut`` for data that the format cannot hold; ``place``: place of the
+    first row."""
     columns: Callable[..., Sequence[Column]]
     """``columns(**options)`` returns the columns of the rows."""
     unit: Literal["record", "task", "attempts", "group", "pair"]
@@ -175,7 +176,7 @@ def task_values(task: Task) -> dict[str, Any]:
 
 
 def attempt_values(group: Group, index: int) -> dict[str, Any]:
-    """Return the values of ``OF_ATTEMPT`` of an attempt of a group; fields of the outcome are None without a verdict."""
+    """Return the values of ``OF_ATTEMPT`` for an attempt of a group; fields of the outcome are None without a verdict."""
     attempt, known = group.attempts[index], group.verdicts[index]
     verdict = None if known and known.is_score else known
     names = ("attempt_id", "author", "created", "parent_id", "count")
