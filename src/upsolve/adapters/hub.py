@@ -24,7 +24,7 @@ class Upload:
     """Files and card of a push."""
 
     kind: str
-    """``model`` or ``dataset``."""
+    """Kind of the repository: ``model`` or ``dataset``."""
     files: Mapping[str, Path]
     """Path in the repository -> file, without the card."""
     card: str
@@ -34,7 +34,7 @@ class Upload:
 
 
 def plan_upload(path: str | Path, title: str) -> Upload:
-    """Return the files and the card of a push, without contacting the Hub; ConfigError if there is nothing to push."""
+    """Return the files and the card of a push, without contacting the Hub; ConfigError if the path holds nothing to push."""
     folder = SHIPPED.get(str(path), Path(path))
     if folder.suffix == ".gguf" and folder.is_file():
         return Upload("model", {folder.name: folder}, model_card(folder, title, name=title))
@@ -53,7 +53,7 @@ def plan_upload(path: str | Path, title: str) -> Upload:
 
 
 def plan_model(model: Path, title: str) -> Upload:
-    """Return the files and the card of a model's folder: the card of its run, else the one beside the weights, else a short one."""
+    """Return the files and the card of a model's folder. The card is that of its run; else the one beside the weights; else a short one."""
     config, card = model / ADAPTERS, model / CARD
     texts = {ADAPTERS: with_hub_base(config, hub_base(known_of(model, run_of(model))))} if config.is_file() else {}
     if run_of(model) is None and card.is_file():
@@ -64,14 +64,14 @@ def plan_model(model: Path, title: str) -> Upload:
 
 
 def with_hub_base(config: Path, base: str) -> str:
-    """Return the configuration of adapters, in which the base model is named as on the Hub instead of by a folder of this machine."""
+    """Return the configuration of adapters with the base model's name on the Hub in place of a folder of this machine."""
     settings: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
     named = str(settings.get("base_model_name_or_path") or "")
     return json.dumps({**settings, "base_model_name_or_path": base or Path(named).name if is_path(named) else named}, indent=2)
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Return the files below a folder by their relative path, without a card; hidden ones, temporary ones and locks are left out."""
+    """Return the files below a folder by their relative path, without the card, and without hidden and temporary files and locks."""
     found = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
     left_out = {name for name in found if name.suffix in (".tmp", ".lock") or name.name == "lock" or str(name) == CARD}
     hidden = {name for name in found if any(part.startswith(".") for part in name.parts)}

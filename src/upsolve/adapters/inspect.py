@@ -1,4 +1,4 @@
-"""inspect_ai: the scorer ``upsolve_scorer``, the task ``upsolve_tasks``, and the sandbox ``upsolve``. An entry point makes them known to inspect."""
+"""inspect_ai: the scorer ``upsolve_scorer``, the task ``upsolve_tasks``, and the sandbox ``upsolve``. inspect finds them by an entry point."""
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false, reportUntypedClassDecorator=false
 
 import json
@@ -25,7 +25,7 @@ from upsolve.verify.service.run_code import Program, run_program
 __all__ = ["UpsolveSandbox", "upsolve_scorer", "upsolve_tasks"]
 
 OWN = ("main.py", "main.sh")
-"""Files that the sandbox itself writes: a command cannot change those of the sample with these names."""
+"""Names of files that the sandbox itself writes; commands cannot change the sample's files of these names."""
 
 
 @task
@@ -40,9 +40,9 @@ def upsolve_tasks(tasks: str = "embedded", recipe: str = "", url: str = "", *, t
 
 @scorer(metrics=[accuracy(), stderr()])
 def upsolve_scorer(tasks: str = "", recipe: str = "", url: str = "", *, token: str = "", prompt_end: str = "") -> Any:
-    """Return a scorer: C if all tests pass, else I, with the reward in the metadata; unscored if the judge cannot say.
+    """Return a scorer: C if all tests pass, else I, with the reward in the metadata; unscored if the judge cannot judge the answer.
 
-    The task is in the sample's metadata (``task``, ``task_id`` or ``tests``), or the sample's id is that of a task of ``tasks``.
+    The sample's metadata holds the task (``task``, ``task_id`` or ``tests``), or the sample's id is the id of a task in ``tasks``.
     """
     judge = Scorer(tasks, recipe=recipe or None, url=url, token=token, prompt_end=prompt_end)
 
@@ -78,9 +78,9 @@ class UpsolveSandbox(SandboxEnvironment):
         """Do nothing: a sandbox ends with its command."""
 
     async def exec(self, cmd: list[str], input: str | bytes | None = None, cwd: str | None = None, **options: Any) -> Any:  # noqa: A002
-        """Run a command, ``python -c CODE`` by a warm interpreter, others by bash, for ``timeout`` seconds (default: 10)."""
+        """Run a command for at most ``timeout`` seconds (default: 10): ``python -c CODE`` by a warm interpreter, any other by bash."""
         if options.get("user"):
-            raise PermissionError(f"the sandbox of upsolve has one user, not {options['user']}")
+            raise PermissionError(f"the sandbox of upsolve has only one user, not {options['user']}")
         env: dict[str, str] = options.get("env") or {}
         python = (
             len(cmd) == 3 and cmd[0] in ("python", "python3") and cmd[1] == "-c" and not (cwd or env or "main.py" in self.files)
@@ -101,7 +101,7 @@ class UpsolveSandbox(SandboxEnvironment):
         return ExecResult(code_of_exit == 0, code_of_exit, out, err)
 
     def run(self, program: Program, timeout: float | None) -> tuple[Any, dict[str, bytes]]:
-        """Return how a program ended, and the files after it."""
+        """Return the end of a program's run, and the files after it."""
         limits = self.settings.limits
         limits = replace(limits, wall_seconds=timeout or limits.wall_seconds, cpu_seconds=timeout or limits.cpu_seconds)
         settings = replace(self.settings, limits=limits)
@@ -128,5 +128,5 @@ def relative(file: str) -> str:
     """Return a path below the folder of the sample; PermissionError for other paths."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts:
-        raise PermissionError(f"{file}: is not below the folder of the sample")
+        raise PermissionError(f"{file}: is outside the folder of the sample")
     return str(path)

@@ -1,4 +1,4 @@
-"""OpenRLHF: a reward function for ``--reward.remote_url reward.py``, and the same as a path of the service. Labels are tasks as JSON."""
+"""OpenRLHF: a reward function for ``--reward.remote_url reward.py``, and the same function as a path of the service. Labels are tasks as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +42,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
 def answers_of(
     queries: Sequence[str], prompts: Sequence[str], labels: Sequence[str], known: KnownTasks
 ) -> list[tuple[Task, str]]:
-    """Return tasks with answers: what follows the prompt in a query."""
+    """Return tasks with answers: the text after the prompt in each query."""
     tasks = [task_of({"task": label} if label.lstrip().startswith("{") else {"task_id": label}, known) for label in labels]
     pairs = zip(queries, prompts, strict=True)
     return [(task, query.removeprefix(prompt)) for task, (query, prompt) in zip(tasks, pairs, strict=True)]
@@ -56,7 +56,7 @@ def numbers_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def reward_route(config: RewardConfig) -> Callable[[Service, dict[str, Any]], Awaitable[dict[str, Any]]]:
-    """Return the route that answers ``{"query", "prompts", "labels"}`` as ``reward_func`` does, with lists; 503 without a reward."""
+    """Return the route that answers ``{"query", "prompts", "labels"}`` as ``reward_func`` does, with lists; status 503 for an answer without a reward."""
     none = known_tasks(())
 
     async def answer(service: Service, body: dict[str, Any]) -> dict[str, Any]:

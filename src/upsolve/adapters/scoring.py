@@ -41,12 +41,12 @@ CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
 
 
 def text_of_answer(completion: Any) -> str:
-    """Return a completion that is text, or its last message of the assistant; ValueError if it is neither."""
+    """Return a completion that is text, or its last assistant message; ValueError for any other completion."""
     if isinstance(completion, str):
         return completion
     messages = [one for one in completion or () if isinstance(one, Mapping) and one.get("role", "assistant") == "assistant"]
     if not messages:
-        raise ValueError(f"a completion must be text or messages with one of the assistant, not {str(completion)[:80]!r}")
+        raise ValueError(f"a completion must be text, or messages with an assistant message, not {str(completion)[:80]!r}")
     content = messages[-1].get("content") or ""
     parts = [content] if isinstance(content, str) else [str(part.get("text", "")) for part in content]
     return "".join(parts)
@@ -61,7 +61,7 @@ def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
         known: tasks by id.
 
     Raises:
-        SourceError: the row has no task; names its columns, or the unknown id.
+        SourceError: the row has no task; the message names its columns, or the unknown id.
     """
     record = row.get("task")
     if isinstance(record, Mapping) or (isinstance(record, str) and record.lstrip().startswith("{")):
@@ -157,7 +157,7 @@ class Scored:
         return ": ".join(filter(None, (self.verdict.error_type, self.verdict.error_message)))
 
     def number(self) -> float:
-        """Return the reward, for tools that take a number only; JudgeError names the task and why there is none."""
+        """Return the reward, for tools that only take a number; JudgeError names the task and why it has no reward."""
         if self.reward is None:
             raise JudgeError(f"task {self.task.task_id}: the attempt has no reward: {self.reason}")
         return self.reward
@@ -198,7 +198,7 @@ def attempt_of(task: Task, answer: str, prompt: str = "") -> Attempt:
 
 
 def shown(scored: Scored) -> str:
-    """Return the part of a verdict that a model may see: the outcomes of visible tests, and an error that one of these raised."""
+    """Return the part of a verdict that a model may see: the outcomes of visible tests, and an error that a visible test raised."""
     verdict = scored.verdict
     if verdict.status is Status.UNSCORED:
         return f"could not be judged: {scored.reason}"
@@ -212,7 +212,7 @@ def shown(scored: Scored) -> str:
 
 
 class Scorer:
-    """Judges answers, here or at a service, and gives them the rewards of a recipe. Safe to call from several threads."""
+    """Judges answers, here or at a service, and computes their rewards by a recipe. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Scorer:
         self.turns = threading.BoundedSemaphore(worker_count(self.settings))
 
     def score(self, answers: Sequence[tuple[Task, str]], *, prompts: Sequence[str] = ()) -> list[Scored]:
-        """Judge whole answers of a model to tasks in parallel, and return them in order; JudgeError, also IsolationError.
+        """Judge whole answers of a model to tasks in parallel, and return them in order; raises JudgeError or IsolationError.
 
         If a prompt ends inside a fence or a thought, the answer is read as its continuation (``prompt_end``).
         """
@@ -269,21 +269,21 @@ OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
 
 
 def scorer_of(options: Any) -> Scorer:
-    """Return the scorer of a tool's options; other options and empty ones are not read. A process has one for all calls."""
+    """Return the scorer for a tool's options; unknown and empty options are ignored. A process has one scorer for all calls."""
     own = {name: options.get(name) for name in OPTIONS if options.get(name)}
     return cached_scorer(json.dumps(own, sort_keys=True, default=list))
 
 
 @lru_cache(8)
 def cached_scorer(options: str) -> Scorer:
-    """Return the scorer of options as JSON."""
+    """Return the cached scorer for options given as JSON."""
     return Scorer(**json.loads(options))
 
 
 VARIABLES = {"tasks": "TASKS", "recipe": "RECIPE", "url": "JUDGE", "token": "TOKEN", "prompt_end": "PROMPT_END"}
-"""Option -> environment variable after ``UPSOLVE_``."""
+"""Option -> its environment variable, without the prefix ``UPSOLVE_``."""
 
 
 def scorer_from_environment() -> Scorer:
-    """Return the scorer that ``VARIABLES`` describe, for tools that load a file and pass no arguments to it."""
+    """Return the scorer that ``VARIABLES`` describe, for tools that load a file without arguments."""
     return scorer_of({name: os.environ.get(f"UPSOLVE_{variable}", "") for name, variable in VARIABLES.items()})

@@ -34,7 +34,7 @@ class UpsolveEnv(BaseTextEnv):
         self.last: Scored | None = None
 
     def step(self, action: str) -> Any:
-        """Judge an answer: the last gets its reward, earlier ones 0; JudgeError for an unscored answer, because SkyRL needs a number."""
+        """Judge an answer: the last one gets its reward, earlier ones 0. JudgeError for an unscored answer, because SkyRL needs a number."""
         self.turns += 1
         (self.last,) = self.scorer.score([(self.task, action)])
         reward = self.last.number()

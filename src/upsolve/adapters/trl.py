@@ -1,4 +1,4 @@
-"""TRL (GRPO, RLOO): a reward function, and an environment that owns its reward. Needs nothing of TRL itself."""
+"""TRL (GRPO, RLOO): a reward function, and an environment that computes its own reward. Does not import TRL."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ RewardFunction = Callable[..., list[float | None]]
 def reward_function(tasks: Any = "", *, columns: Mapping[str, str] | None = None, **options: Any) -> RewardFunction:
     """Return a reward function for ``GRPOTrainer(reward_funcs=...)``.
 
-    The completions of a batch are judged in parallel. What cannot be judged has the reward None, which TRL ignores. The trainer's
-    table of completions gets the columns ``upsolve_status`` and ``upsolve_reason``, its metrics ``upsolve/passed``, ``upsolve/unscored`` (shares of
-    the batch) and ``upsolve/<status>``.
+    The completions of a batch are judged in parallel. An answer that cannot be judged has the reward None, which TRL ignores. The trainer's table of
+    completions gets the columns ``upsolve_status`` and ``upsolve_reason``, its metrics ``upsolve/passed``, ``upsolve/unscored`` (shares of the batch)
+    and ``upsolve/<status>``.
 
     Args:
         tasks: tasks that the column ``task_id`` names; empty: each row has its own ``tests`` (``upsolve.adapters.scoring.task_of``).
@@ -52,14 +52,14 @@ def reward_function(tasks: Any = "", *, columns: Mapping[str, str] | None = None
 
 
 def rows_of(prompts: Sequence[Any], data: Mapping[str, Any], columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of a batch with the names of a task's fields; arguments that are no column are left out."""
+    """Return the rows of a batch with the names of a task's fields; arguments that are not columns are left out."""
     lists = {name: values for name, values in data.items() if isinstance(values, list) and len(values) == len(prompts)}
     rows = [{"prompt": text_of(prompt), **{name: lists[name][index] for name in lists}} for index, prompt in enumerate(prompts)]
     return [row | {field: row.get(column) for field, column in columns.items()} for row in rows]
 
 
 def shares(scored: Sequence[Scored]) -> dict[str, float]:
-    """Return the shares of a batch: passed, without a reward, and each status that occurs."""
+    """Return shares of a batch: passed, without a reward, and each status that occurs."""
     counts = Counter(str(one.verdict.status) for one in scored)
     without = sum(one.reward is None for one in scored)
     found = {"passed": 0, **counts, "unscored": without}
@@ -92,7 +92,7 @@ class Environment:
             The number of passed tests and the first error.
         """
         if self._task is None:
-            raise ValueError("reset must be called before run_tests")
+            raise ValueError("call reset before run_tests")
         (self._last,) = self._scorer.score([(self._task, code)])
         return shown(self._last)
 

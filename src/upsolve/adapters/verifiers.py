@@ -1,4 +1,4 @@
-"""verifiers and prime-rl: a taskset whose tasks and rewards are upsolve's, and stored attempts as ``traces.jsonl`` that ``vf-replay`` scores again."""
+"""verifiers and prime-rl: a taskset with tasks and rewards of upsolve, and stored attempts as ``traces.jsonl``, which ``vf-replay`` scores again."""
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
 
 import asyncio
@@ -26,7 +26,7 @@ class UpsolveTaskConfig(vf.TaskConfig):
     recipe: str = ""
     """Name or file of a recipe; empty: the defaults."""
     url: str = ""
-    """A judge on another machine; empty: judge here."""
+    """URL of a judge on another machine; empty: judge on this machine."""
     token: str = ""
     """Token of the judge at ``url``."""
     prompt_end: str = ""
@@ -58,7 +58,7 @@ class UpsolveTask(vf.Task[UpsolveData, vf.State, UpsolveTaskConfig]):
 
     @vf.reward(weight=1.0)
     async def upsolve(self, trace: Any) -> float:
-        """Return the reward; ``trace.info["upsolve"]`` gets the outcome. an unscored attempt raises JudgeError, and its reward stays None."""
+        """Return the reward; ``trace.info["upsolve"]`` gets the outcome. An unscored attempt raises JudgeError, and its reward stays None."""
         scorer = scorer_of({name: getattr(self.config, name) for name in ("recipe", "url", "token", "prompt_end")})
         (scored,) = await asyncio.to_thread(scorer.score, [(task_of({"task": self.data.record}), trace.last_reply)])
         trace.info["upsolve"] = scored.outcome

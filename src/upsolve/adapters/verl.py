@@ -26,7 +26,7 @@ def compute_score(
             passes to every function, are ignored.
 
     Raises:
-        JudgeError: the attempt could not be judged: verl takes a number only, and trains on it.
+        JudgeError: the attempt could not be judged; verl only takes numbers, and trains on each.
         SourceError: the row does not say what its task is.
     """
     del data_source

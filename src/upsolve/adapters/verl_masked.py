@@ -22,7 +22,7 @@ Advantages = tuple[torch.Tensor, torch.Tensor]
 
 
 class MaskingRewardManager(NaiveRewardManager):
-    """verl's naive manager, but an attempt that cannot be judged has the score ``nan`` instead of stopping the run.
+    """verl's naive manager, except that an attempt that cannot be judged gets the score ``nan`` instead of stopping the run.
 
     Every answer also has ``unscored`` (1.0 or 0.0), which verl logs beside ``acc`` and ``share``.
     """
@@ -33,7 +33,7 @@ class MaskingRewardManager(NaiveRewardManager):
 
 
 def scored_or_nan(compute_score: Callable[..., dict[str, float]], **row: Any) -> dict[str, float]:
-    """Return the scores of an answer, or ``nan`` for each where it cannot be judged, and ``unscored``."""
+    """Return the scores of an answer, or ``nan`` for each if it cannot be judged; and ``unscored``."""
     try:
         return {**compute_score(**row), "unscored": 0.0}
     except JudgeError:
@@ -43,7 +43,7 @@ def scored_or_nan(compute_score: Callable[..., dict[str, float]], **row: Any) ->
 def scored_alone(
     estimator: Callable[..., Advantages], rewards_BR: torch.Tensor, mask_BR: torch.Tensor, index: Any, **rest: Any
 ) -> Advantages:
-    """Return advantages and returns [B, R] of an estimator over attempts with a score (no ``nan``); others get 0."""
+    """Return advantages and returns [B, R] of an estimator over attempts with a score (no ``nan``); all others get 0."""
     known_B = ~rewards_BR.sum(-1).isnan()
     advantages_BR, returns_BR = torch.zeros_like(rewards_BR), torch.zeros_like(rewards_BR)
     if known_B.any():

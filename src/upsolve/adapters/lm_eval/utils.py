@@ -1,4 +1,4 @@
-"""The functions that the task files name. ``$UPSOLVE_TASKS`` is an archive or ``source:path``; the other variables are those of all adapters."""
+"""The functions that the task files name. ``$UPSOLVE_TASKS`` is an archive or ``source:path``; other variables are those of all adapters."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def score_chat(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, floa
 
 
 def metrics_of(doc: Mapping[str, Any], answer: str, prompt: str) -> dict[str, float]:
-    """Return ``passed``, ``share`` (of passed tests) and ``unscored``; only ``unscored`` for what cannot be judged."""
+    """Return ``passed``, ``share`` (of passed tests) and ``unscored``; only ``unscored`` if the answer cannot be judged."""
     (one,) = scorer_from_environment().score([(task_of(doc), answer)], prompts=[prompt])
     if one.reward is None:
         return {"unscored": 1.0}
