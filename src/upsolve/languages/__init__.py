@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 PYTHON = ("", "python", "python3", "py")
-"""Names of Python, which has no record here: it is judged in forks of the warm interpreter."""
+"""Names of Python, which has no record in this table: it is judged in forks of the warm interpreter."""
 FOLDER = Path(__file__).parent
 MOST_STACK = 1 << 30
 """Largest stack of a program's main thread, to which it may raise its own limit, bytes."""
@@ -73,7 +73,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def stack_bytes(memory_bytes: int) -> int:
-    """Return the size of the main thread's stack under a memory limit: less than the limit, so that endless recursion overflows it."""
+    """Return the size of the main thread's stack under a memory limit. It is smaller than the limit, so that endless recursion overflows the stack."""
     return min(memory_bytes // 4 * 3, MOST_STACK)
 
 
@@ -102,7 +102,7 @@ class Language:
     install: str = ""
     """Debian packages of the language's tools."""
     memory: str = "address"
-    """Memory limit without control group: ``address``, by address space; ``group``, not at all."""
+    """Limit of memory without a control group: ``address``: by address space; ``group``: no limit."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -165,7 +165,7 @@ class Language:
 
     @property
     def prepared_name(self) -> str:
-        """Return the name of the prepared folder, which changes with ``identity``; empty without a script."""
+        """Return the name of the prepared folder, which changes with ``identity``; empty for a language without a script."""
         return f"{self.name}.{content_id(self.identity)[:12]}" if self.prepare else ""
 
     def command(self, words: tuple[str, ...], memory_bytes: int, prepared: str = "") -> list[str]:
@@ -176,7 +176,7 @@ class Language:
 
 
 def read(file: Path) -> Language:
-    """Read a language from a YAML file; ConfigError names the file, and the key that is invalid."""
+    """Read a language from a YAML file; ConfigError names the file and the invalid key."""
     try:
         return read_text(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
@@ -184,7 +184,7 @@ def read(file: Path) -> Language:
 
 
 def read_text(text: str, where: str) -> Language:
-    """Read a language from YAML; ConfigError names ``where``, and the key that is unknown, missing or invalid."""
+    """Read a language from YAML; ConfigError names ``where`` and the unknown, missing or invalid key."""
     import yaml
 
     from upsolve.yaml_text import read_yaml
@@ -195,7 +195,7 @@ def read_text(text: str, where: str) -> Language:
         raise ConfigError(f"{where}: cannot be read as YAML: {one_line(error)}") from error
     data = data if isinstance(data, dict) else {}
     if "headers" in data:
-        raise ConfigError(f"{where}: headers: is now `prepare`, a script that makes them (docs/languages.md)")
+        raise ConfigError(f"{where}: the key headers was replaced by `prepare`, a script that makes them (docs/languages.md)")
     needed = {"name", "file", "run"} - ({"run"} if "engine" in data else set())
     wrong = (data.keys() - {f.name for f in fields(Language)}) | (needed - data.keys())
     if wrong:
@@ -217,7 +217,7 @@ def from_entry_points() -> list[Language]:
         elif isinstance(value, str):
             value = read_text(value, f"entry point {point.value}")
         if not isinstance(value, Language):
-            raise ConfigError(f"entry point {point.value}: a Language, a Path or YAML text, not {type(value).__name__}")
+            raise ConfigError(f"entry point {point.value}: must be a Language, a Path or YAML text, not {type(value).__name__}")
         records.append(value)
     return records
 
@@ -271,7 +271,7 @@ def prepared_folder() -> Path:
 
 
 def missing_packages(requires: Sequence[str]) -> list[str]:
-    """Return the packages, by import name, that are not installed in ``packages_folder()``; no other text is looked up there."""
+    """Return the packages, by import name, that are not installed in ``packages_folder()``; texts that are not package names are skipped."""
     folder = packages_folder()
     names = filter(str.isidentifier, requires)
     installed = {name for name in names if (folder / name).is_dir() or any(folder.glob(f"{name}.*"))}
@@ -289,7 +289,7 @@ def runs_programs(profile: str) -> bool:
 
 
 def profile_of(requires: Sequence[str]) -> str:
-    """Return the sandbox profile for required packages: ``python``, or such as ``python:numpy,pandas``."""
+    """Return the sandbox profile for required packages: ``python``, or for example ``python:numpy,pandas``."""
     return f"python:{','.join(sorted(requires))}" if requires else "python"
 
 
@@ -312,7 +312,7 @@ def is_prepared(language: Language) -> bool:
 def prepare(language: Language) -> Path:
     """Run the ``prepare`` script of a language and return its folder.
 
-    Prepared are files that compilers and runtimes load faster than sources: precompiled headers, class data archives, snapshots.
+    Prepared files are files that compilers and runtimes load faster than sources: precompiled headers, class data archives, snapshots.
 
     A language's ``prepare`` script (``upsolve packages --prepare``) creates them once for all programs, only from files of the
     toolchain. The sandbox mounts them read-only, so that no attempt can affect another. They change the time of a build or run,
@@ -323,7 +323,7 @@ def prepare(language: Language) -> Path:
     Folders of previous runs, also those for other versions of the tools, are replaced only when the script has succeeded.
 
     Raises:
-        ConfigError: the script failed; names the language and says what the script printed.
+        ConfigError: the script failed; names the language and shows the script's output.
     """
     root = prepared_folder()
     root.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Names of languages as judges and sites write them -> names of upsolve."""
+"""Names of languages on judges and sites -> names in upsolve."""
 
 import ast
 import re
@@ -39,9 +39,9 @@ OTHERS_OF = {
     "python": "py3 pythondata pypy pypy3 cpython",
 }
 OTHERS = {name: language for language, names in OTHERS_OF.items() for name in names.split()}
-"""Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
+"""Names that are not aliases of a language here: tasks do not use them, or they stand for another language (PyPy runs Python)."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
-"""Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
+"""Names that may stand inside longer names: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
 PYTHON_2 = re.compile(r"^(?:gnu |py\.)?(?:c?python|pypy|pyth|py)(?:[\s(\[:_./,-]|c?python|pypy|version|v)*2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
 
@@ -62,15 +62,15 @@ MARKS = {
         re.IGNORECASE,
     ),
 }
-"""Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
+"""Language -> text that its programs nearly always contain; tried in this order on programs that are not Python."""
 
 
 LONG = 50_000
-"""Most characters of a program that are looked at."""
+"""Largest number of characters of a program that are examined."""
 
 
 def language_looked_like(code: str) -> str:
-    """Return the language that a program, of a long one its beginning, looks like: ``python`` if it can be parsed; empty if it looks like none."""
+    """Return the language that a program looks like (for a long one, its beginning): ``python`` if it can be parsed; empty if no language fits."""
     if len(code) > LONG:  # the tree of a program takes 300 times its memory
         code = code[: max((line.start() for line in re.finditer(r"^\w", code[:LONG], re.MULTILINE)), default=0) or LONG]
     try:
@@ -97,12 +97,12 @@ def is_query_language(word: str) -> bool:
 
 
 def comparison_of(word: str) -> str:
-    """Return how outputs of tasks in a language are compared if the task does not say: ``rows`` for queries, else ``lines``."""
+    """Return the default comparison of outputs for tasks in a language: ``rows`` for queries, else ``lines``."""
     return "rows" if is_query_language(word) else "lines"
 
 
 def asking_for(task: Task, language: str) -> Task:
-    """Return a task that asks for a language if it accepts any; empty: the task as it is, whose prompt asks for Python.
+    """Return a task that asks for a language if it accepted any; for an empty language the unchanged task, whose prompt asks for Python.
 
     Raises:
         ConfigError: no language has this name.
@@ -115,12 +115,12 @@ def asking_for(task: Task, language: str) -> Task:
 
 
 def same_language(first: str, second: str) -> bool:
-    """Return whether two names are of one language; the empty name is Python's."""
+    """Return whether two names mean the same language; the empty name means Python."""
     return first == second or (language_in(first) or "python") == (language_in(second) or "python")
 
 
 def languages_in(words: str) -> frozenset[str]:
-    """Return the languages of names between commas, such as ``python,c++``, as the option ``--language``; none for an empty text.
+    """Return the languages of names between commas, such as ``python,c++`` in the option ``--language``; none for an empty text.
 
     Raises:
         SourceError: no language has one of the names.
@@ -133,7 +133,7 @@ def languages_in(words: str) -> frozenset[str]:
 
 
 def no_language(option: str, word: str) -> str:
-    """Return the message that no language has a name: option, name, similar names, and all languages."""
+    """Return the message for an unknown language: option, name, similar names, and all languages."""
     known = judged_languages()
     names = sorted({"python", "python2", *(record.name for record in known.values())})
     close = get_close_matches(word.strip().lower(), {*names, *known, *OTHERS}, n=3)
