@@ -122,7 +122,7 @@ def test_one_question_at_a_time_and_other_pages_answer_meanwhile(tmp_path):
     wait(lambda: model.result(number)["state"] == "done")
     assert model.result(number)["answer"]["candidates"][0]["status"] == "passed"
     assert model.result(number)["answer"]["why"] == "There is one candidate."
-    with pytest.raises(ConfigError, match="no longer there"):
+    with pytest.raises(ConfigError, match="another question was asked"):
         model.result(number + 1)
     answers.close()
 
@@ -157,7 +157,7 @@ def test_a_model_is_named_where_there_is_none(tmp_path):
     for place, said in (
         (archive.path, "name one: --model PATH"),
         (run, "no trained model yet"),
-        (run.parent, "not for a folder of runs"),
+        (run.parent, "has no effect on a folder of runs"),
     ):
         with pytest.raises(ConfigError, match=said):
             open_path(str(place), model="")

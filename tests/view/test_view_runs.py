@@ -286,9 +286,9 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
     [
         ("none", {}, ArchiveError, "no such file or folder; name an archive, the folder of a run, or a log"),
         ("odd.jsonl", {}, ArchiveError, "name its importer with --source"),
-        ("odd.jsonl", {"logps": True}, ConfigError, "--logps: not for a log"),
-        ("a", {"source": "trl"}, ConfigError, "--source: not for an archive"),
-        ("run", {"source": "trl"}, ConfigError, "--source: not for a run"),
+        ("odd.jsonl", {"logps": True}, ConfigError, "--logps: has no effect on a log"),
+        ("a", {"source": "trl"}, ConfigError, "--source: has no effect on an archive"),
+        ("run", {"source": "trl"}, ConfigError, "--source: has no effect on a run"),
         ("run", {}, ArchiveError, "say where it is with --archive"),
         ("several", {}, ArchiveError, "name one of them: several/a"),
         ("t.csv", {}, ArchiveError, "which column holds the prompt"),

@@ -1,4 +1,4 @@
-"""The address of the viewer: bound and known before anything heavy is imported, so that it is printed at once."""
+"""The address of the viewer: bound before heavy modules are imported, so that it is printed at once."""
 
 import secrets
 import socket
@@ -11,7 +11,7 @@ __all__ = ["Address", "bind"]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A listening socket of this machine, and the token that a browser must know; requests wait until it is served."""
+    """A listening socket of this machine, and the token that a browser must send; requests wait until the viewer serves."""
 
     listener: socket.socket
     """Bound to 127.0.0.1."""

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Query", "outputs_of", "read_metrics"]
 
 MOST_TESTS = 20
-"""Most failed tests of an attempt that are run again: the first ones."""
+"""Largest number of failed tests of an attempt that are run again, from the first on."""
 
 
 def outputs_of(index: Index, place: int) -> list[dict[str, Any]]:
-    """Return number, outcome, input, what the attempt gave and what was expected of each test that it does not pass.
+    """Return number, outcome, input, actual and expected result of each test that an attempt does not pass.
 
     Raises:
         ArchiveError: no attempt is stored at this place.
@@ -71,7 +71,7 @@ def outputs_of(index: Index, place: int) -> list[dict[str, Any]]:
 
 
 CHECK_SECONDS = 5.0
-"""Time between two looks at whether the archive has grown, seconds."""
+"""Seconds between two checks whether the archive has grown."""
 Query = Mapping[str, str]
 
 
@@ -136,7 +136,7 @@ class Answers:
             self.samples.close()
 
     def about(self, what: str) -> "Answers":
-        """Return the answers about ``samples``, opened at the first call; for another word, this object. ArchiveError without samples."""
+        """Return the answers about ``samples``, opened at the first call; for any other word, this object. ArchiveError without samples."""
         if what != "samples":
             return self
         if self.open_samples is None:
@@ -158,7 +158,7 @@ class Answers:
             self.checked = time.monotonic()
 
     def info(self, _query: Query) -> dict[str, Any]:
-        """Return title and version, whether the index is ready, the values of the filters, and what else there is to see."""
+        """Return title and version, whether the index is ready, the values of the filters, and the other pages that exist."""
         self.refresh()
         index = self.index
         return {
@@ -188,13 +188,13 @@ class Answers:
         return asdict(found)
 
     def asked_model(self) -> "Model":
-        """Return the model that can be asked; ArchiveError without one."""
+        """Return the model that can be asked; ArchiveError if there is none."""
         if self.model is None:
             raise ArchiveError("no model was named: open the run with `upsolve view RUN --model`")
         return self.model
 
     def ask(self, query: Query) -> dict[str, Any]:
-        """Begin to answer a question to the model, on the task ``id`` of the archive or on a prompt; return its number."""
+        """Start answering a question to the model, about the task ``id`` of the archive or a prompt; return the question's number."""
         named = query.get("id", "")
         task = read_tasks(self.index, [named]).get(named) if named else None
         if named and task is None:
@@ -204,11 +204,11 @@ class Answers:
     def evaluations(self) -> Measured:
         """Return the evaluations of a run; ArchiveError if this is no run."""
         if self.measured is None:
-            raise ArchiveError("this is no run with evaluations")
+            raise ArchiveError("this run has no evaluations")
         return self.measured
 
     def rewarded(self, query: Query) -> dict[str, Any]:
-        """Return the attempts trained on whose reward is in a range, from ``low`` to ``high``, both included."""
+        """Return the trained-on attempts whose reward is in the range ``low`` to ``high``, inclusive."""
         low, high = float(query.get("low", "-inf")), float(query.get("high", "inf"))
         return {"rows": self.scores.recorded.between(low, high) if self.scores else []}
 
@@ -226,7 +226,7 @@ class Answers:
         return self.scores.of_group(*scored)
 
     def tokens(self, query: Query) -> dict[str, Any]:
-        """Return rewards, advantages and log-probabilities of the tokens of an attempt, in the first of its groups."""
+        """Return rewards, advantages and log-probabilities of the tokens of an attempt, for the first of its groups."""
         place = number(query, "place")
         if self.scores is None or not self.index.ready:
             return {"spans": []}
@@ -240,7 +240,7 @@ def number(query: Query, name: str, default: int | None = None) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"{name}: {text!r} is not a whole number") from error
+        raise ValueError(f"{name}: {text!r} must be a whole number") from error
 
 
 def read_metrics(run: Path | None, after: int) -> dict[str, Any]:

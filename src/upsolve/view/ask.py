@@ -1,4 +1,4 @@
-"""Questions to a model: loaded and sampled in the background, one question at a time, while the other pages answer."""
+"""Questions to a model, which is loaded and sampled in the background, one question at a time; other pages keep working."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["MOST_SAMPLES", "Model", "shown_answer"]
 
 MOST_SAMPLES = 16
-"""Most candidates of a question."""
+"""Largest number of candidates of a question."""
 SPREAD = 0.8
-"""Temperature that the page offers where the recipe samples greedily, which gives the same candidate each time."""
+"""Temperature that the page offers if the recipe samples greedily, which would give the same candidate each time."""
 NOT_JUDGED = "Nothing was judged: the question has no tests."
 
 
@@ -47,7 +47,7 @@ class Model:
         threading.Thread(target=self.load, args=(load,), daemon=True).start()
 
     def load(self, load: Callable[[SampleConfig, ModelConfig], Sampler]) -> None:
-        """Load the model; an error becomes the sentence of the page."""
+        """Load the model; an error becomes a sentence on the page."""
         try:
             with needs_extras():
                 self.draw = load(self.sample, self.model)
@@ -56,7 +56,7 @@ class Model:
             self.state, self.error = "failed", f"The model cannot be loaded: {sentence(error)}"
 
     def about(self) -> dict[str, Any]:
-        """Return the name of the model, whether it is ready, and what the form of the page begins with."""
+        """Return the name of the model, whether it is ready, and the initial values of the page's form."""
         return {
             "name": self.model.name,
             "state": self.state,
@@ -67,7 +67,7 @@ class Model:
         }
 
     def ask(self, question: Mapping[str, Any], task: Task | None) -> dict[str, Any]:
-        """Begin to answer a question, and return its number.
+        """Start answering a question, and return its number.
 
         Args:
             question: ``samples``, ``temperature`` and, without a task, ``prompt``, ``language`` and ``schema``.
@@ -104,7 +104,7 @@ class Model:
         return self.sample.model_copy(update={"samples": samples, "temperature": temperature})
 
     def answer(self, draw: Sampler, task: Task, config: SampleConfig) -> None:
-        """Answer a question; an error becomes the sentence of the page."""
+        """Answer a question; an error becomes a sentence on the page."""
         try:
             found = {"state": "done", "answer": shown_answer(draw, task, config, judge_settings(self.verify))}
         except Exception as error:  # as in ``load``
@@ -112,9 +112,9 @@ class Model:
         self.asked = found
 
     def result(self, number: int) -> dict[str, Any]:
-        """Return the state of a question and its answer; ConfigError if another one was asked since."""
+        """Return the state of a question and its answer; ConfigError if another question was asked since."""
         if number != self.number or not number:
-            raise ConfigError("The answer to this question is no longer there: another one was asked.")
+            raise ConfigError("The answer to this question is gone, because another question was asked.")
         return self.asked
 
 
@@ -126,7 +126,7 @@ def sentence(error: Exception) -> str:
 def shown_answer(draw: Sampler, task: Task, config: SampleConfig, settings: JudgeSettings) -> dict[str, Any]:
     """Return the candidates of a task, sampled and chosen as ``upsolve solve`` does, and judged by all its tests.
 
-    Hidden tests judge and do not choose. No sampling stops early, so that all candidates can be compared.
+    Hidden tests only judge; they do not choose. Sampling never stops early, so that all candidates can be compared.
     """
     (answer,) = solve([task], draw, config, how=SolveSettings(stop_early=False), settings=settings)
     candidates = answer.candidates
@@ -170,7 +170,7 @@ def candidate(answer: Answer, index: int, verdict: Verdict | None, kinds: Sequen
 
 
 def kind_is_known(kind: str, task: Task, *, has_inputs: bool) -> bool:
-    """Return whether a kind of evidence says something about this task."""
+    """Return whether a kind of evidence applies to this task."""
     if kind == "tests":
         return any(not test.hidden for test in task.tests)
     return has_inputs or kind not in ("runs", "agreement")

@@ -1,4 +1,4 @@
-"""Pages of attempts and tasks, answered from the index, and one attempt, task or group in full, read from the parts of an archive."""
+"""Pages of attempts and tasks, read from the index; and single attempts, tasks and groups, read in full from the parts of an archive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 PAGE_ROWS = 100
-"""Rows of a page."""
+"""Number of rows of a page."""
 COLUMNS = "place, task_id, language, author, created, tokens, truncated, count, sampled, difficulty, status, passed, total, error_type, rules"
 """Fields of a row of the index that the list shows."""
 CHOICES = (
@@ -56,7 +56,7 @@ SORTS = {
     "findings": "len(rules)",
     "tokens": "tokens",
 }
-"""Columns by which the list of attempts is sorted, and the SQL expression that each compares."""
+"""Name -> SQL expression by which the list of attempts can be sorted."""
 TASK_SORTS = {
     "task": "task_id",
     "passed": "passed / nullif(scored, 0)",
@@ -64,16 +64,16 @@ TASK_SORTS = {
     "difficulty": "difficulty",
     "language": "language",
 }
-"""Columns by which the list of tasks is sorted, and the SQL expression that each compares."""
+"""Name -> SQL expression by which the list of tasks can be sorted."""
 SCANNED = 4
 """Parts whose code is searched together, on all cores."""
 EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
-"""Filters that compare, and their columns."""
+"""Filters that test equality -> their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which attempts are shown; an empty filter lets all through."""
+    """Filters for attempts; an empty filter accepts all."""
 
     status: str = ""
     """Outcome, such as ``failed``; ``unjudged`` without a verdict."""
@@ -90,7 +90,7 @@ class Filters:
     task: str = ""
     """Id of the task."""
     text: str = ""
-    """Text in the code, in any case."""
+    """Text in the code; upper and lower case are equal."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Filters":
@@ -98,7 +98,7 @@ class Filters:
         return cls(**{name: query[name] for name in cls.__slots__ if query.get(name)})
 
     def condition(self) -> tuple[str, list[Any]]:
-        """Return the filters except ``text`` as a condition of SQL, and its values."""
+        """Return all filters except ``text`` as an SQL condition, and its values."""
         given = [(column, getattr(self, name)) for name, column in EQUAL.items() if getattr(self, name)]
         parts, values = [f"{column} = ?" for column, _ in given], [value for _, value in given]
         if self.finding:
@@ -110,7 +110,7 @@ class Filters:
 def list_attempts(index: Index, filters: Filters, *, after: int = -1, sort: str = "") -> dict[str, Any]:
     """Return a page of attempts after a place in the order of the archive: ``rows``, and the ``next`` place or None.
 
-    ``sort`` is one of ``SORTS``, with ``-`` before it from the largest value on; then ``after`` and ``next`` count rows.
+    ``sort`` is one of ``SORTS``; a leading ``-`` sorts from the largest value on. ``after`` and ``next`` then count rows.
     """
     if not index.ready:
         return {"rows": [{name: row[name] for name in COLUMNS.split(", ")} for row in index.preview[:PAGE_ROWS]], "next": None}
@@ -140,12 +140,12 @@ def order_of(sort: str, columns: Mapping[str, str]) -> str:
 
 
 def counted_page(rows: list[dict[str, Any]], after: int) -> dict[str, Any]:
-    """Return the page of rows that follow ``after`` others, of which there is one more than a page has if another page follows."""
+    """Return the page of rows after the first ``after`` rows; the query returns one row more than a page if another page follows."""
     return {"rows": rows[:PAGE_ROWS], "next": after + PAGE_ROWS if len(rows) > PAGE_ROWS else None}
 
 
 def selected(index: Index, filters: Filters) -> tuple[str, list[Any]]:
-    """Return all filters, the text in the code included, as a condition of SQL, and its values."""
+    """Return all filters, including the text in the code, as an SQL condition, and its values."""
     condition, values = filters.condition()
     if not filters.text:
         return condition, values
@@ -154,7 +154,7 @@ def selected(index: Index, filters: Filters) -> tuple[str, list[Any]]:
 
 
 def previews(index: Index, places: Sequence[int]) -> dict[str, dict[str, str]]:
-    """Return the first lines of the code of attempts, and the first error of their verdicts, by place; at most a page of them."""
+    """Return by place the first lines of the code of attempts, and the first error of their verdicts; at most one page."""
     sql = "select * from entries where place in (select unnest(?::bigint[]))"
     entries = index.query(sql, [[*places][:PAGE_ROWS]]) if index.ready else []
     tasks = read_tasks(index, [*{entry["task_id"] for entry in entries}])
@@ -172,7 +172,7 @@ def preview_of(attempt: Attempt, verdict: Verdict | None) -> dict[str, str]:
 
 
 def page_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the page of rows, of which there is one more than a page has if another page follows."""
+    """Return the page of rows; the query returns one row more than a page if another page follows."""
     return {"rows": rows[:PAGE_ROWS], "next": rows[PAGE_ROWS - 1]["place"] if len(rows) > PAGE_ROWS else None}
 
 
@@ -192,7 +192,7 @@ def search(index: Index, filters: Filters, after: int) -> dict[str, Any]:
 
 
 def scanned(index: Index, text: str, parts: int) -> list[int]:
-    """Return the places of the attempts of the first parts, at least, whose code contains a text; the index remembers those of the last text."""
+    """Return the places of at least the attempts of the first parts whose code contains a text; the index caches them for the last text."""
     if index.scan.text != text:
         index.scan = Scan(text)
     scan = index.scan
@@ -205,7 +205,7 @@ def scanned(index: Index, text: str, parts: int) -> list[int]:
 
 
 def matches(index: Index, number: int, text: str) -> list[int]:
-    """Return the places of the attempts of ``SCANNED`` parts from one on whose code contains a text, in any case."""
+    """Return the places of attempts whose code contains a text, ignoring case, in ``SCANNED`` parts from the given one on."""
     parts = index.parts["attempts"][number : number + SCANNED]
     with connect({"attempts": parts}, places=True, shared=True) as connection:
         found = connection.execute("select place from attempts where regexp_matches(code, ?, 'li')", [text]).fetchall()
@@ -213,7 +213,7 @@ def matches(index: Index, number: int, text: str) -> list[int]:
 
 
 def count_attempts(index: Index, filters: Filters) -> int:
-    """Return the number of attempts that filters let through; with a text, all code is read. The index remembers it."""
+    """Return the number of attempts that match the filters; with a text, all code is read. The index caches the number."""
 
     def count() -> int:
         condition, values = selected(index, filters)
@@ -225,7 +225,7 @@ def count_attempts(index: Index, filters: Filters) -> int:
 def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str = "", sort: str = "") -> dict[str, Any]:
     """Return a page of tasks in the order of the archive, with their numbers of attempts; no rows until the index is ready.
 
-    ``sort``: as of attempts, one of ``TASK_SORTS``.
+    ``sort``: one of ``TASK_SORTS``, with ``-`` as for attempts.
     """
     if not index.ready:
         return {"rows": [], "next": None}
@@ -259,7 +259,7 @@ def facets(index: Index) -> dict[str, Any]:
 
 
 GROUP_ROWS = 2_000
-"""Most attempts of a task that are read as one group: the first ones."""
+"""Largest number of attempts of a task that are read as one group, from the first on."""
 
 
 def read_rows(index: Index, table: str, places: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -283,17 +283,17 @@ def entry_at(index: Index, place: int) -> dict[str, Any]:
     found = index.query("select * from entries where place = ?", [place]) if index.ready else index.preview
     entry = next((row for row in found if row["place"] == place), None)
     if entry is None:
-        raise ArchiveError(f"no attempt is stored at place {place}")
+        raise ArchiveError(f"the archive has no attempt at place {place}")
     return entry
 
 
 def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
-    """Return tasks by id, without tasks of which the archive has only attempts."""
+    """Return tasks by id; tasks that are missing in the archive are left out."""
     return find_tasks(index.parts["tasks"], names)
 
 
 def find_tasks(parts: Sequence[Path], names: Sequence[str]) -> dict[str, Task]:
-    """Return tasks by id from the parts of an archive that hold tasks, in the order of the names."""
+    """Return tasks by id from the parts of an archive that hold tasks, in the order of the part names."""
     with connect({"tasks": [*parts]}, shared=True) as connection:
         sql = "select * from tasks where task_id in (select unnest(?))"
         found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()
@@ -315,7 +315,7 @@ def records_of(index: Index, entries: Sequence[dict[str, Any]]) -> list[tuple[At
 
 
 def read_groups(index: Index, names: Sequence[str], most: int = GROUP_ROWS) -> dict[str, tuple[Group, list[int]]]:
-    """Return the attempts at tasks with their preferred verdicts, and their places, by task; at most ``most`` of each task, the first ones."""
+    """Return by task the attempts with their preferred verdicts, and their places; at most the first ``most`` attempts of each task."""
     few = f"qualify row_number() over (partition by task_id order by place) <= {int(most)}"
     entries = index.query(f"select * from entries where task_id in (select unnest(?)) {few} order by place", [[*names]])  # noqa: S608
     tasks, found = read_tasks(index, names), {name: list[tuple[Attempt, Verdict | None, int]]() for name in names}
@@ -330,7 +330,7 @@ def read_groups(index: Index, names: Sequence[str], most: int = GROUP_ROWS) -> d
 
 
 def read_attempt(index: Index, place: int) -> dict[str, Any]:
-    """Return everything about an attempt, the preferred verdict first; ArchiveError if none is stored at this place."""
+    """Return all data about an attempt, the preferred verdict first; ArchiveError if no attempt is stored at this place."""
     entry = entry_at(index, place)
     ((attempt, judged),) = records_of(index, [entry])
     task = read_tasks(index, [attempt.task_id]).get(attempt.task_id)
@@ -345,7 +345,7 @@ def read_attempt(index: Index, place: int) -> dict[str, Any]:
 def describe(
     entry: dict[str, Any], attempt: Attempt, judged: Sequence[Verdict], *, task: Task | None, judge: str = ""
 ) -> dict[str, Any]:
-    """Return the fields of an attempt, without its tokens, and its verdicts, the one that counts first."""
+    """Return the fields of an attempt, without its tokens, and its verdicts, the preferred one first."""
     best = preferred(judged, task or Task(attempt.task_id, ""), judge)
     others = [one for one in judged if not one.is_score and (best is None or one.judge != best.judge)]
     fields = {name: value for name, value in asdict(attempt).items() if name not in ("token_ids", "token_logps")}
@@ -359,7 +359,7 @@ def describe(
 
 
 def relative(index: Index, condition: str, name: str) -> list[dict[str, Any]]:
-    """Return place and status of the attempts that a condition on an id finds, at most ten."""
+    """Return place and status of at most ten attempts that fulfil a condition on an id."""
     if not name or not index.ready:
         return []
     return index.query(f"select place, status, author from entries where {condition} order by place limit 10", [name])  # noqa: S608

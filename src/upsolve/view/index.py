@@ -1,4 +1,4 @@
-"""The index of an archive for the viewer: a row for each attempt without its code; of a large one, built in the background."""
+"""The index of an archive for the viewer: a row for each attempt without its code. For a large archive it is built in the background."""
 
 import threading
 import time
@@ -22,23 +22,23 @@ from upsolve.verify.analysis import FILE_END
 __all__ = ["PREVIEW_ROWS", "Index", "Scan", "archive_state", "index_folder", "parts_of"]
 
 SMALL_BYTES = 1 << 23
-"""Largest size of the parts of an archive whose index is built before the first page is shown."""
+"""Largest total size of the parts of an archive whose index is built before the first page is shown."""
 PREVIEW_ROWS = 200
-"""Attempts that are shown while the index is built."""
+"""Number of attempts that are shown while the index is built."""
 REMEMBERED = 256
 """Largest number of cached counts."""
 CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
 HASHED = ("answer", "token_ids", "token_logps")
-"""Columns that distinguish attempts, grouped by their hashes because they are large."""
+"""Columns that distinguish attempts; grouped by hash, because they are large."""
 BY_CHOSEN_JUDGE = "by_chosen_judge"
-"""Placeholder of the SQL condition that a verdict is by the judge whose verdicts count."""
+"""Placeholder for the SQL condition that a verdict is by the chosen judge."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 HEAT = "(extra ->> '$.temperature')::double"
 SAMPLED = f"extra ->> '$.task_set' || ', ' || if({HEAT} = 0, 'greedy', printf('T %g', {HEAT}))"
 LISTED = (
     f"f.kind not in ('complexity', 'score', 'points') and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
 )
-"""Findings that are listed: no measurements, which nearly every program has, and no findings that rewards ignore."""
+"""SQL condition for findings that are listed: no measurements, which nearly every program has, and no findings that rewards ignore."""
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""
 create table entries as
@@ -72,8 +72,9 @@ select place, attempt_id, task_id, language, author, created, parent_id, tokens,
          end as rules
 from chosen order by place
 """  # noqa: S608  names of ours
-"""One row for each attempt, with the outcome of the verdict that ``archive.preference.preferred`` chooses. Attempts equal in every field
-are merged. ``sampled`` is task set and temperature of a sample of an evaluation, ``place`` is where the attempt is stored, ``verdicts`` where its verdicts are: the last scored one of each judge."""
+"""One row for each attempt, with the outcome of the verdict that ``archive.preference.preferred`` chooses. Attempts equal in every field are merged.
+``sampled``: task set and temperature of a sample of an evaluation. ``place``: where the attempt is stored. ``verdicts``: where the last scored
+verdict of each judge is stored."""
 HEADS = """
 create {kind} task_heads as select task_id, min(place) as place, any_value(difficulty) as difficulty, any_value(official) as official,
     any_value(language) as language, any_value(source) as source from tasks group by task_id
@@ -94,7 +95,7 @@ select task_heads.place, task_id, difficulty, language, source, coalesce(attempt
     coalesce(scored, 0) as scored, coalesce(evaluations, []) as evaluations
 from task_heads left join counts using (task_id) left join by_evaluation using (task_id) order by task_heads.place
 """
-"""One row for each task. ``evaluations`` counts its samples by model, task set and temperature; [] if its attempts are no samples of evaluations."""
+"""Query for one row per task. ``evaluations`` counts its samples by model, task set and temperature; [] if its attempts are not samples of evaluations."""
 FACETS = """
 create table facets as
 select 'status' as facet, status as value, count(*) as attempts from entries group by status
@@ -127,7 +128,7 @@ def index_folder(archive: Archive) -> Path:
 
 @dataclass
 class Scan:
-    """A search for a text in the code of all attempts, part by part; requests at the same time read no part twice."""
+    """A search for a text in the code of all attempts, part by part; concurrent requests read no part twice."""
 
     text: str
     """The text."""
@@ -164,7 +165,7 @@ class Index:
         return self.opened is not None
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return a value of this state of the archive; it is computed at the first call and cached, with at most ``REMEMBERED`` values."""
+        """Return a value for this state of the archive; computed at the first call and cached (at most ``REMEMBERED`` values)."""
         cached = self.remembered
         if key in cached:
             return cached[key]
@@ -207,9 +208,9 @@ class Index:
         self.opened = duckdb.connect(str(self.file), read_only=True)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Return the rows of a query of the index, which must be ready; several threads may ask at once."""
+        """Return the rows of a query of the index, which must be ready; several threads may query at once."""
         if self.opened is None:
-            raise RuntimeError("the index is not ready")
+            raise RuntimeError("the index of the archive is not built yet; wait, and ask again")
         with self.opened.cursor() as cursor:
             return fetch(cursor, sql, values)
 

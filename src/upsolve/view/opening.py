@@ -36,9 +36,9 @@ __all__ = ["ENDING", "LOGS", "fill_with_samples", "open_path"]
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
 WITH_COLUMNS = (Kind.CSV, Kind.EXCEL, Kind.SQLITE, Kind.DUCKDB)
-"""Formats of files that the source ``table`` alone reads."""
+"""Formats of files that only the source ``table`` reads."""
 MOST_NAMED = 5
-"""Archives of a folder that a message names."""
+"""Largest number of archives of a folder that a message names."""
 
 
 def open_path(
@@ -46,7 +46,7 @@ def open_path(
 ) -> Answers | Runs:
     """Open an archive, a run, a folder of runs, samples, or a log; ArchiveError for anything else, ConfigError for a wrong option.
 
-    ``model``: the model that can be asked on the page; "": the one that the run trained; None: none.
+    ``model``: the model that can be asked on the page; "": the model that the run trained; None: none.
     """
     asks = model is not None
     folder = SHIPPED.get(path) or place_of(path)
@@ -57,7 +57,7 @@ def open_path(
     if (folder / "archive.json").is_file():
         refuse_options("an archive", archive=archive, source=source, logps=logps)
         if model == "":
-            raise ConfigError(f"--model: {path} is an archive, which has no model of its own; name one: --model PATH")
+            raise ConfigError(f"--model: {path} is an archive, which has no model; name a model: --model PATH")
         recipe = load_recipe(None, [f"data.archive={path}"])
         answers = Answers(open_filled(path), title=f"archive {headline(path)}")
         if model:
@@ -108,9 +108,9 @@ def remove(archive: Archive) -> None:
 
 
 def refuse_options(what: str, **options: Any) -> None:
-    """Raise ConfigError if an option is given that this kind of path does not have."""
+    """Raise ConfigError if an option is given that does not apply to this kind of path."""
     if given := [f"--{name}" for name, value in options.items() if value]:
-        raise ConfigError(f"{', '.join(given)}: not for {what}; leave it out")
+        raise ConfigError(f"{', '.join(given)}: has no effect on {what}; leave it out")
 
 
 def run_in(folder: Path) -> Path | None:
@@ -133,14 +133,14 @@ def opened_inside(folder: Path) -> list[str]:
 
 
 def askable(model: ModelConfig, sample: SampleConfig, verify: VerifyConfig) -> "Model":
-    """Begin to load a model that can be asked on the page."""
+    """Start loading a model that can be asked on the page."""
     from upsolve.view.ask import Model
 
     return Model(model, sample, verify)
 
 
 def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) -> Answers:
-    """Open a run: its rollouts if it samples, else the archive that it is trained on. ``model`` is as for ``open_path``."""
+    """Open a run: its rollouts if it samples, else its training archive. ``model``: see ``open_path``."""
     recipe = load_recipe(run / "recipe.yaml")
     online = (run / "rollouts" / "archive.json").is_file()
     name = archive or (str(run / "rollouts") if online else recipe.data.archive)
@@ -150,7 +150,7 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
     trained = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
     if model == "" and trained is recipe.model:
-        raise ConfigError(f"--model: {run} has no trained model yet; name another one: --model PATH")
+        raise ConfigError(f"--model: {run} has no trained model yet; name another model: --model PATH")
     load_codec = partial(load_tokenizer, trained)
     score = log_prober(trained, recipe.optim, load_codec) if logps else None
     stages, seed, turns = (recipe.reward, recipe.advantage, recipe.objective), recipe.data.seed, recipe.data.turns
@@ -213,7 +213,7 @@ def log_prober(
 
 
 def import_log(path: Path, source: str) -> tuple[str, Archive]:
-    """Import a log into a temporary archive, and return the importer's name, too; ArchiveError if none can read it."""
+    """Import a log into a temporary archive; also return the importer's name. ArchiveError if no importer can read the log."""
     if source and source not in names("source") and ":" not in source and not source.endswith((".yaml", ".yml")):
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
@@ -233,15 +233,15 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
             raise ArchiveError(f"{where}{problem}; `upsolve ingest {known}` has options: import it so, and view the archive")
         refused.append(f"{name}: {problem.splitlines()[0][:120] if problem else 'cannot be read'}")
     raise ArchiveError(
-        f"{path}: neither an archive nor a run, and not a log that an importer can read ({'; '.join(refused[:3])}); "
+        f"{path}: neither an archive nor a run, nor a log that an importer can read ({'; '.join(refused[:3])}); "
         "name its importer with --source (`upsolve ingest --sources` lists them)"
     )
 
 
 ENDING = ".samples.jsonl"
-"""How the names of the files end."""
+"""Ending of the names of files with samples."""
 JUDGE = "recorded:"
-"""Judge of the verdicts, with the name of the evaluation (``recorded:base``): a file keeps status and error of each sample."""
+"""Prefix of the judge of the verdicts, before the evaluation's name (``recorded:base``); a file keeps status and error of each sample."""
 
 
 def fill_with_samples(archive: Archive, files: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""A folder of runs: what each gained, the curves of several together, and their results task by task."""
+"""A folder of runs: the gain of each run, the curves of several runs together, and their results task by task."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from upsolve.view.answers import Answers, Query
 __all__ = ["MOST_COMPARED", "Runs"]
 
 MOST_COMPARED = 4
-"""Runs that are compared at once."""
+"""Largest number of runs that are compared at once."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Runs:
     open_run: Callable[[Path], Answers]
     """Opens a run."""
     opened: dict[str, Answers] = field(default_factory=dict[str, Answers])
-    """Runs that were asked for."""
+    """Runs opened so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -51,15 +51,15 @@ class Runs:
 
     @property
     def actions(self) -> Mapping[str, Callable[[Query], Any]]:
-        """No functions: a folder of runs has no model that can be asked."""
+        """Empty: a folder of runs has no model that can be asked."""
         return {}
 
     def about(self, _what: str) -> "Runs":
-        """Return this object: a folder of runs has no samples of its own."""
+        """Return this object, since a folder of runs has no samples of its own."""
         return self
 
     def member(self, name: str) -> Answers:
-        """Return the answers about a run; ArchiveError for an unknown name, or if it cannot be opened."""
+        """Return the answers about a run; ArchiveError if the name is unknown, or the run cannot be opened."""
         if name not in self.folders:
             raise ArchiveError(f"no run {name!r} in this folder")
         with self.lock:
@@ -95,7 +95,7 @@ class Runs:
         return rows
 
     def result(self, name: str) -> RunResult | str:
-        """Return the evaluations of a run, or why there are none."""
+        """Return the evaluations of a run, or why it has none."""
         try:
             return run_result(self.folders[name])
         except ConfigError:  # not finished, or trained alone
@@ -121,14 +121,14 @@ class Runs:
         }
 
     def compare(self, query: Query) -> dict[str, Any]:
-        """Return curves of two to four runs in one figure each, and the tasks on which they differ most first.
+        """Return the curves of two to four runs, one figure per metric, and the tasks, largest differences first.
 
         Raises:
-            ValueError: another number of runs.
+            ValueError: the number of runs is not two to four.
         """
         names = query.get("names", "").split("|")
         if not 2 <= len(names) <= MOST_COMPARED or any(name not in self.folders for name in names):
-            raise ValueError(f"choose 2 to {MOST_COMPARED} runs of this folder to compare")
+            raise ValueError(f"choose 2 to {MOST_COMPARED} runs of this folder for the comparison")
         results: dict[str, RunResult] = {}
         for name in names:
             try:
@@ -149,7 +149,7 @@ class Runs:
         }
 
     def steps(self, name: str) -> int | None:
-        """Return the steps of a run's training by its log, else by its summary; None if both lack them."""
+        """Return the steps of a run's training from its log, else from its summary; None without both."""
         logged = [int(row["step"]) for row in self.metrics(name) if "step" in row]
         with suppress(UpsolveError):  # a damaged summary
             trained = None if logged else load_trained(self.training(name))

@@ -1,4 +1,4 @@
-"""Rewards and advantages of attempts and of their tokens: as the run recorded them, else recomputed from its recipe."""
+"""Rewards and advantages of attempts and their tokens: as the run recorded them, else recomputed from its recipe."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -32,26 +32,26 @@ __all__ = ["Drawn", "Measured", "Recorded", "RunScores", "Scored", "TaskScores"]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A group as it was trained on."""
+    """A group in the form in which it was trained on."""
 
     round: int
     """Round of the group, from 0; offline, an epoch."""
     number: int
-    """Place of the group in the round, from 0."""
+    """Index of the group in the round, from 0."""
     keys: tuple[str, ...]
     """``attempt_key`` of each attempt, [G]."""
     rewards: tuple[float, ...]
     """Reward of each attempt, [G]."""
     advantages: tuple[float | None, ...]
-    """Advantage of each attempt, [G]; None where the estimator gives each token its own."""
+    """Advantage of each attempt, [G]; None if the estimator gives each token its own."""
 
 
 MOST_LISTED = 500
-"""Attempts that are listed of a range of rewards."""
+"""Largest number of attempts that are listed for a range of rewards."""
 
 
 class Recorded:
-    """The recorded groups of a run; read again when there are new files."""
+    """The recorded groups of a run; new files are read when they appear."""
 
     def __init__(self, folder: Path) -> None:
         """Name the folder; it need not exist."""
@@ -84,7 +84,7 @@ class Recorded:
         return [name for (name,) in self.ask("select distinct task_id from drawn order by task_id") or ()]
 
     def rewards(self) -> list[tuple[float, int]]:
-        """Return each reward of an attempt trained on, rounded, with the number of such attempts in all groups, the smallest first."""
+        """Return each reward of a trained-on attempt, rounded, with the number of such attempts in all groups, the smallest reward first."""
         return (
             self.ask(
                 "select round(reward, 6) as value, count(*) from drawn where reward is not null group by value order by value"
@@ -93,7 +93,7 @@ class Recorded:
         )
 
     def between(self, low: float, high: float) -> list[dict[str, Any]]:
-        """Return the first ``MOST_LISTED`` attempts in groups whose reward is from ``low`` to ``high``."""
+        """Return the first ``MOST_LISTED`` attempts in groups with a reward between ``low`` and ``high``."""
         sql = f"select task_id, round, number, reward, advantage from drawn where round(reward, 6) between ? and ? limit {MOST_LISTED}"  # noqa: S608
         names = ("task_id", "round", "number", "reward", "advantage")
         return [dict(zip(names, row, strict=True)) for row in self.ask(sql, low, high) or ()]
@@ -147,7 +147,7 @@ class TaskScores:
     """The groups of training, without attempts that are missing in this archive; None if the run recorded no groups."""
 
     def of_place(self, place: int) -> Scored | None:
-        """Return the first group of training with this attempt, or else the group of all attempts at the task."""
+        """Return the first training group with this attempt, else the group of all attempts at the task."""
         found = (scored for scored in (*(self.drawn or ()), self.whole) if scored and place in scored.places)
         return next(found, None)
 
@@ -187,7 +187,7 @@ class RunScores:
         return TaskScores(group, places, whole, dict(scored.left_out), drawn)
 
     def of_group(self, task: TaskScores) -> dict[str, Any]:
-        """Return ``rows`` by place, ``drawn`` groups as they were trained on, ``left_out`` by reason, and ``about``."""
+        """Return ``rows`` by place, ``drawn`` groups in the form in which they were trained on, ``left_out`` by reason, and ``about``."""
         known = task.drawn is None and not self.advantage.needs_values
         item, places = (task.whole.item, task.whole.places) if task.whole else (None, [])
         rows = [
@@ -208,13 +208,13 @@ class RunScores:
         }
 
     def about(self) -> dict[str, Any]:
-        """Return the estimator of advantages, and which groups they are relative to."""
+        """Return the estimator of advantages, and the groups to which advantages are relative."""
         note = UNRECORDED if self.recorded.read() is None else RECORDED
         dropped = self.recorded.dropped
         return {"kind": self.advantage.kind, "note": f"{note}; of {dropped:,} groups there is no record" if dropped else note}
 
     def of_tokens(self, task: TaskScores, place: int) -> dict[str, Any]:
-        """Return ``spans`` [R, 2] of the tokens of one attempt, in characters of its code, and what is known of each token."""
+        """Return ``spans`` [R, 2] of the tokens of one attempt, in characters of its code, and the known values of each token."""
         if place not in task.places:
             return {"spans": [], "note": f"no group: only the first {len(task.places):,} attempts at a task are read"}
         index, codec, scored = task.places.index(place), loaded(self.load_codec), task.of_place(place)
@@ -257,7 +257,7 @@ class RunScores:
         return {**tokens, "advantage": value, "advantages": by_token, **note}
 
     def logps(self, task: Task, attempt: Attempt, ids: Sequence[int], *, turns: Sequence[Turn]) -> dict[str, Any]:
-        """Return log-probabilities of the tokens: under the run's model if it was asked for, else the stored ones of the sampler."""
+        """Return log-probabilities of the tokens: under the run's model if it was loaded, else the sampler's stored ones."""
         if self.score is not None:
             return {"logps": list(self.score(task, attempt, turns)), "logps_of": "the run's model"}
         if attempt.token_logps is not None and attempt.token_ids == tuple(ids):
@@ -266,7 +266,7 @@ class RunScores:
 
 
 def located(record: Drawn, whole: Scored) -> Scored:
-    """Return a recorded group with the attempts that an archive has, which keep their recorded rewards and advantages."""
+    """Return a recorded group with only the attempts that an archive has; they keep their recorded rewards and advantages."""
     item = whole.item
     index_of = {attempt_key(attempt): index for index, attempt in enumerate(item.group.attempts)}
     found = [(index_of[key], at) for at, key in enumerate(record.keys) if key in index_of]
@@ -292,12 +292,12 @@ def drawn_row(scored: Scored) -> dict[str, Any]:
 
 @cache
 def loaded(load: Callable[[], Any]) -> Any:
-    """Return the result of ``load()``, which is called once."""
+    """Return the result of ``load()``, which is called only once."""
     return load()
 
 
 def rewarded_places(group: Group, rewarded: Group, places: Sequence[int]) -> list[int]:
-    """Return the places of the attempts of a group that have a reward: they are in the order of the group."""
+    """Return the places of the attempts of a group that have a reward, in the order of the group."""
     remaining = iter(zip(group.attempts, places, strict=True))
     return [next(place for other, place in remaining if other is attempt) for attempt in rewarded.attempts]
 
@@ -312,7 +312,7 @@ class Measured:
     """Returns tasks by id."""
 
     def overview(self) -> Node:
-        """Return the overview of the run, as its report begins."""
+        """Return the overview of the run, which is the beginning of its report."""
         return overview_block(read_overview(self.home, self.find))
 
     def pairings(self) -> list[Pairing]:
@@ -342,7 +342,7 @@ class Measured:
         """Return the label of the pairing with this number, and the samples of both models by task; ArchiveError for another number."""
         pairings = self.pairings()
         if not 0 <= number < len(pairings):
-            raise ArchiveError(f"the run has no pair of evaluations {number}")
+            raise ArchiveError(f"the run has no pair of evaluations with the number {number}")
         one, (first, second) = pairings[number], (file.with_suffix(".samples.jsonl") for file in self.files())
         return one.label, stored(first, one.before), stored(second, one.after)
 
@@ -370,18 +370,18 @@ def preview_of(one: Example) -> dict[str, Any]:
 
 
 def where_of(evaluation: Evaluation) -> dict[str, str]:
-    """Return the name of an evaluation, which is the author of its samples, and the value of the filter ``sampled`` that finds them."""
+    """Return the name of an evaluation, which is the author of its samples, and the value of the filter ``sampled`` that selects them."""
     heat = evaluation.temperature
     return {"name": evaluation.name, "sampled": "" if heat is None else f"{evaluation.tasks}, {temperature_name(heat)}"}
 
 
 def stored(file: Path, evaluation: Evaluation) -> Mapping[str, list[Sample]]:
-    """Return the samples of an evaluation by task; the last files read are remembered until they change."""
+    """Return the samples of an evaluation by task; the last files read are cached until they change."""
     changed = file.stat().st_mtime_ns if file.is_file() else 0
     return remembered(file, changed, evaluation.tasks, evaluation.temperature)
 
 
 @lru_cache(maxsize=4)
 def remembered(file: Path, _changed: int, tasks: str, temperature: float | None) -> Mapping[str, list[Sample]]:
-    """Return the samples of a file by task."""
+    """Return the samples of a file by task, cached."""
     return samples_of(file, tasks, temperature)

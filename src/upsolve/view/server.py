@@ -40,7 +40,7 @@ HEADERS = {
 MOST_BODY = 1_000_000
 """Longest question, bytes."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""Names under which the server answers; another name in the header Host is an attack that rebinds a name of the internet."""
+"""Names under which the server answers; any other name in the header Host is a DNS rebinding attack."""
 
 
 def to_json(data: Any) -> bytes:
@@ -57,8 +57,8 @@ def to_json(data: Any) -> bytes:
 
 
 def application(answers: Answers | Runs, token: str) -> Any:
-    """Return the viewer as an ASGI application: only by a local name, only with the token, only from its own page, ``HEADERS`` in
-    every answer; only GET, and POST for questions to a model."""
+    """Return the viewer as an ASGI application. It requires a local name, the token and its own page as the origin, and sends ``HEADERS`` in every
+    answer. Only GET is allowed, and POST for questions to a model."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
@@ -106,7 +106,7 @@ def application(answers: Answers | Runs, token: str) -> Any:
 
 
 def refusal(error: Exception) -> Any:
-    """Return the answer to a wrong request, with the reason: 404 for what the archive lacks, else 400."""
+    """Return the answer to a wrong request, with the reason: 404 for data that the archive lacks, else 400."""
     from starlette.responses import Response
 
     status = 404 if isinstance(error, ArchiveError) else 400
@@ -137,7 +137,7 @@ async def asked(answers: Answers | Runs, request: Any) -> Any:
         body = await request.body() if int(request.headers.get("content-length") or MOST_BODY + 1) <= MOST_BODY else b""
         question = json.loads(body)
         if not isinstance(question, dict):
-            raise ValueError("a question is an object")
+            raise ValueError("a question must be a JSON object")
         action = member(answers, request.path_params.get("run", "")).actions.get(request.path_params["name"])
         if action is None:
             return Response("no such path", 404)
@@ -155,7 +155,7 @@ FILES = {file.name: file for file in (REPORT / "copy.js", *WEB.iterdir()) if fil
 def is_foreign(method: str, path: str, headers: Mapping[str, str]) -> bool:
     """Return whether a request comes from another page: a POST without this server's own Origin, or data for another origin.
 
-    The cookie alone does not tell: pages at other ports of this machine are of the same site, and their requests carry it.
+    The cookie alone is not sufficient: pages at other ports of this machine belong to the same site, and their requests carry it.
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
     is_own = origin == f"http://{headers.get('host', '')}"
@@ -165,7 +165,7 @@ def is_foreign(method: str, path: str, headers: Mapping[str, str]) -> bool:
 
 
 def member(answers: Answers | Runs, run: str) -> Answers | Runs:
-    """Return the answers about the named run of a folder of runs; without a name, ``answers`` itself."""
+    """Return the answers about a named run in a folder of runs; without a name, ``answers`` itself."""
     return answers.member(run) if run and isinstance(answers, Runs) else answers
 
 

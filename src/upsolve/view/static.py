@@ -22,7 +22,7 @@ from upsolve.view.server import FILES, WEB, style_text, to_json
 __all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "first_entries", "heat_maps", "packed", "write_page"]
 
 DIGITS = {"rewards": 3, "advantages": 3, "logps": 2}
-"""Numbers of each token, and the digits to which they are rounded."""
+"""Numbers of each token -> digits to which they are rounded."""
 
 
 def packed(part: Any) -> str:
@@ -33,7 +33,7 @@ def packed(part: Any) -> str:
 def heat_maps(
     answers: Answers, entries: Sequence[Mapping[str, Any]], scored: Mapping[str, TaskScores], *, chunk: int, room: int
 ) -> tuple[list[str], int, str]:
-    """Return ``packed`` heat maps of the first attempts that fit into ``room`` bytes, by ``chunk``, their number, and a note."""
+    """Return ``packed`` heat maps of as many first attempts as fit into ``room`` bytes, by ``chunk``; their number; and a note."""
     blocks, count = list[str](), 0
     maps = tokens_of(answers, entries, scored)
     try:
@@ -67,15 +67,15 @@ def tokens_of(
 
 
 MOST_ATTEMPTS = 10_000
-"""Attempts of a page."""
+"""Largest number of attempts on a page."""
 MOST_PAIRS = 100
-"""Tasks of each evaluation whose programs before and after training are on a page."""
+"""Largest number of tasks of each evaluation whose programs before and after training are on a page."""
 MOST_BYTES = 10_000_000
-"""Size of a page, bytes; of an archive with more, the page has fewer heat maps, then fewer attempts."""
+"""Largest size of a page, bytes; for larger archives, the page has fewer heat maps, then fewer attempts."""
 SLACK = 1_000
 """Bytes that the sentence about heat maps may take."""
 CHUNK = 250
-"""Attempts that are compressed together; the page opens only the chunks that are looked at."""
+"""Number of attempts that are compressed together; the page only decompresses chunks that are viewed."""
 SCRIPTS = (
     "dom.js",
     "static.js",
@@ -91,7 +91,7 @@ SCRIPTS = (
     "ask.js",
     "main.js",
 )
-"""Modules in the order of their imports, with ``static.js`` in the place of ``source.js``."""
+"""Modules in the order of their imports; ``static.js`` replaces ``source.js``."""
 POLICY = "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -109,7 +109,7 @@ def write_page(answers: Answers, path: Path) -> str:
 
 
 def page_of(answers: Answers, most: int) -> tuple[str, str, int, int]:
-    """Return (page, note on omitted records, counts): at most ``most`` attempts and samples of evaluations."""
+    """Return the page, a note on omitted records, and counts; at most ``most`` attempts and samples of evaluations."""
     entries = first_entries(answers, most)
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
     scored = answers.scored(names)
@@ -146,7 +146,7 @@ def changes_of(answers: Answers) -> tuple[dict[str, Any], list[dict[str, Any]], 
 
 
 def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
-    """Return the rows that a page shows: for a run, tasks trained on come first; for samples, the first tasks with all their samples."""
+    """Return the rows that a page shows: for a run, trained-on tasks come first; for samples, the first tasks with all their samples."""
     answers.index.wait()
     trained = answers.scores.recorded.tasks() if answers.scores else []
     order = "task_id not in (select unnest(?::varchar[])), if(sampled = '', '', task_id), place"
@@ -157,7 +157,7 @@ def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
 
 
 def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) -> tuple[dict[str, Any], list[str]]:
-    """Return an overview of attempts, and the blocks with all about them, the first of which gets the number ``first`` on the page."""
+    """Return an overview of attempts, and the blocks with their details; the first block gets the number ``first`` on the page."""
     tasks = read_tasks(answers.index, [*dict.fromkeys(entry["task_id"] for entry in entries)])
     full = [
         describe(entry, attempt, judged, task=tasks.get(attempt.task_id), judge=answers.index.judge)
