@@ -14,9 +14,9 @@ __all__ = ["broken", "replayed"]
 def broken(tasks: Iterable[Task], settings: JudgeSettings | None = None) -> Iterator[str]:
     """Yield one sentence per violation of the contract; nothing if all tasks keep it.
 
-    The reference passes in every world. An empty program, one that does nothing and one that raises pass in no world. Replaying
-    the reference's actions of one world does not pass in all worlds, so a program has to observe the world. Unusual arguments
-    do not break a world: otherwise an attempt could stay unscored.
+    The reference passes in every world. An empty program, one that does nothing and one that raises pass in no world. Replaying the reference's
+    actions of one world does not pass in all worlds, so that a program must observe the world. Unusual arguments do not break a world: otherwise an
+    attempt could stay unscored.
 
     Raises:
         ValueError: a world or a check is invalid.
@@ -40,7 +40,7 @@ def broken(tasks: Iterable[Task], settings: JudgeSettings | None = None) -> Iter
 
 
 IDLE = ("", f"def {ENTRY_POINT}(world):\n    pass\n", f"def {ENTRY_POINT}(world):\n    raise ValueError\n")
-"""Programs that must pass in no world."""
+"""Programs that must pass in no world: an empty one, one that does nothing, and one that raises."""
 ODD = {
     "str": ("", "\0", "\ud800", "x" * 1000),
     "int": (0, -1, 10**18, -(10**18)),

@@ -1,4 +1,4 @@
-"""Folder of a domain -> tasks. It holds ``world.py`` and YAML files, each a list of tasks:
+"""Folder of a domain -> tasks. The folder holds ``world.py`` and YAML files, each a list of tasks:
 
 - name: fetch_cup                  # unique in the domain
   difficulty: easy
@@ -44,7 +44,7 @@ class TaskText(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     name: str = Field(pattern=r"^\w+$")
-    """Unique in the domain."""
+    """Name, unique in the domain."""
     difficulty: str
     """Label of difficulty, any text."""
     prompt: str
@@ -78,7 +78,7 @@ def read(path: Path) -> Iterator[Task]:
                 name = row.get("name", "?") if isinstance(row, dict) else "?"
                 raise SourceError(f"{file}: task {name}: {reason(error)}") from error
             if task.task_id in task_ids:
-                raise SourceError(f"{file}: task {task.task_id} is defined twice; rename one of them")
+                raise SourceError(f"{file}: task {task.task_id} is defined twice; rename one of the two")
             task_ids.add(task.task_id)
             yield task
     if not task_ids:

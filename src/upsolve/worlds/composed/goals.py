@@ -1,4 +1,4 @@
-"""Goals of composed tasks, and joins of two. Each goal can start in any room, so that any two can be joined."""
+"""Goals of composed tasks, and joins of two goals. A goal can start in any room, so that any two can be joined."""
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
@@ -213,7 +213,7 @@ SEARCHES = ("find", "which", "greet", "patrol")
 
 
 def then(names: Names, one: Goal, two: Goal) -> Goal:
-    """Both goals in sequence."""
+    """Goal: both goals in sequence."""
     text = names.phrase(f"First {one.text}. Then {two.text}.", f"{capital(one.text)}. After that, {two.text}.")
 
     def outcome(world: World) -> Outcome:
@@ -224,7 +224,7 @@ def then(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_here(names: Names, one: Goal, two: Goal) -> Goal:
-    """One of two goals, by whether a person or a thing is in a room."""
+    """Goal: the first of two goals if a person or a thing is in a room, else the second."""
     room, other, is_person = names.rooms.pop(), names.rooms.pop(), names.rng.random() < 0.5
     name = (names.people if is_person else names.things).pop()
     shown = name if is_person else f"the {name}"
@@ -241,7 +241,7 @@ def if_here(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
-    """One of two goals, by a person's answer."""
+    """Goal: one of two goals, depending on a person's answer."""
     room, person, (question, word) = names.rooms.pop(), names.people.pop(), names.opinions.pop()
     text = names.phrase(
         f'Ask {person} in the {room} "{question}" with the options "yes" and "no". If the answer is yes, {one.text}. Otherwise, {two.text}.',
@@ -257,7 +257,7 @@ def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def poll(names: Names, one: Goal, two: Goal) -> Goal:
-    """One of two goals, by whether at least two of three people answer yes."""
+    """Goal: the first of two goals if at least two of three people answer yes, else the second."""
     room, (question, word), people = names.rooms.pop(), names.opinions.pop(), [names.people.pop() for _ in range(3)]
     shown = f"{people[0]}, {people[1]} and {people[2]}"
     text = names.phrase(
@@ -280,7 +280,7 @@ def poll(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
-    """One of two goals, by whether a door is closed."""
+    """Goal: one of two goals, depending on whether a door is closed."""
     room = names.rooms.pop()
     text = names.phrase(
         f"Try to go to the {room}. If its door is closed, {one.text}. Otherwise, {two.text}.",
@@ -292,7 +292,7 @@ def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
-    """One of two goals, by whether a thing can be lifted."""
+    """Goal: one of two goals, depending on whether a thing can be lifted."""
     room, thing = names.rooms.pop(), names.things.pop()
     text = names.phrase(
         f"Try to pick up the {thing} in the {room}. If it is too heavy, {one.text}. Otherwise, put it down again there and {two.text}.",
@@ -318,7 +318,7 @@ HELD_OUT_JOINS = (if_heavy,)
 def joined(
     name: str, goals: tuple[Goal, Goal], text: str, code: str, outcome: Callable[[World], Outcome], scene: Scene | None = None
 ) -> Goal:
-    """Return the joined goal; its scene is that of the join and of both goals."""
+    """Return the joined goal; its scene combines those of the join and of both goals."""
     one, two = goals
     first = "\n".join(dict.fromkeys(goal.first for goal in goals if goal.first))
     whole_scene = (scene or Scene()) + one.scene + two.scene
@@ -334,7 +334,7 @@ def either(
     holds: Callable[[World], bool],
     before: Callable[[bool], Sequence[Event]] = lambda _: (),
 ) -> Goal:
-    """Return the first goal in worlds where a condition holds, else the second, after the events by which the join finds out."""
+    """Return the first goal in worlds in which a condition holds, else the second, after the events by which the join tests the condition."""
 
     def outcome(world: World) -> Outcome:
         met = holds(world)

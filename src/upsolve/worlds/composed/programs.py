@@ -1,4 +1,4 @@
-"""Variants of a plain program: correct ones in other programming styles, and incorrect ones, with mistakes that people and models make.
+"""Variants of a plain program: correct ones in other styles, and incorrect ones with typical mistakes of people and models.
 
 All programs are formatted by the same printer, so that their formatting does not reveal correctness. Running a mutant shows whether it is
 incorrect.
@@ -77,7 +77,7 @@ def renamed(tree: ast.Module) -> ast.Module:
 
 
 def inverted(tree: ast.Module) -> ast.Module:
-    """Invert conditions that have two branches, and exchange these."""
+    """Invert conditions that have two branches, and exchange the branches."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.orelse:
             node.test, node.body, node.orelse = opposite(node.test), node.orelse, node.body
@@ -324,7 +324,7 @@ def wrong_room(tree: ast.Module, rng: Random) -> Iterator[Change]:
 
 
 def wrong_text(words: str, rng: Random) -> str:
-    """Return other words."""
+    """Replace a text by other words."""
     return rng.choice([words + ".", words.upper(), " ".join(words.split()[:-1]) or words + "!", rng.choice(MESSAGES)])
 
 
@@ -348,7 +348,7 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def one_less(tree: ast.Module, rng: Random) -> Iterator[Change]:
-    """Off-by-one error in a count, or skipping the first or last item."""
+    """Make an off-by-one error in a count, or skip the first or last item."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For):
             text = ast.unparse(node.iter)

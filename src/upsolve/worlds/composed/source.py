@@ -35,7 +35,7 @@ WORLDS = 4
 
 
 def worlds_of(goal: Goal, rng: Random, count: int = WORLDS) -> list[World]:
-    """Return the worlds of a task, ``count`` of them: they cover every branch of the goal, and no two are equal."""
+    """Return ``count`` worlds of a task: all are different, and they cover every branch of the goal."""
     while True:
         candidates = [world(goal, number, rng) for number in range(count)]
         ways = {goal.outcome(candidate).branch for candidate in candidates}
@@ -44,7 +44,7 @@ def worlds_of(goal: Goal, rng: Random, count: int = WORLDS) -> list[World]:
 
 
 def world(goal: Goal, number: int, rng: Random) -> World:
-    """Return a world: the scene with random distractors; its variables cycle with the number, every second at half the pace."""
+    """Return a world: the scene with random distractors. Its variables cycle with the world's number, every second one at half the pace."""
     scene = goal.scene
     rooms = [*scene.rooms, *rng.sample([room for room in ROOMS if room not in scene.rooms], rng.randint(1, 2))]
     rng.shuffle(rooms)
@@ -189,7 +189,7 @@ class Composition:
     join: MakeJoin | None = None
     """Join of two goals; None for a single goal."""
     hard: bool = False
-    """Whether its programs need a call that no other programs have."""
+    """Whether the programs need a call that no other programs have."""
 
     @property
     def name(self) -> str:
@@ -296,6 +296,6 @@ def attempts(task: Task, rng: Random) -> Iterator[Attempt]:
     for code, made in (right | wrong).items():
         status, error = rehearse(code, task)
         if made in ("plain", "restyled") and status is not Status.PASSED:
-            raise ValueError(f"{task.task_id}: a right program is {status} {error}:\n{code}")
+            raise ValueError(f"{task.task_id}: a correct program got {status} {error}:\n{code}")
         extra = json.dumps({"made": made, "rehearsed": status, "error": error})
         yield Attempt(task.task_id, code, author="robot grammar", extra=extra)
