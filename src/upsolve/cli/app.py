@@ -57,11 +57,11 @@ __all__ = [
 ]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tab and newline."""
+"""Control characters except tab and newline."""
 NARROW = 16
-"""Smallest width of a column, characters; a table without room for it is printed as lists."""
+"""Smallest width of a column, in characters; a table without room for it is printed as lists."""
 USAGE: Any = typer.BadParameter.__mro__[1]
-"""The class of all usage errors; typer exports this subclass alone."""
+"""The class of all usage errors; typer exports only a subclass of it."""
 
 
 class Commands(TyperGroup):
@@ -72,7 +72,7 @@ class Commands(TyperGroup):
         return in_order(super().list_commands(ctx))
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Read the options before the command."""
+        """Parse the options that stand before the command."""
         with usage_errors():
             return super().make_context(*args, **options)
 
@@ -82,7 +82,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
     def path_of(self, words: Sequence[str]) -> str:
-        """Return the command that words begin with, such as ``upsolve archive info``."""
+        """Return the longest command that a list of words begins with, such as ``upsolve archive info``."""
         path, command = ["upsolve"], self
         for word in words:
             command = getattr(command, "commands", {}).get(word)
@@ -116,12 +116,12 @@ app = typer.Typer(
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a shell completion that imports the modules of its names only when the shell asks."""
+    """Return a shell completion that imports the modules of its names only when the shell asks for them."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def recipe_names() -> dict[str, str]:
-    """Return the recipes of the package with their comments; without one of the prefix, the shell completes files."""
+    """Return the recipes of the package with their comments. If none starts with the prefix, the shell completes file names."""
     from upsolve.config.recipe import recipe_names as names
 
     return names()
@@ -202,7 +202,7 @@ def options(
 
 
 def show(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; its cells are text, whatever marks of Rich or control characters they hold."""
+    """Print a table; markup of Rich and control characters in cells are printed as text."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -218,7 +218,7 @@ def printable(text: str) -> str:
 
 
 def show_rows(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print the rows of a table; if they are too wide, print each row as a list of its values, without missing and empty ones."""
+    """Print the rows of a table. If they are too wide, print each row as a list of its values, without missing and empty values."""
     from rich.console import Console
 
     lines = [max(max(map(len, cell.split("\n"))) for cell in column) for column in zip(header, *rows, strict=True)]
@@ -262,7 +262,7 @@ def next_step(purpose: str, *words: str) -> str:
 
 
 def show_results(sweeps: Sequence["Sweep"], ks: Sequence[int]) -> None:
-    """Print how models compare with the first one, and the tables of all, for each task set; ConfigError if their tasks differ."""
+    """Print the comparison of each model with the first one, and the tables of all models, for each task set; ConfigError if their tasks differ."""
     from upsolve.evaluate.comparison import choice_line
     from upsolve.evaluate.scores import by_task_set, defined_ks
     from upsolve.report.content import compared
@@ -293,7 +293,7 @@ FIRST_SECONDS = 2.0
 EVERY_SECONDS = 30.0
 """Seconds between two lines."""
 UNEVEN = ("checks",)
-"""Stages whose parts take unlike times, so that the time left is unknown."""
+"""Stages whose parts take unequal times, so that the remaining time is unknown."""
 
 
 @contextmanager
@@ -344,5 +344,5 @@ def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], 
 
 
 def stage_name(stage: str) -> str:
-    """Return a stage without what may follow its name: ``train: entropy 0.52``, ``rows: 20,000``, ``checks: secrets``."""
+    """Return the name of a stage without details such as ``entropy 0.52`` in ``train: entropy 0.52``, or ``20,000`` in ``rows: 20,000``."""
     return re.sub(r": (entropy )?[\d.,]+$|(?<=^checks): \w+$", "", stage)

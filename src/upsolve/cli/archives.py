@@ -73,7 +73,7 @@ SourceName = Annotated[
 MaxRejected = Annotated[
     float | None,
     typer.Option(
-        help="Largest share of rejected records, and of attempts without a task, by default 0.01 for most sources; above it, the exit code is 1."
+        help="Largest share of rejected records, and of attempts without a task (default: 0.01 for most sources); above it, the exit code is 1."
     ),
 ]
 
@@ -147,7 +147,7 @@ def after_import(archive: str) -> str:
 
 
 def stored(source: str, path: str, archive: str, options: dict[str, Any], *, check: bool) -> tuple[Any, dict[str, Any], str]:
-    """Import a path; return the report, and its facts and text with those of the check of the tests."""
+    """Import a path; return the report, and the facts and text of the report and of the tests' check."""
     from upsolve.archive.store import archive_for_import
     from upsolve.importers.ingest import ingest as read_in
     from upsolve.verify.limits import judge_settings
@@ -165,7 +165,7 @@ def stored(source: str, path: str, archive: str, options: dict[str, Any], *, che
 
 
 def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: bool) -> tuple[str, str, str, dict[str, str]]:
-    """Return source, empty if none is named, path, archive and options of ``ingest``."""
+    """Return source (empty if none is named), path, archive and options of ``ingest``."""
     from upsolve.plugins import names
 
     places, given = words_of(words, option)
@@ -186,7 +186,7 @@ def arguments(words: Sequence[str], option: list[str] | None, *, needs_archive: 
 def look(
     source: str, path: str, given: dict[str, str], *, write_map: str, whole: bool, max_rejected: float | None, as_json: bool
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Show how a path is read, recognised if no source is named; return the source, its options, and the same as facts."""
+    """Show how a path is read; if no source is named, recognise one. Returns the source, its options, and the shown facts."""
     from upsolve.archive.places import download, is_url
     from upsolve.importers.door import Reading, map_file, preview, reading_of
     from upsolve.importers.ingest import find_source
@@ -200,7 +200,7 @@ def look(
     if write_map:
         file, text = Path(write_map), reading.as_map()
         if file.is_file() and file.read_bytes() not in (b"", text.encode()):
-            raise ConfigError(f"--write-map {file}: exists and holds something else; name a new file, or remove it")
+            raise ConfigError(f"--write-map {file}: exists with other content; name a new file, or remove this one")
         file.write_text(text, encoding="utf-8")
     name = str(map_file(reading)) if reading.tree else reading.source
     _, record, options = find_source(name, reading.options)
@@ -224,7 +224,7 @@ def options_of(option: list[str] | None, context: typer.Context) -> dict[str, st
 
 
 def words_of(words: Sequence[str], option: list[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments and the options among words; the parser takes unknown options for arguments that are left out."""
+    """Return the arguments and the options among words; the parser takes unknown options for left-out arguments."""
     places, found, rest = list[str](), [*(option or [])], iter(words)
     if wrong := next((text for text in found if "=" not in text), ""):
         raise typer.BadParameter(f"--option {wrong}: must be key=value")
@@ -240,7 +240,7 @@ def words_of(words: Sequence[str], option: list[str] | None) -> tuple[list[str],
 
 
 def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:
-    """Print the sources or export formats, or the options of one; ``label`` is the attribute that describes a record."""
+    """Print the sources or export formats, or the options of one; ``label``: attribute with the description of a record."""
     from upsolve.plugins import find, names
 
     try:
@@ -392,7 +392,7 @@ def score(
 
 
 def distinct_names(names: list[str]) -> list[str]:
-    """Return distinct names of columns: the second of two columns ``code`` is ``code_1``."""
+    """Return distinct names of columns; of two columns ``code``, the second becomes ``code_1``."""
     distinct: list[str] = []
     for name in names:
         others = (f"{name}_{number}" for number in range(1, 2 + len(names)))
@@ -406,7 +406,7 @@ def capture(
     upstream: Annotated[str, typer.Option(help="URL of the server, such as http://server:8000/v1.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one.")] = 8001,
 ) -> None:
-    """Pass requests of any client on to an OpenAI-compatible server, and store its completions as attempts; judge them with `verify`."""
+    """Forward requests of any client to an OpenAI-compatible server, and store its completions as attempts; judge these with `verify`."""
     from upsolve.archive.store import create_archive
     from upsolve.extras import require
     from upsolve.importers.capture import serve
@@ -422,7 +422,7 @@ def derive(
     kind: Annotated[
         str,
         typer.Argument(
-            help="What is asked: repair, test, verdict, output, input, complete, faster, translate, or module:attribute.",
+            help="Kind of derived task: repair, test, verdict, output, input, complete, faster, translate, or module:attribute.",
             autocompletion=completed(records("derivation")),
         ),
     ] = "",
@@ -435,7 +435,7 @@ def derive(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an archive of tasks made from attempts: to repair, test or complete them, to predict their verdict or output, to make them faster."""
+    """Write an archive of tasks made from attempts: to repair, test or complete an attempt, to predict its verdict or output, to make it faster."""
     if kinds:
         list_records("derivation", "help", kind, as_json=as_json)
         return

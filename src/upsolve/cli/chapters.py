@@ -96,7 +96,7 @@ def arrange(app: typer.Typer) -> None:
 
 
 def epilog(examples: tuple[str, ...]) -> str:
-    """Return examples as the end of a help page: a line each."""
+    """Return examples as the end of a help page, one per line."""
     return "\n".join(("Example:" if len(examples) == 1 else "Examples:", *examples))
 
 

@@ -78,7 +78,7 @@ def report_content(paths: Sequence[Path]) -> "ReportContent":
 
     if any(path.is_dir() for path in paths):
         if len(paths) > 1:
-            raise ConfigError("report: the folder of a run stands alone; `upsolve compare` compares several runs")
+            raise ConfigError("report: name only one run; `upsolve compare` compares several runs")
         from upsolve.report.run import read_run
 
         return read_run(paths[0])
@@ -95,9 +95,9 @@ def compare(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts.
+    """Compare runs with their base models and with controls: the gain of each method, and the part of the gain that is due to the verdicts.
 
-    Runs that differ in seeds alone are also shown as one, with the mean over seeds.
+    Runs that only differ in seeds are also shown as one run, with the mean over seeds.
     """
     from upsolve.report.several import run_result
 
@@ -113,7 +113,7 @@ def compare(
 
 
 def show_runs(results: Sequence["RunResult"]) -> None:
-    """Print what the gains beyond controls say, and the tables of several runs."""
+    """Print the conclusions about gains beyond controls, and the tables of several runs."""
     from upsolve.report.several import parts_of_runs, sentences_of_runs
 
     tables = parts_of_runs(results)[2]
@@ -145,7 +145,7 @@ def write_runs(results: Sequence["RunResult"], file: Path) -> None:
 
 
 def compared(results: Sequence["RunResult"]) -> dict[str, Any]:
-    """Return the gain of every run, of the runs of several seeds together, and the gains beyond every control, as plain data."""
+    """Return as plain data the gain of every run, of runs with several seeds together, and the gains beyond every control."""
     from upsolve.cli.figures import change_figures
     from upsolve.evaluate.capability import capability
     from upsolve.report.several import methods_of, worth_of_verdicts
@@ -184,7 +184,7 @@ def power(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the difference that a number of tasks can show, and the number of tasks that a difference needs."""
+    """Compute the smallest difference that a number of tasks detects, and the number of tasks needed for a difference."""
     from upsolve.evaluate.intervals import CORRELATION, answer_deviation, detectable, tasks_needed
 
     try:
@@ -212,12 +212,14 @@ def observed_deviation(folder: Path) -> float:
     changes = [*gains(run_result(folder)).values()]
     deviation = float(np.std(changes, ddof=1)) if len(changes) > 1 else 0.0
     if deviation < 1e-9:
-        raise ConfigError(f"{folder}: no task differs between base and trained model, so the deviation is unknown; give --rate")
+        raise ConfigError(
+            f"{folder}: no task differs between base and trained model, so that the deviation is unknown; name the pass rate with --rate"
+        )
     return deviation
 
 
 def destination(out: Path | None, name: str, *, markdown: bool, as_json: bool) -> tuple[Path | None, bool]:
-    """Return the file of a report (None: it is printed) and whether it is Markdown; ConfigError for other endings."""
+    """Return the file of a report (None if it is printed), and whether it is Markdown; ConfigError for other endings."""
     if out is None and markdown and as_json:
         raise ConfigError("--json and --markdown both print: leave one out, or give the Markdown a file (--out report.md)")
     markdown = markdown or (out is not None and out.suffix == ".md")
@@ -238,10 +240,10 @@ def publish(
     tables: Callable[[], None],
     figures: Callable[[], dict[str, Any]] | None,
 ) -> None:
-    """Write a report to a file, if given. Print JSON if asked for; else tables and the file's name, or Markdown without a file.
+    """Write a report to a file, if one is given. Print JSON on request; else tables and the file's name; without a file, Markdown.
 
     Raises:
-        ConfigError: the evaluations cannot be compared, such as those of different tasks.
+        ConfigError: the evaluations cannot be compared, for example because they have different tasks.
     """
     try:
         if file and markdown:
@@ -264,7 +266,7 @@ class WithModel(TyperCommand):
     """A command whose option ``--model`` may stand alone."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give ``--model`` an empty value if another option or nothing follows."""
+        """Give ``--model`` an empty value if it is the last word, or if another option follows."""
         alone = [
             at for at, word in enumerate(args) if word == "--model" and (at + 1 == len(args) or args[at + 1].startswith("-"))
         ]
@@ -288,8 +290,8 @@ def view(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1; 0: any free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
-    archive: Annotated[str, typer.Option("--archive", "-a", help="RUN: where the archive of its attempts is now.")] = "",
-    source: Annotated[str, typer.Option(help="LOG: the importer that reads it; default: the first that can.")] = "",
+    archive: Annotated[str, typer.Option("--archive", "-a", help="RUN: folder of its archive, if the archive has moved.")] = "",
+    source: Annotated[str, typer.Option(help="LOG: importer to use; default: the first one that can read the log.")] = "",
     logps: Annotated[
         bool, typer.Option("--logps", help="RUN: load its model, and show the log-probability that it gives to each token.")
     ] = False,
@@ -320,7 +322,7 @@ def view(
 
 
 def announced(path: str, port: int) -> "Address":
-    """Return an address at which the viewer will be served, and print it: a page that is opened before waits."""
+    """Return an address at which the viewer will be served, and print it; a page that is opened earlier waits."""
     from upsolve.view.address import bind
 
     address = bind(port)
@@ -331,7 +333,7 @@ def announced(path: str, port: int) -> "Address":
 def serve_or_write(
     answers: "Answers | Runs", address: "Address | None", path: str, *, static: Path | None, browser: bool
 ) -> None:
-    """Serve what was opened at an address, or write it as a page."""
+    """Serve the opened archive or run at an address, or write it as a page."""
     if address:
         from upsolve.view.server import serve
 
@@ -352,7 +354,7 @@ def export(
     kind: Annotated[str, typer.Option(help="Precision of a .gguf file: f32, f16, bf16 or q8_0.")] = "f16",
     as_json: AsJson = False,
 ) -> None:
-    """Write a model whole, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
+    """Write a complete model, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
     from upsolve.exports.model import export_model
     from upsolve.report.card import run_of, write_card
 

@@ -47,7 +47,7 @@ def change_figures(change: Capability) -> dict[str, Any]:
 
 
 def paired_figures(paired: Paired | None) -> dict[str, Any] | None:
-    """Return a paired difference with its p-value; None without shared tasks."""
+    """Return a paired difference with its p-value; None if no task is shared."""
     return {"difference": asdict(paired.difference), "p_value": paired.p_value} if paired else None
 
 
@@ -68,7 +68,7 @@ def choice_figures(choices: Choices | None) -> dict[str, Any] | None:
 
 
 def comparison_figures(comparison: Comparison) -> dict[str, Any]:
-    """Return the k and the temperatures of a comparison, and the paired difference in pass@k; None without shared tasks."""
+    """Return the k and the temperatures of a comparison, and the paired difference in pass@k; None if no task is shared."""
     change = paired_figures(comparison.paired) or {"difference": None, "p_value": None}
     return {"k": comparison.k, "temperatures": list(comparison.temperatures), **change}
 

@@ -32,9 +32,7 @@ BATCH = 1000
 """Number of verdicts per write."""
 Stale = Annotated[
     bool,
-    typer.Option(
-        "--stale", help="Judge again the attempts whose verdicts may be wrong, since a fix of the judge concerns them."
-    ),
+    typer.Option("--stale", help="Judge again the attempts whose verdicts a later fix of the judge may change."),
 ]
 Provided = Annotated[
     Imports | None, typer.Option(help="Modules imported before each Python attempt; contest: List, deque, math, ...")
@@ -262,7 +260,7 @@ def doctor(
 
     try:
         if executor not in ("local", "ray"):
-            raise ValueError(f"executor must be local or ray, got {executor!r}; on another machine, run it there")
+            raise ValueError(f"executor must be local or ray, got {executor!r}; to check another machine, run doctor there")
         settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
     except ValueError as error:
         raise ConfigError(f"doctor: {error}") from error
@@ -318,7 +316,7 @@ def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None
     from upsolve.verify.service.scheduler import Service
 
     if settings.executor not in ("local", "ray"):
-        raise ConfigError(f"verify.executor: {settings.executor}: a judge that serves judges by local or ray")
+        raise ConfigError(f"verify.executor: {settings.executor}: with --serve, the judge itself must judge by local or ray")
     service = Service(settings.with_analyses(analyses_needed(rewards)), token=token_of(token_file))
     serve(service, host, port, routes=trainer_routes(rewards), say=typer.echo)
 

@@ -37,20 +37,20 @@ COMMANDS = (archives, comparing, judging, recipes, rewriting, suites, training)
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""
 ALLOCATIONS = 100_000
-"""New objects after which Python looks for unreachable ones; by default 700, which takes a tenth of the time before a run's first step."""
+"""Number of new objects after which Python's garbage collector runs. The default, 700, costs a tenth of the time before a run's first step."""
 PROGRAMS = "128"
-"""Programs that oneDNN keeps; by default 1,024, which take 0.3 GB once shapes have varied that often."""
+"""Number of compiled programs that oneDNN caches. The default, 1,024, takes 0.3 GB once shapes have varied that often."""
 AS_PYTHON = warnings.formatwarning
 STOPPED = "stopped; finished work is on disk, and the same command resumes it"
 RESUMES = re.compile(r"\bresumes?\b|loses nothing")
-"""Words in the help of a command, argument or given option which say that the same command resumes after an interrupt."""
+"""Words in the help text of a command, argument or given option that mark it as resumable after an interrupt."""
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
     **dict.fromkeys((errno.EDQUOT, errno.ENOSPC), ROOM),
     **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR), OTHER),
 }
-"""File system errors that the user can fix, printed without a traceback, and how: a full disk, a folder in place of a file, missing rights."""
+"""File system errors that the user can fix, such as a full disk or missing rights -> the remedy; printed without a traceback."""
 
 
 @app.command()
@@ -92,7 +92,7 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 
 
 def configure_libraries() -> None:
-    """Set what PyTorch's libraries and started interpreters read from the environment; variables that the user has set stay."""
+    """Set the environment variables that PyTorch's libraries and child interpreters read; variables that the user has set stay."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "100000" if Path("/proc/self/schedstat").exists() else "1000"
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PROGRAMS)
@@ -106,14 +106,14 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def stop_message(error: BaseException | None) -> str:
-    """Return the message of the ``KeyboardInterrupt`` that caused an exception; without one, whether the command resumes."""
+    """Return the message of the ``KeyboardInterrupt`` that caused an exception. Without a message, say whether the command resumes."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return str(error or "") or (STOPPED if resumes(sys.argv[1:]) else "stopped")
 
 
 def resumes(words: Sequence[str]) -> bool:
-    """Return whether the command that words call resumes, by its help."""
+    """Return whether the command that a list of words calls resumes after an interrupt, by its help text."""
     command: Any = get_command(app)
     while words and words[0] in getattr(command, "commands", ()):
         command, words = command.commands[words[0]], words[1:]

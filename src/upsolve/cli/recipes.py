@@ -55,7 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Archives of the package": ("demo_python", "sql_sft", "sql_rloo", "robot", "robot_sft"),
     "Published experiments (docs/papers.md)": (),
 }
-"""Heading -> recipes, as they are listed; the last heading has all others, those in folders."""
+"""Heading -> recipes, in the order in which they are listed; the last heading has all other recipes, those in folders."""
 CITATION = re.compile(r" \([^()]*\d{4}\.\d{5}[^()]*\)")
 LISTED = 120
 """Width of the list of recipes, characters."""
@@ -65,7 +65,7 @@ LISTED = 120
 def recipes(
     name: Annotated[
         str,
-        typer.Argument(help="Recipe to print, with its comments and what it inherits.", autocompletion=completed(recipe_names)),
+        typer.Argument(help="Recipe to print, with its comments and inherited keys.", autocompletion=completed(recipe_names)),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +93,7 @@ def grouped() -> dict[str, dict[str, str]]:
 
 
 def in_short(comment: str, width: int) -> str:
-    """Return the first sentence of a recipe's comment without citations, cut to a width at a word."""
+    """Return the first sentence of a recipe's comment without citations, cut at a word to fit a width."""
     first = re.split(r"(?<!\bDr)\. (?=[A-Z])", CITATION.sub("", comment.removeprefix("Start here: ")))[0].rstrip(".")
     return shorten(first[:1].upper() + first[1:], width, placeholder=" ...")
 
@@ -122,7 +122,8 @@ def load(
 ) -> "Recipe":
     """Read a recipe and apply the options that all commands with a model have.
 
-    ``reads``: stages and keys that the command reads; empty: all. ConfigError for a wrong name, key or value, and for a setting of another key.
+    ``reads``: stages and keys that the command reads; empty: all. ConfigError for a wrong name, key or value, and for a setting of a key that the
+    command does not read.
     """
     from upsolve.config import load_recipe
 
@@ -137,7 +138,7 @@ def load(
 
 
 def open_trained_on(recipe: "Recipe") -> "Archive":
-    """Open the archive of a recipe, before torch is imported, which takes seconds; ArchiveError if it has no tasks."""
+    """Open the archive of a recipe before torch, which takes seconds, is imported; ArchiveError if the archive has no tasks."""
     from upsolve.archive.store import open_filled
 
     return open_filled(recipe.data.archive)
@@ -148,7 +149,7 @@ def load_evaluated(recipe: str | None, settings: Sequence[str] | None, **options
     for setting in settings or ():
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
-            raise ConfigError(f"evaluations ignore sample.temperature: set evaluate.temperatures=[{value.strip()}]")
+            raise ConfigError(f"sample.temperature has no effect on evaluations: set evaluate.temperatures=[{value.strip()}]")
     loaded = load(recipe, settings, **options)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
         temperatures = ", ".join(f"{temperature:g}" for temperature in loaded.evaluate.temperatures)
@@ -244,7 +245,7 @@ def plan(
 
 
 def what_next(plan: "Plan", recipe: str | None, loaded: "Recipe") -> str:
-    """Return the line with the command that follows from the advice; "" if it is no command of upsolve."""
+    """Return the line with the command that follows from the advice; "" if no command of upsolve follows."""
     archive, model, first = plan.archive, loaded.model.name, "runs/unsolved"
     on_it = ("--archive", archive, "--model", model)
     if plan.rule == "worth_it" and not plan.model:
@@ -353,7 +354,7 @@ def shown(share: "Share") -> str:
 
 
 def nats(estimate: "Estimate | None") -> str:
-    """Return a mean log-probability with its interval, which one attempt does not have."""
+    """Return a mean log-probability, with its interval if there are several attempts."""
     if estimate is None:
         return "none"
     return f"{estimate.mean:.2f}" + ("" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]")
@@ -365,7 +366,7 @@ def minutes(seconds: float) -> str:
 
 
 SEEN_GROUPS = 500
-"""Largest number of groups of an archive whose lengths decide the plan of memory."""
+"""Largest number of groups of an archive that are read for the plan of memory."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Commands that clean, rewrite or export an archive: archive doctor, copy, compact, fill-expected and export."""
+"""Commands that check, rewrite or export an archive: archive doctor, copy, compact, fill-expected and export."""
 
 import shlex
 from dataclasses import asdict
@@ -146,7 +146,7 @@ def doctor(
             help="Benchmark whose tasks should not be in the archive: an archive, a .jsonl file, source:path; can be repeated."
         ),
     ] = None,
-    fix: Annotated[str | None, typer.Option(help="New folder for an archive without what was found.")] = None,
+    fix: Annotated[str | None, typer.Option(help="New folder for an archive without the findings.")] = None,
     as_json: AsJson = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the checks with their options.")] = False,
 ) -> None:
@@ -179,7 +179,7 @@ def doctor(
 
 
 def show_found(archive: str, found: "list[Found]") -> None:
-    """Print what checks found, then which checks found nothing, and which could not run."""
+    """Print the findings of the checks, then the checks without findings, and the checks that could not run."""
     from upsolve.clean.doctor import NOTHING
 
     rows: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""``upsolve tests``: grade, grow and shrink the tests of an archive; and the sanity check beside ``ingest`` and ``verify``."""
+"""``upsolve tests``: grade, grow and shrink the tests of an archive; and the sanity check of tests after ``ingest`` and ``verify``."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Checked", "OutFolder", "grade", "grow", "sanity_of", "shrink"]
 
 MOST_TASKS, MOST_SECONDS = 2000, 30.0
-"""Largest sanity check beside another command: tasks that are judged, and seconds after which no further one is begun."""
+"""Limits of the sanity check after another command: tasks that are judged, and seconds after which no further task is begun."""
 Checked = Annotated[
     bool,
     typer.Option(
@@ -92,9 +92,9 @@ def grow(
     out: OutFolder,
     inputs: Annotated[int, typer.Option(min=1, help="Mutated inputs of a task that are tried.")] = 100,
     most: Annotated[int, typer.Option(min=1, help="Most new tests of a task.")] = 10,
-    agree: Annotated[int, typer.Option(min=2, help="Attempts that have to agree where a task has no reference.")] = 3,
+    agree: Annotated[int, typer.Option(min=2, help="Number of attempts that must agree if a task has no reference.")] = 3,
     visible: Annotated[
-        bool, typer.Option("--visible", help="Grow from the visible tests alone, as if there were no hidden ones.")
+        bool, typer.Option("--visible", help="Grow only from the visible tests, as if there were no hidden tests.")
     ] = False,
     seed: Seed = None,
     settings: Settings = None,
@@ -129,7 +129,7 @@ def grow(
 def sanity_of(
     archive: "Archive", name: str, settings: "JudgeSettings", progress: "OnProgress"
 ) -> tuple[list[str], dict[str, Any]]:
-    """Check the tasks without a sanity result; return the findings of this and of earlier checks, as lines and as plain data."""
+    """Check the tasks without a sanity result. Returns the findings of this and of earlier checks, as lines and as plain data."""
     try:
         from upsolve.suites.sanity import check_sanity
 

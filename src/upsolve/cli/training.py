@@ -189,7 +189,9 @@ def sample(
     if hint and repair:
         raise ConfigError("--hint excludes --repair: sample with one of them")
     if repair and any(setting.partition("=")[0].strip() == "sample.samples" for setting in settings or ()):
-        raise ConfigError("sample.samples has no effect with --repair, which samples one correction a program; leave it out")
+        raise ConfigError(
+            "sample.samples has no effect with --repair, which samples one correction of each program; leave it out"
+        )
     reads = ("model", "sample", "data.archive", *(("data.authors",) if repair else ()))
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     stored = open_trained_on(loaded)
@@ -256,7 +258,7 @@ SOLVING = ("model", "sample", "verify")
 
 
 def budget_of(text: str) -> dict[str, float]:
-    """Return the limits of ``--budget tokens=N,seconds=N``; ConfigError if it is neither."""
+    """Return the limits of ``--budget tokens=N,seconds=N``; ConfigError for any other text."""
     limits: dict[str, float] = {}
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
@@ -274,10 +276,10 @@ def solve(
     ],
     model: ModelName = "",
     samples: Annotated[int, typer.Option(min=1, help="Most candidates of a task in a round; the first one is greedy.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; later ones correct candidates of earlier ones.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; later rounds correct candidates of earlier rounds.")] = 1,
     parents: Annotated[
         str,
-        typer.Option(help="What later rounds correct: refine (the default), scatter, uct, none (new samples), or your own."),
+        typer.Option(help="Candidates to correct later: refine (the default), scatter, uct, none (new samples), or your own."),
     ] = "",
     choose: Annotated[
         str,
@@ -285,7 +287,7 @@ def solve(
     ] = "tests,runs,agreement,likelihood",
     score: Annotated[str, typer.Option(help="Evidence score: a command (docs/scores.md), or likelihood:MODEL.")] = "",
     budget: Annotated[str, typer.Option(help="Limits of sampling: tokens=N of a task, seconds=N of the command.")] = "",
-    stop_early: Annotated[bool, typer.Option(help="Sample no more once visible tests pass or three candidates agree.")] = True,
+    stop_early: Annotated[bool, typer.Option(help="Stop once a candidate passes the visible tests or three agree.")] = True,
     limit: Annotated[int, typer.Option(min=0, help="Solve the first N tasks; 0: all.")] = 0,
     language: Annotated[str, typer.Option(help="Language of the answer to a prompt; default: python.")] = "",
     schema: Annotated[Path | None, typer.Option(help="File of CREATE TABLE statements for a prompt.")] = None,
@@ -321,7 +323,7 @@ def solve(
 
 
 def changed(recipe: "Recipe") -> str:
-    """Return the settings of model and judge that decide answers and are not the defaults, as text; "" without one."""
+    """Return the settings of model and judge that influence answers and differ from the defaults, as text; "" if all are defaults."""
     from upsolve.verify.limits import OF_MACHINE
 
     found = recipe.model.model_dump(exclude={"name"}, exclude_defaults=True)
@@ -330,7 +332,7 @@ def changed(recipe: "Recipe") -> str:
 
 
 def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None) -> "Sequence[Task]":
-    """Return the tasks at a place, or that of the prompt on standard input; ConfigError for options of a prompt without one."""
+    """Return the tasks at a place, or the task of the prompt on standard input; ConfigError for options of a prompt if none is given."""
     from upsolve.languages import PYTHON
     from upsolve.languages import language as tools_of
     from upsolve.languages.names import language_in
@@ -341,7 +343,7 @@ def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None)
     if place != "-":
         for option in (name for name, value in given.items() if value):
             raise ConfigError(
-                f"{option} has no effect on {place}, whose tasks have their own; it belongs to a prompt: `solve -`"
+                f"{option} has no effect on {place}: its tasks define their own; use it with a prompt (`solve -`)"
             )
         return tasks_at(place)
     language = language_in(language or "python")
@@ -359,7 +361,7 @@ def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None)
 def answers(
     recipe: "Recipe", tasks: "Sequence[Task]", how: "SolveSettings", inputs: "Mapping[str, Sequence[TestCase]] | None"
 ) -> Iterator[dict[str, Any]]:
-    """Yield the answers to tasks as rows; the model is loaded if there is a task."""
+    """Yield the answers to tasks as rows; loads the model only if there is a task."""
     from upsolve.policy.engines import sampler
     from upsolve.solve.asked import answer_row
     from upsolve.solve.solving import solve as answers_to
