@@ -1,8 +1,8 @@
 """upsolve: post-train code models on attempts that have already been judged.
 
-The names below are the public API: they keep their meaning within a minor version, everything else may change. They are imported when first
-used, so ``import upsolve`` loads nothing; what needs an optional dependency that is missing raises ``MissingExtraError``,
-which names the extra. docs/api.md has a line for each.
+The names below are the public API: they keep their meaning within a minor version, everything else may change. Names are imported when first used, so
+``import upsolve`` loads nothing. A missing optional dependency raises ``MissingExtraError``, which names the extra. docs/api.md has a line for each
+name.
 """
 
 from importlib import import_module
@@ -150,7 +150,7 @@ SOURCES = {
     "upsolve.verify.limits": ("JudgeSettings", "Limits"),
     "upsolve.verify.pool.pool": ("verify_attempts",),
 }
-"""Module -> the public names it holds; a test compares this with the imports above."""
+"""Module -> the public names that it defines; a test compares this table with the imports above."""
 RENAMED = {"solve_tasks": "solve", "train_policy": "train", "verify_attempts": "verify"}
 """Public name -> its name in the module, where the package ``upsolve.<name>`` takes the shorter one."""
 

@@ -7,7 +7,8 @@ __all__: list[str] = []
 
 
 def leave_current_folder() -> None:
-    """Remove the current folder, which ``python -m`` puts first, from the module path (to its end if upsolve is there): it must replace no package."""
+    """Remove the current folder, which ``python -m`` puts first, from the module path, so that its files replace no package. If upsolve is in this
+    folder, move the folder to the end of the path."""
     here = str(Path.cwd())
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", here):
         del sys.path[0]

@@ -19,11 +19,12 @@ class Call:
     accepts: tuple[int, ...]
     """Exit codes that accept the output."""
     refuses: tuple[int, ...]
-    """Exit codes that refuse it; after all others the checker is at fault."""
+    """Exit codes that reject the output; any other code means that the checker itself failed."""
     reads_output: bool = False
     """Whether standard input is the output."""
     gives_points: int = 0
-    """Exit code after which standard error begins with ``points`` and their number, of the test's weight (``Task.weights``, else 1); 0: none."""
+    """Exit code after which standard error begins with ``points`` and a number: the points of the test, of its weight (``Task.weights``, else 1). 0:
+    no such code."""
 
 
 CALLS: Mapping[str, Call] = {
@@ -42,13 +43,13 @@ class CheckerProgram:
     """
 
     language: str
-    """Name of its language, such as ``cpp``."""
+    """Name of the checker's language, such as ``cpp``."""
     source: str
-    """The program."""
+    """The source of the checker."""
     call: str = "testlib"
-    """How it is called: a name of ``CALLS``."""
+    """How the checker is called: a name of ``CALLS``."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Name -> content of further files that it is built from, such as ``testlib.h``."""
+    """Name -> content of further files that the build needs, such as ``testlib.h``."""
     arguments: tuple[str, ...] = ()
     """Further arguments."""
 
@@ -63,12 +64,12 @@ class CheckerProgram:
 
 
 def is_program(checker: str) -> bool:
-    """Return whether ``Task.checker`` holds a program, which is JSON, and not Python."""
+    """Return whether ``Task.checker`` holds a program of a contest, as JSON, instead of Python source."""
     return checker.lstrip().startswith("{")
 
 
 def program_from(fields: Mapping[str, Any]) -> CheckerProgram:
-    """Return the program of a JSON object.
+    """Return the checker that a JSON object describes.
 
     Raises:
         ValueError: a field is missing, unknown or wrong.
@@ -92,7 +93,7 @@ def program_of(checker: str) -> CheckerProgram | None:
     try:
         fields = json.loads(checker)
     except ValueError as error:
-        raise ValueError(f"checker is no JSON: {error}") from error
+        raise ValueError(f"checker is not JSON: {error}") from error
     return program_from(fields)
 
 
@@ -124,11 +125,11 @@ def check(input, expected, output):
         raise ValueError("the checker refuses the expected output")
     return score(input, expected, output) >= most
 '''
-"""Runs a checker that is a Python program: ``checker.py input.txt correct_output.txt solution_output.txt`` prints a score, which is 0 for a wrong output
-and for a right one what it gives to the expected output (1 or 100), and always exits with 0."""
+"""Checker that runs a Python program: ``checker.py input.txt correct_output.txt solution_output.txt`` prints a score and exits with 0. The score of a
+wrong output is 0; that of a right one equals the score of the expected output (1 or 100)."""
 
 
 def checker_in(value: Any) -> Any:
-    """Return the checker in a cell: Python that reads its arguments and defines no ``check`` is a program that prints a score (``SCORED``)."""
+    """Return the checker in a cell of a table. Python that reads its arguments and defines no ``check`` is a program that prints a score (``SCORED``)."""
     is_scored = isinstance(value, str) and "sys.argv" in value and not re.search(r"^def check\(", value, re.MULTILINE)
     return SCORED.format(source=value) if is_scored else value

@@ -68,7 +68,8 @@ class TrainingError(UpsolveError):
 
 
 class CollapseError(TrainingError):
-    """The policy collapsed: names the monitor, the step and the last good checkpoint. With ``ahead`` it is about to, and its weights are still good."""
+    """The policy collapsed: names the monitor, the step and the last good checkpoint. With ``ahead`` the collapse is only predicted, and the weights
+    are still good."""
 
     def __init__(self, message: str, *, ahead: bool = False) -> None:
         super().__init__(message)
@@ -89,6 +90,6 @@ def one_line(error: object) -> str:
 
 
 def several(problems: Sequence[str]) -> str:
-    """Return a line for each of the first ``SHOWN`` problems, and how many more there are: three lines at most."""
+    """Return a line for each of the first ``SHOWN`` problems, then the number of further ones: three lines at most."""
     more = len(problems) - SHOWN
     return "\n".join([*problems[:SHOWN], *([f"and {more} more; correct these first"] if more > 0 else [])])

@@ -41,7 +41,7 @@ def measure(file: Path, model: ModelConfig, evaluated: Callable[..., Sweep]) -> 
 
 
 def measured_tasks(split: Split, data: DataConfig, evaluate: EvalConfig, *, warns: bool) -> HeldOut:
-    """Return the tasks to measure on, and warn about few of them and few dev tasks."""
+    """Return the tasks to measure on; warns if these or the dev tasks are few."""
     tasks = held_out(split, data.archive, evaluate, data)
     found = few_tasks(len(tasks.test), evaluate), few_dev_tasks(len(tasks.dev), evaluate, data)
     for warning in filter(None, found if warns else ()):
@@ -119,7 +119,7 @@ def check_rounds(own: OwnConfig, tasks: HeldOut, processes: Processes) -> None:
         )
     if own.rounds and not tasks.dev:
         raise TrainingError(
-            "own.rounds: no dev task with tests says whether a round gains; raise data.dev or evaluate.dev_tasks"
+            "own.rounds: no dev task with tests can show whether a round gains; raise data.dev or evaluate.dev_tasks"
         )
 
 
@@ -161,7 +161,7 @@ def run_folds(
         TrainingError: a fold's folder holds results of another recipe.
     """
     if folds < 2:
-        raise ConfigError(f"--folds: at least 2, got {folds}")
+        raise ConfigError(f"--folds: must be at least 2, got {folds}")
     path, sweeps = Path(folder), list[tuple[Sweep, Sweep]]()
     for fold in range(folds):
         data = recipe.data.model_copy(update={"folds": folds, "fold": fold})

@@ -27,11 +27,11 @@ MODULES: Mapping[str, str] = {
     "train": "accelerate gguf peft safetensors tensorboard torch transformers",
     "vllm": "vllm",
 }
-"""Extra -> top-level modules that it installs."""
+"""Extra -> top-level modules that the extra installs."""
 EXTRAS: Mapping[str, str] = {module: extra for extra, modules in MODULES.items() for module in modules.split()}
 """Top-level module -> extra that installs it."""
 TORCH_FOR_CPUS = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-"""Without it pip takes the build with the libraries of CUDA, 3 GB instead of 200 MB."""
+"""Command that installs PyTorch for CPUs (200 MB); without it pip installs the build with CUDA's libraries (3 GB)."""
 
 
 @contextmanager
@@ -58,14 +58,14 @@ def require(*distributions: str) -> None:
     """Check that distributions are installed, without importing them.
 
     Raises:
-        MissingExtraError: one is not; names its extra.
+        MissingExtraError: a distribution is not installed; names its extra.
     """
     if lacking := absent(*distributions):
         raise missing(lacking[0])
 
 
 def absent(*distributions: str) -> list[str]:
-    """Return the modules of distributions that are not installed, without importing any."""
+    """Return the modules of those distributions that are not installed; imports none of them."""
     found: list[str] = []
     for module in (name.replace("-", "_") for name in distributions):
         with suppress(ValueError):  # it stands in sys.modules without a specification

@@ -32,12 +32,12 @@ def cache_folder() -> Path:
 
 
 def is_remote(path: object) -> bool:
-    """Return whether a path is one of another file system (``upsolve.archive.places.place_of``)."""
+    """Return whether a path is in a remote file system (``upsolve.archive.places.place_of``)."""
     return not isinstance(path, str | Path)
 
 
 def refuse_device(path: Path) -> None:
-    """Raise FileExistsError for a device or pipe such as /dev/stdout, which a file that is renamed would replace."""
+    """Raise FileExistsError for a device or pipe such as /dev/stdout: an atomic write would replace it by a file."""
     if path.absolute().parent in (Path("/dev"), Path("/dev/fd")) or (
         path.exists() and not path.is_file() and not path.is_dir()
     ):
@@ -56,9 +56,9 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Generator[Path]:
-    """Yield a local temporary file, which becomes the file ``path`` at the end of the context; an exception leaves nothing behind.
+    """Yield a local temporary file that is renamed to ``path`` when the context ends; after an exception no file is left.
 
-    Folders above a local file are made. A remote file is uploaded as a whole.
+    Missing folders above a local file are created. A remote file is uploaded as a whole.
     """
     if is_remote(path):
         remote: Any = path
@@ -77,13 +77,13 @@ def replaced(path: Path) -> Generator[Path]:
 
 
 def commit_file(temporary: Path, final: Path) -> None:
-    """Flush a file to disk and give it its name: after a power cut, the name is that of the old file or of the whole new one."""
+    """Flush a file to disk, then rename it: after a power cut, the name belongs to the old file or to the complete new one."""
     flush(temporary)
     temporary.replace(final)
 
 
 def commit_folder(temporary: Path, final: Path) -> None:
-    """Flush the files of a folder to disk and give it its name; a folder of that name is replaced."""
+    """Flush the files of a folder to disk, then rename the folder; an existing folder of that name is replaced."""
     for path in temporary.rglob("*"):
         if path.is_file() and not path.is_symlink():
             flush(path)
@@ -95,7 +95,7 @@ def commit_folder(temporary: Path, final: Path) -> None:
 
 
 def flush(file: Path) -> None:
-    """Write what the system holds of a file to disk."""
+    """Flush the system's buffers of a file to disk."""
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
 
@@ -106,7 +106,7 @@ def json_lines(rows: Iterable[Any]) -> str:
 
 
 def row_in(line: str) -> dict[str, Any] | None:
-    """Return the JSON object of a line; None for another text, such as the last line of a process that was killed while it wrote."""
+    """Return the JSON object in a line; None for any other text, such as the incomplete last line of a process that was killed."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -115,13 +115,13 @@ def row_in(line: str) -> dict[str, Any] | None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file of JSON lines, without lines of other text; [] without a file."""
+    """Return the objects of a JSON-lines file without unreadable lines; [] if there is no file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [row for row in map(row_in, lines) if row is not None]
 
 
 class RowFile:
-    """Rows of a command as JSON lines, after a line that identifies its settings; the same command resumes after the rows that are there."""
+    """The rows of a command as JSON lines, after a line that identifies the command's settings. The same command resumes after the stored rows."""
 
     def __init__(self, path: Path, key: str) -> None:
         """Open the file, or begin it; ValueError, and the file stays as it is, if it was begun with another ``key``."""
@@ -129,7 +129,7 @@ class RowFile:
         self.path, self.head = path, {"settings": key}
         stored = read_rows(path)
         if path.exists() and path.stat().st_size and stored[:1] != [self.head]:
-            raise ValueError(f"{path}: holds rows of other settings")
+            raise ValueError(f"{path}: holds rows of other settings; remove it, or name another file")
         self.rows: list[dict[str, Any]] = stored[1:]
         """All rows, those of earlier commands first."""
         self.write()

@@ -25,7 +25,7 @@ from upsolve.errors import ConfigError, UpsolveError, one_line
 __all__ = ["KINDS", "Kind", "RecordError", "find", "load", "load_named", "named", "names", "only", "reraise"]
 
 SKIPPED = (f"{Path(__file__).parent}{os.sep}", f"{Path(import_module.__code__.co_filename).parent}{os.sep}", "<")
-"""Beginnings of the files of code that calls records or imports them: upsolve's and the interpreter's."""
+"""Path prefixes of code that calls or imports records (upsolve and the interpreter); tracebacks skip these frames."""
 
 
 class RecordError(ConfigError, ValueError):
@@ -73,7 +73,7 @@ def load(path: str) -> Any:
     """Import ``package.module:attribute`` of upsolve or of an installed package; the current folder is not searched.
 
     Raises:
-        ValueError: there is no such module or attribute, or the module raises an exception; says which.
+        ValueError: the module or attribute does not exist, or the module raises an exception; the message says which.
     """
     module, _, attribute = path.partition(":")
     module = module.removesuffix(".py")
@@ -96,7 +96,7 @@ def load(path: str) -> Any:
 
 
 def load_named(path: str) -> Any:
-    """Import what a user named, ``package.module:attribute`` or ``file.py:attribute``.
+    """Import an object that a user named as ``package.module:attribute`` or ``file.py:attribute``.
 
     The current folder is searched after everything else, for this import alone: other imports never read files there.
 
@@ -151,22 +151,22 @@ def entry_points_of(group: str) -> EntryPoints:
 
 @cache
 def built_in(kind: str) -> Mapping[str, Any]:
-    """Return the table of upsolve's own records of a kind; ``find`` is called for every attempt, so it is imported once."""
+    """Return the table of upsolve's own records of a kind. The table is imported once, since ``find`` is called for every attempt."""
     module, _, attribute = KINDS[kind].table.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def names(kind: str) -> list[str]:
-    """Return the names that a recipe may use without a module: built in, and offered by installed packages."""
+    """Return the names that a recipe may use without a module: built-in names, and entry points of installed packages."""
     return sorted({*built_in(kind), *(point.name for point in entry_points_of(KINDS[kind].group))})
 
 
 def find(kind: str, name: Any) -> Any:
-    """Return the record of a name; a record is returned as it is. A map of a source is a YAML file, of which no code runs.
+    """Return the record of a name; a record is returned as it is. The map of a source is a YAML file, so no code of its package runs.
 
     Raises:
         ValueError: there is no such record (lists similar names), it is not of this kind, its package cannot be imported, or two packages
-            offer another one under this name.
+            offer a record under this name.
     """
     where = KINDS[kind]
     record = name
@@ -214,7 +214,7 @@ def named(kind: str) -> Any:
 
 
 def checked(kind: str, value: Any) -> Any:
-    """Return the name of a record of this kind, so that recipes compare and resume by name; a record that is in no module is returned itself."""
+    """Return the name of a record of this kind, so that recipes compare and resume by name. A record that no module holds is returned itself."""
     find(kind, value)
     try:
         return name_of(kind, value)

@@ -30,7 +30,7 @@ NESTED = frozenset({"tests", "findings"})
 LARGEST = 2**63 - 1
 """Largest whole number that an archive stores."""
 MOST_FIELDS = 64
-"""Largest number of fields of an item of theirs: each unknown one is a problem that takes memory."""
+"""Largest number of fields of a record in a list: each unknown field is one more problem, which takes memory."""
 LOWEST: Mapping[type, Mapping[str, int]] = {
     Task: {},
     Attempt: {"count": 1, "tokens": 1, "entropy": 0},
@@ -52,7 +52,7 @@ def adapter(kind: type) -> "TypeAdapter[Any]":
 
 @cache
 def reader(kind: type) -> Any:
-    """Return a validator of rows as ``adapter``'s that stops at the first invalid item of a list, since each problem takes memory."""
+    """Return a validator of rows like ``adapter``, but stopping at the first invalid item of a list, since each problem takes memory."""
     from pydantic_core import SchemaValidator
 
     return SchemaValidator(failing_fast(adapter(kind).core_schema))
@@ -69,14 +69,14 @@ def failing_fast(schema: Any) -> Any:
 
 
 def refuse_unknown(fields: Mapping[str, Any], kind: type) -> None:
-    """Raise ValueError for unknown fields of a record, and of its tests and findings, however many there are."""
+    """Raise ValueError for unknown fields of a record, of its tests or of its findings."""
     if unknown := [*islice((name for name in fields if name not in kind.__dataclass_fields__), 5)]:
         raise ValueError("; ".join(unknown_field(str(name)[:100], kind) for name in unknown))
     for name in NESTED & fields.keys():
         items = fields[name]
         for item in items if isinstance(items, list | tuple) else ():
             if isinstance(item, Mapping) and len(item) > MOST_FIELDS:
-                raise ValueError(f"{name}: an item has {len(item)} fields")
+                raise ValueError(f"{name}: an item has {len(item)} fields, too many for a record")
 
 
 def unknown_field(name: str, kind: type) -> str:
@@ -91,7 +91,7 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     Args:
         kind: ``Task``, ``Attempt`` or ``Verdict``.
         row: its fields, as JSON or Arrow gives them; an absent or null field gets its default. ``attempt_id`` of an attempt is computed
-            from its content, so it is not read. A checker may be an object, of a ``CheckerProgram``.
+            from its content, so it is not read. A checker may be an object with the fields of a ``CheckerProgram``.
 
     Raises:
         ValueError: a field is missing, unknown or of another type; names each with its value.
@@ -117,13 +117,13 @@ def checked(record: R) -> R:
 
 
 def refuse_impossible(record: R) -> R:
-    """Return a record that a file states; ValueError for a number that cannot be, such as 5 of 3 tests passed."""
+    """Return a record that a file states; ValueError for impossible numbers, such as 5 of 3 tests passed."""
     for name, lowest in LOWEST[type(record)].items():
         value = getattr(record, name)
         if value is not None and not value >= lowest:
             raise ValueError(f"{name} is {value}, it must be at least {lowest}")
         if isinstance(value, int) and value > LARGEST:
-            raise ValueError(f"{name} is larger than {LARGEST}")
+            raise ValueError(f"{name} is larger than {LARGEST}, the largest number that an archive stores")
     if isinstance(record, Verdict) and 0 < record.total < record.passed:
         raise ValueError(f"passed is {record.passed}, more than total, {record.total}")
     if isinstance(record, Attempt) and record.behavior_logp is not None and not record.behavior_logp <= 0:
@@ -133,7 +133,7 @@ def refuse_impossible(record: R) -> R:
 
 @cache
 def scalars(kind: type) -> Mapping[str, frozenset[type]]:
-    """Return the classes that each field's value may have; only ``tuple`` for a sequence, whose items are not looked at."""
+    """Return the classes that the value of each field may have; for a sequence only ``tuple``, since its items are not checked."""
     hints = get_type_hints(kind)
     unions = {name: get_args(hint) if isinstance(hint := hints[name], UnionType) else (hint,) for name in kind.__slots__}  # type: ignore[attr-defined]
     return {
@@ -143,9 +143,9 @@ def scalars(kind: type) -> Mapping[str, frozenset[type]]:
 
 
 def are_plain(records: Sequence[Task | Attempt | Verdict]) -> bool:
-    """Return whether records of one class surely have fields of the right types: by the classes of all values, without pydantic.
+    """Return whether records of one class certainly have fields of the right types. Compares only the classes of all values, without pydantic.
 
-    False if a field is a sequence that is not empty, or has a value of another class: then use ``checked``.
+    False if a field holds a non-empty sequence or a value of another class: then use ``checked``.
     """
     for name, classes in scalars(type(records[0])).items():
         values = [*map(attrgetter(name), records)]

@@ -60,17 +60,18 @@ class TestKind(StrEnum):
     __test__ = False  # not a pytest class
 
     CALL = "call"
-    """``input`` is a Python expression over the attempt's functions; its value is compared with a literal outside of the attempt's process."""
+    """``input`` is a Python expression over the attempt's functions; another process compares its value with a literal."""
     STDIO = "stdio"
     """``input`` is fed to standard input; standard output is compared."""
     CODE = "code"
-    """``input`` is statements that raise on failure, run in another process or, weaker, in the attempt's own; ``Verdict.isolation`` says which."""
+    """``input`` is statements that raise on failure. They run in another process or, a weaker protection, in the attempt's own; ``Verdict.isolation``
+    says where."""
     SIMULATION = "simulation"
     """``input`` is the start of one world, as JSON; the attempt acts in it from another process."""
 
 
 MOST_SHOWN, MOST_STARTED = 2_000, 60
-"""Characters of a text that a notebook shows, and that a line about a record shows."""
+"""Largest number of characters of a text that a notebook shows, and that a message about a record shows."""
 
 
 class Record:
@@ -111,7 +112,7 @@ def full_repr(record: Any) -> str:
 
 
 def start_of(text: object) -> str:
-    """Return the first ``MOST_STARTED`` characters of a text in quotes; of a value that is no text, those of its ``repr``."""
+    """Return the first ``MOST_STARTED`` characters of a text, in quotes; for any other value, of its ``repr``."""
     text = text if isinstance(text, str) else repr(text)
     return repr(text if len(text) <= MOST_STARTED else f"{text[:MOST_STARTED]}...")
 
@@ -389,7 +390,7 @@ def with_tests(task: Task, chosen: Sequence[int]) -> Task:
 def with_points(verdict: Verdict, points: Sequence[float | None], overall: float | None = None) -> Verdict:
     """Return a verdict with a share of points of each test and of all together, as findings of kind ``points``; None: not given.
 
-    A share that the outcome of the test implies (1 if it passed, else 0) is not stored.
+    A share that follows from the outcome of the test (1 if passed, else 0) is not stored.
     """
     others = [one for one in verdict.findings if one.kind != "points"]
     outcomes = zip(points, verdict.outcomes, strict=True)

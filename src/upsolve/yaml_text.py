@@ -1,4 +1,4 @@
-"""Reading YAML in which no key is there twice, and writing a value in one line."""
+"""Read YAML in which every key of a mapping occurs once, and write a value in one line."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import yaml
 __all__ = ["read_yaml", "yaml_line"]
 
 MOST = 100_000
-"""Most values of a text, each counted as often as aliases repeat it."""
+"""Largest number of values in a text; a value that aliases repeat counts each time."""
 
 
 class Unique:
-    """Refuses a key that a mapping has twice, of which PyYAML would let the second replace the first."""
+    """Loader that rejects a repeated key of a mapping; PyYAML would silently keep the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping; YAMLError for a key that it has twice."""
+        """Return a mapping; YAMLError for a repeated key."""
         lines: dict[Any, int] = {}
         for key, _ in node.value:
             name, line = getattr(key, "value", None), key.start_mark.line + 1
@@ -25,7 +25,7 @@ class Unique:
         return super().construct_mapping(node, deep)  # type: ignore[misc]
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what a mapping merges into it; YAMLError for more than ``MOST`` keys."""
+        """Merge the mappings of ``<<`` into a mapping; YAMLError for more than ``MOST`` keys."""
         super().flatten_mapping(node)  # type: ignore[misc]
         if len(node.value) > MOST:
             raise yaml.YAMLError(f"line {node.start_mark.line + 1}: merges more than {MOST:,} keys")
@@ -45,22 +45,22 @@ PLAIN = {first: [one for one in forms if first in "tTfF" or not one[0].endswith(
 
 
 class Words(Loader):
-    """Reads ``yes``, ``no``, ``on`` and ``off`` as text."""
+    """Loader that reads ``yes``, ``no``, ``on`` and ``off`` as text."""
 
     yaml_implicit_resolvers = PLAIN
 
 
 class FastWords(FastLoader):
-    """Reads the same words as text, in C."""
+    """Loader in C that reads ``yes``, ``no``, ``on`` and ``off`` as text."""
 
     yaml_implicit_resolvers = PLAIN
 
 
 def read_yaml(text: str, *, words: bool = False) -> Any:
-    """Return the value of a YAML text; ``words``: ``yes``, ``no``, ``on`` and ``off`` are text.
+    """Return the value of a YAML text; with ``words``, ``yes``, ``no``, ``on`` and ``off`` are text.
 
     Raises:
-        yaml.YAMLError: it is not YAML, a mapping has a key twice, or aliases repeat too much; names the line.
+        yaml.YAMLError: the text is not YAML, a mapping repeats a key, or aliases repeat too much; the message names the line.
     """
     try:
         try:
@@ -68,7 +68,7 @@ def read_yaml(text: str, *, words: bool = False) -> Any:
         except yaml.YAMLError:
             found = yaml.load(text, Words if words else Loader)  # noqa: S506  a safe loader
         if size_of(found, {}) > MOST:
-            raise yaml.YAMLError(f"aliases make more than {MOST:,} values of it")
+            raise yaml.YAMLError(f"aliases expand to more than {MOST:,} values")
     except RecursionError:
         raise yaml.YAMLError("nested too deeply, or an alias repeats itself") from None
     return found
@@ -81,7 +81,7 @@ def yaml_line(value: Any) -> str:
 
 
 def size_of(value: Any, known: dict[int, int]) -> int:
-    """Return the number of values in a value; ``known`` are those of lists and mappings, by their ids."""
+    """Return the number of values in a value; ``known`` has the sizes of lists and mappings that were counted before, by id."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
