@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 from archives import EVIL, PASSES, eight_tasks, finished_run
-from browser import Served, empty_headings, open_page
+from browser import Served, broken_rules, empty_headings, open_page
 from test_view_server import Viewer
 
 from upsolve.cli.comparing import report_content, write_content
@@ -312,6 +312,25 @@ def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, ch
             page.get_by_role("heading", name=f"{name} +100 points").wait_for()
         assert page.locator("#previous").count() == 0, "the first task that got better"
         assert page.evaluate("window.hacked === undefined && document.images.length === 0") and not faults, faults
+
+
+TOOLS = ("form.filters > *", "form.filters > div > button", ".head .tools > *", ".heat:not(.head) > button")
+
+
+def test_tools_stand_in_two_columns_on_a_phone(chromium, changes):
+    """Filters, choices of tasks, tools of an attempt and heat maps; nothing scrolls sideways, axe finds nothing."""
+    with open_page(chromium, viewport={"width": 390, "height": 844}) as (page, faults):
+        seen = set()
+        for path, ready in (("changes", ".changes tbody tr"), ("attempts", "form.filters"), ("attempt/0", ".code")):
+            page.goto(f"{changes}#/{path}")
+            page.locator(f"main {ready}").first.wait_for()
+            for tool in TOOLS:
+                boxes = [one.bounding_box() for one in page.locator(f"main {tool}").all()]
+                seen |= {tool} if boxes else set()
+                edges = {(round(box["x"]), round(box["x"] + box["width"])) for box in boxes}
+                assert edges <= {(13, 191), (199, 377), (13, 377)}, (path, tool)
+            assert broken_rules(page) == {}, path
+        assert seen == {*TOOLS} and not faults, faults
 
 
 def test_a_change_is_as_exact_as_in_the_report(chromium, tmp_path, monkeypatch):
