@@ -737,7 +737,7 @@ def test_points_with_fractions_are_stored_and_are_no_numbers_of_tests(tmp_path):
 def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(tmp_path):
     rows = [{"prompt": "add", "code": "x", "status": "Graded", "ok": False}]
     archive, file = Archive.create(tmp_path / "a"), write_lines(tmp_path / "log.jsonl", rows)
-    with pytest.warns(UserWarning, match=r"status is no outcome \('Graded'\) and is stored in extra"):
+    with pytest.warns(UserWarning, match=r"status holds no outcome \('Graded'\) and is stored in extra"):
         assert ingest(archive, "table", file, passed="ok").bad == 0
     assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{"status": "Graded"}]
     rows[0]["status"] = "WA"
