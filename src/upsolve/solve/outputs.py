@@ -133,7 +133,7 @@ def run_code(
 
 def values_of(task: Task, attempt: Attempt, calls: Sequence[str], settings: JudgeSettings) -> list[str | None]:
     """Return the value of each call as a literal; None if the call raises, is not reached or returns no plain data."""
-    end = run_calls(attempt.code, calls, settings, task.requires, setup=task.setup)
+    end = run_calls(attempt.code, calls, settings, requires=task.requires, setup=task.setup)
     records = {record["test"]: record for record in end.records if type(record.get("test")) is int}
     texts = [as_literal(records[index]["value"]) if "value" in records.get(index, ()) else None for index in range(len(calls))]
     return [None if text in (None, OPAQUE) else shortened(text) for text in texts]
