@@ -172,7 +172,7 @@ def estimate(votes_RJ: Floats, counts_R: Floats, tasks_R: NDArray[np.int64], acc
 
 
 def learned(weights_R: Floats, hits: NDArray[np.bool_], misses: NDArray[np.bool_], assumed_J: Floats) -> Floats:
-    """Return the weighted accuracy of each judge, shrunk to the prior as if ``STRENGTH`` further programs had shown the prior."""
+    """Return the weighted accuracy of each judge, shrunk to the prior with the weight of ``STRENGTH`` further programs."""
     # ``@`` would start threads for these sums
     hits_J, votes_J = (np.einsum("r,rj->j", weights_R, one) for one in (hits, hits | misses))
     return (hits_J + STRENGTH * assumed_J) / (votes_J + STRENGTH)

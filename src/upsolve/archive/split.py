@@ -235,7 +235,7 @@ def report_languages(archive: Archive, language: str) -> None:
     if left:
         shown = ", ".join(f"{count:,} in {name}" for name, count in left.most_common(5))
         warnings.warn(
-            f"{left.total():,} attempts are not used, because their task asks for another language: {shown}; "
+            f"{left.total():,} attempts are in another language than their task asks for, and are not used: {shown}; "
             "set data.language to choose the language of tasks that accept any (default: Python)",
             stacklevel=3,
         )

@@ -212,9 +212,7 @@ def observed_deviation(folder: Path) -> float:
     changes = [*gains(run_result(folder)).values()]
     deviation = float(np.std(changes, ddof=1)) if len(changes) > 1 else 0.0
     if deviation < 1e-9:
-        raise ConfigError(
-            f"{folder}: no task differs between base and trained model, so that the deviation is unknown; name the pass rate with --rate"
-        )
+        raise ConfigError(f"{folder}: no task differs between base and trained model, so the deviation is unknown; give --rate")
     return deviation
 
 

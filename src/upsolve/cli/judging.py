@@ -316,7 +316,7 @@ def start(settings: JudgeSettings, host: str, port: int, token_file: Path | None
     from upsolve.verify.service.scheduler import Service
 
     if settings.executor not in ("local", "ray"):
-        raise ConfigError(f"verify.executor: {settings.executor}: with --serve, the judge itself must judge by local or ray")
+        raise ConfigError(f"verify.executor: {settings.executor}: a judge that serves judges by local or ray")
     service = Service(settings.with_analyses(analyses_needed(rewards)), token=token_of(token_file))
     serve(service, host, port, routes=trainer_routes(rewards), say=typer.echo)
 

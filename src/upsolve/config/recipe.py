@@ -147,7 +147,7 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     if not base:
         return own
     if not isinstance(base, str) or file.resolve() in [one.resolve() for one in above]:
-        raise ConfigError(f"{path}: base: {base}: must name another recipe, or its file, that is not based on this one")
+        raise ConfigError(f"{path}: base: {base}: must be the name or the file of another recipe that is not based on this one")
     below = read_recipe(base, [*above, file])
     return merged(below, own) if own else below  # an empty mapping replaces what it is merged with
 
@@ -234,7 +234,9 @@ def set_key(data: dict[str, Any], override: str) -> tuple[str, Any]:
         if data.get(stage) is None:
             data[stage] = {}
         if not isinstance(data[stage], dict):
-            raise ConfigError(f"override {override!r}: {stage} is a key, not a stage; write {stage}=value")
+            raise ConfigError(
+                f"override {override!r}: {stage} is a key, not a stage, so it has no key of its own; leave out what follows it"
+            )
         data = data[stage]
     data[last] = merged(data.get(last), value, key.strip())
     return key.strip(), value

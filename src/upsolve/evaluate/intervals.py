@@ -81,7 +81,7 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64], *, bounds: Boun
     if data.size == 0:
         raise ValueError("a mean needs at least one task")
     if bounds and not (bounds[0] - 1e-9 <= data.min() and data.max() <= bounds[1] + 1e-9):
-        raise ValueError(f"values from {data.min()} to {data.max()} are outside the bounds {bounds}")
+        raise ValueError(f"values from {data.min()} to {data.max()} are out of the bounds {bounds}")
     mean = float(data.mean())
     if data.size == 1:
         return Estimate(mean, float("nan"), float("nan"), 1)

@@ -360,7 +360,7 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
         raise ValueError(
             "the folds were measured at different temperatures; measure all of them at the same ones"
             if sweeps
-            else "pooling needs at least one fold"
+            else "no folds to pool"
         )
     logps = [(sweep.heldout_logp, sweep.heldout_tasks) for sweep in sweeps if sweep.heldout_logp is not None]
     tasks = sum(count for _, count in logps)

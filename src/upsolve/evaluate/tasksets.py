@@ -135,7 +135,7 @@ def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *
         count = len({leak.right for leak in leaks})
         message = f"evaluate.archives: {count} of {len(measured)} tasks of {name} are nearly equal to training tasks: {shown}"
         if refuse:
-            raise ConfigError(f"{message}; leave these tasks out of training, or set evaluate.leaks: report")
+            raise ConfigError(f"{message}; leave them out of training, or set evaluate.leaks: report")
         warnings.warn(message, stacklevel=3)
     return tuple(dict.fromkeys(leak.right for leak in leaks))
 

@@ -65,7 +65,7 @@ class Job:
     tag: str
     """Hexadecimal digits in the names of the parts."""
     number: int = 0
-    """Number with which the names of the parts begin."""
+    """Number of the import, with which the names of its parts begin."""
     stored: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """``task_id`` -> content (``content_in``) of the tasks that other imports have stored."""
     seen: Sequence[str] = ()

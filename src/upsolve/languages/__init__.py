@@ -195,7 +195,7 @@ def read_text(text: str, where: str) -> Language:
         raise ConfigError(f"{where}: cannot be read as YAML: {one_line(error)}") from error
     data = data if isinstance(data, dict) else {}
     if "headers" in data:
-        raise ConfigError(f"{where}: the key headers was replaced by `prepare`, a script that makes them (docs/languages.md)")
+        raise ConfigError(f"{where}: headers: is now `prepare`, a script that makes them (docs/languages.md)")
     needed = {"name", "file", "run"} - ({"run"} if "engine" in data else set())
     wrong = (data.keys() - {f.name for f in fields(Language)}) | (needed - data.keys())
     if wrong:

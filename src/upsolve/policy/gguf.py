@@ -85,7 +85,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
             )
     except Exception as error:  # the parser raises anything for a damaged file
         raise ModelError(
-            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); download the file again if it is incomplete"
+            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); is the file complete?"
         ) from error
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config

@@ -129,9 +129,9 @@ def example(task: Task, before: Sequence[Sample], after: Sequence[Sample]) -> Ex
 def with_outputs(
     examples: Sequence[Example], find: Callable[[Sequence[str]], Mapping[str, Task]], verify: VerifyConfig
 ) -> tuple[Example, ...]:
-    """Return examples with what failed programs gave at tests whose messages hide it: these tests run again, not hidden.
+    """Return examples with the results of failed programs on hidden tests, whose messages do not show them: these tests are run again as visible ones.
 
-    Nothing changes at a test that now ends otherwise, or if this machine cannot judge.
+    An example stays unchanged if its test now has another outcome, or if this machine cannot judge.
     """
     tasks = find([one.task_id for one in examples]) if examples else {}
     hidden = [

@@ -181,7 +181,7 @@ class JudgeSettings:
         if self.isolation not in ISOLATIONS:
             raise ValueError(f"isolation must be one of {', '.join(ISOLATIONS)}; got {self.isolation!r}")
         if wrong := set(self.analyses) - ANALYSES:
-            raise ValueError(f"analyses must be among {', '.join(sorted(ANALYSES))}; got {', '.join(sorted(wrong))}")
+            raise ValueError(f"analyses must be of {', '.join(sorted(ANALYSES))}; got {', '.join(sorted(wrong))}")
         if not 0 <= self.task_limits < float("inf"):
             raise ValueError(f"task_limits must be a number >= 0, got {self.task_limits}")
         if self.repeats < 1:

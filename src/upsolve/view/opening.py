@@ -57,7 +57,7 @@ def open_path(
     if (folder / "archive.json").is_file():
         refuse_options("an archive", archive=archive, source=source, logps=logps)
         if model == "":
-            raise ConfigError(f"--model: {path} is an archive, which has no model; name a model: --model PATH")
+            raise ConfigError(f"--model: {path} is an archive, which has no model of its own; name one: --model PATH")
         recipe = load_recipe(None, [f"data.archive={path}"])
         answers = Answers(open_filled(path), title=f"archive {headline(path)}")
         if model:
@@ -82,7 +82,7 @@ def open_path(
 
 
 def headline(path: str) -> str:
-    """Return the name of a folder in a headline: of an absolute path its last part."""
+    """Return the name of a folder for a headline: the last part of an absolute path, a relative path unchanged."""
     return Path(path).name if Path(path).is_absolute() else path
 
 
@@ -150,7 +150,7 @@ def open_run(run: Path, archive: str, *, logps: bool, model: str | None = None) 
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
     trained = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
     if model == "" and trained is recipe.model:
-        raise ConfigError(f"--model: {run} has no trained model yet; name another model: --model PATH")
+        raise ConfigError(f"--model: {run} has no trained model yet; name another one: --model PATH")
     load_codec = partial(load_tokenizer, trained)
     score = log_prober(trained, recipe.optim, load_codec) if logps else None
     stages, seed, turns = (recipe.reward, recipe.advantage, recipe.objective), recipe.data.seed, recipe.data.turns

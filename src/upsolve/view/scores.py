@@ -355,7 +355,7 @@ class Measured:
         return {"block": example_block(example(task, before[task_id], after[task_id]))}
 
     def previews(self, number: int) -> dict[str, dict[str, Any]]:
-        """Return by task the question and one answer of each model with its reason of failure, each in one line, of a pairing."""
+        """Return for each task of a pairing the question, and one answer of each model with its reason of failure, each in one line."""
         _, before, after = self.samples(number)
         names = [name for name in before if name in after]
         tasks = self.find(names)

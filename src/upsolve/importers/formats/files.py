@@ -141,7 +141,7 @@ def unreadable(where: str, error: Exception) -> SourceError:
     if isinstance(error, FileNotFoundError):
         return SourceError(f"{where}: no such file or folder")
     if isinstance(error, PermissionError):
-        return SourceError(f"{where}: cannot be read: permission denied; allow it with chmod u+r")
+        return SourceError(f"{where}: cannot be read: this user may not: chmod u+r")
     advice = "" if isinstance(error, SourceError) else "; if it is damaged or cut off, copy or download it again"
     return SourceError(f"{where}: cannot be read: {one_line(error)}{advice}")
 

@@ -180,7 +180,7 @@ def ci_source(path: str, patterns: Sequence[str], parse: Parse, rows: Callable[.
 def open_repository(path: str) -> Repository:
     """Return the repository; SourceError if none is given."""
     if not path:
-        raise SourceError("name the repository with --repository: reports hold no code, and an attempt is a file at a commit")
+        raise SourceError("give --repository: reports hold no code, and an attempt is a file at a commit")
     return Repository(Path(path))
 
 

@@ -197,7 +197,7 @@ def lists_of_programs(path: Path, lists: Sequence[list[Any]], samples: Samples) 
     strange = sum(bool(codes) and not any(task.entry_point in code for code in codes) for task, codes in pairs)
     if strange * 2 > len(pairs):
         raise SourceError(
-            f"{path}: {strange} of {len(pairs)} lists of programs never name the function of their task; check --tasks and --first"
+            f"{path}: {strange} of {len(pairs)} lists never name the function of their task; check --tasks and --first"
         )
     rows = enumerate(({"name": task.task_id, "codes": codes} for task, codes in pairs), start=1)
     yield from build_each(path, rows, lambda row: (one for code in row["codes"] for one in samples.records(row["name"], code)))

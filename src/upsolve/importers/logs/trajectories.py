@@ -63,7 +63,7 @@ def trial_of(file: Path) -> Json:
 def atif_row(trajectory: Json, *, file: Path, reward: str) -> Json:
     """Return the rollout of a trajectory; the answer is the last message of the agent."""
     if not str(trajectory.get("schema_version")).startswith("ATIF-v1."):
-        raise ValueError("not a trajectory: schema_version must be ATIF-v1.x")
+        raise ValueError("is not a trajectory: schema_version is not ATIF-v1.x")
     steps, trial = trajectory["steps"], trial_of(file)
     score, reason = atif_score(trajectory, trial, reward)
     agent_steps = [step for step in steps if step["source"] == "agent" and not step.get("is_copied_context")]
@@ -299,9 +299,9 @@ def entry_of(archive: zipfile.ZipFile, name: str) -> bytes:
 def checked_header(file: Path, log: Any) -> Json:
     """Return a log or its header; SourceError if it is not a log of version 2."""
     if not isinstance(log, dict) or not isinstance(log.get("eval"), dict):
-        raise SourceError(f"{file}: is not a log of Inspect: the field `eval` is missing")
+        raise SourceError(f"{file}: is not a log of Inspect: it has no `eval`")
     if log.get("version") != VERSION:
-        raise SourceError(f"{file}: is a log of version {log.get('version')}; version {VERSION} is read")
+        raise SourceError(f"{file}: is a log of version {log.get('version')}, but only version {VERSION} can be read")
     return {key: value for key, value in log.items() if key != "samples"}
 
 

@@ -141,7 +141,7 @@ def text_of_pickle(data: bytes) -> str:
     try:
         value = TextOnly(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, MemoryError, OverflowError) as error:
-        raise ValueError(f"tests: the packed pickle cannot be read: {error}") from error
+        raise ValueError(f"tests: packed in a pickle: {error}") from error
     if not isinstance(value, str):
         raise ValueError(f"tests: the pickle holds {type(value).__name__}, not text")
     return value
@@ -169,7 +169,7 @@ def text_of(value: Any) -> str:
         return f"{value}\n"
     if isinstance(value, list | tuple) and all(isinstance(line, str | int | float) for line in value):
         return "".join(f"{line}\n" for line in value)
-    raise ValueError(f"tests: an input or output must be text or lines, not: {str(value)[:60]!r}")
+    raise ValueError(f"tests: an input or output is neither text nor lines: {str(value)[:60]!r}")
 
 
 def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
@@ -250,7 +250,7 @@ def calls_of(
             outputs, way = forms["item"], "item"
             if not publisher:
                 warnings.warn(
-                    "outputs such as [3] of functions may be lists, or values in lists; nothing decides, so both pass",
+                    "outputs such as [3] of functions are lists or values in lists: nothing shows which, both pass",
                     stacklevel=2,
                 )
         elif known.depth < found:

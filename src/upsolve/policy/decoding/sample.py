@@ -303,7 +303,7 @@ def sample_each(
 ) -> Iterator[Part]:
     """Yield attempts as ``sample`` does, each with the index of its settings; these may differ only in temperature, samples and seed."""
     if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
-        raise ValueError("settings that are sampled together may only differ in temperature, samples and seed")
+        raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
     by_task = [joint_requests(task, configs) for task in tasks]
     yield from sample_prompts(model, codec, by_task, config=configs[0], author=author, on_done=on_done)
 

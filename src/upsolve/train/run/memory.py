@@ -180,7 +180,7 @@ class MemoryPlan:
     """Memory of a run on one device."""
 
     rows: tuple[MemoryRow, ...]
-    """One per item; items of 0 bytes are left out."""
+    """One row for each item of memory; items of 0 bytes are left out."""
 
     @property
     def peak_bytes(self) -> int:

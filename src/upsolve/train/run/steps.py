@@ -307,7 +307,9 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
-            raise TrainingError(f"{collapsed}; no earlier weights were saved: {advice_after(collapsed, monitor.keep)}")
+            raise TrainingError(
+                f"{collapsed}; there are no earlier weights to end with: {advice_after(collapsed, monitor.keep)}"
+            )
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:

@@ -121,7 +121,7 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     values = [node.value for node in assigned if [ast.unparse(target) for target in node.targets] == ["ACTIONS"]]
     if len(values) != 1:
-        raise ValueError(f"ACTIONS is set {len(values)} times; set it only once, to a tuple such as ('go_to',)")
+        raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)")
     try:
         names = ast.literal_eval(values[0])
     except ValueError:
