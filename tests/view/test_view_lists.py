@@ -72,6 +72,24 @@ def test_a_list_sorts_shows_code_and_keeps_the_row(chromium, tmp_path, show):
         assert column(page, 7) == ["1,000", "999", "998"] and not faults, faults
 
 
+def test_groups_are_counted_by_difficulty(chromium, tmp_path, show):
+    """Of the easy tasks one passed always, one never, one is not judged; of the hard ones two are mixed."""
+    archive, outcomes = (
+        Archive.create(tmp_path / "a"),
+        {"a": (1, 1), "b": (0, 0), "c": (), "d": (1, 0), "e": (0, 1, 0), "f": (1,)},
+    )
+    level = {"a": "easy", "b": "easy", "c": "easy", "d": "hard", "e": "hard", "f": ""}
+    tasks = [Task(name, "Double.", (TEST,), "f", difficulty=level[name]) for name in outcomes]
+    attempts = {Attempt(name, f"x = {n}\n"): passed for name, all_ in outcomes.items() for n, passed in enumerate(all_)}
+    verdicts = [judged(one, Status.PASSED if passed else Status.FAILED) for one, passed in attempts.items()]
+    archive.append(tasks=tasks, attempts=[*attempts, Attempt("c", "x = 0\n")], verdicts=verdicts)
+    with open_page(chromium, viewport={"width": 1300, "height": 900}) as (page, faults):
+        page.goto(f"{show(archive)}#/tasks")
+        rows = page.locator("#groups").inner_text().split("\n")
+        assert rows == ["easy", "1 all passed, 0 mixed, 1 all failed", "hard", "0 all passed, 2 mixed, 0 all failed"]
+        assert not faults, faults
+
+
 def shown(page, number):
     page.locator(".code").get_by_text(f"return {number}", exact=True).wait_for()
     return page.locator(".steps-bar").inner_text()

@@ -245,6 +245,13 @@ def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str
     return counted_page(rows, passed) if sort else page_of(rows)
 
 
+GROUPS = """
+select difficulty, count_if(passed = scored) as passed, count_if(passed between 1 and scored - 1) as mixed, count_if(passed = 0) as failed
+from task_rows where scored > 0 and difficulty <> '' group by difficulty order by sum(passed) / sum(scored) desc, difficulty
+"""
+"""Groups of scored attempts by difficulty, the easiest first: in how many all, some or none passed."""
+
+
 def facets(index: Index) -> dict[str, Any]:
     """Return the values of every filter with their numbers of attempts, most frequent first, and the numbers of all records."""
 
@@ -253,7 +260,7 @@ def facets(index: Index) -> dict[str, Any]:
         for row in index.query("select facet, value, attempts from facets order by attempts desc, value"):
             values[row["facet"]].append([row["value"], row["attempts"]])
         (counts,) = index.query("select (select count(*) from entries) as attempts, (select count(*) from task_rows) as tasks")
-        return {"facets": values, "counts": counts}
+        return {"facets": values, "counts": counts, "groups": index.query(GROUPS)}
 
     return index.remember("facets", read)
 

@@ -1,5 +1,5 @@
 // The lists of attempts and tasks: filters, pages, a selected row.
-import { el, show, link, outcome, decimal, plural } from "./dom.js";
+import { el, facts, show, link, outcome, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 
 const COLUMNS = [["task", "Task"], ["outcome", "Outcome"], ["tests", "Tests"], ["", "Code and error"], ["author", "Author"], ["difficulty", "Difficulty"], ["findings", "Findings"], ["tokens", "Tokens"]];
@@ -151,7 +151,7 @@ export async function taskList(main, query, info, go) {
   const head = el("tr", {}, TASK_COLUMNS.map(([key, name]) => headCell(key, name, query, go, "tasks")));
   const table = el("table", {}, el("thead", {}, head), body);
   const counted = el("p", { class: "soft" }, info.counts ? noted(plural(info.counts.tasks, "task") + " in all", info) : "Being indexed ...");
-  show(main, form, counted, el("div", { class: "wide" }, table), more);
+  show(main, form, counted, groupCounts(info.groups ?? []), el("div", { class: "wide" }, table), more);
   const load = async (after) => {
     const page = await get("tasks", { ...query, after });
     body.append(...page.rows.map(taskRow));
@@ -163,6 +163,12 @@ export async function taskList(main, query, info, go) {
     return page.next;
   };
   await load(-1).then((next) => keepRow(table, load, next));
+}
+
+// How many groups, the attempts at a task, all passed, are mixed, or all failed, by difficulty; null without difficulties.
+function groupCounts(groups) {
+  const counted = (row) => `${decimal(row.passed)} all passed, ${decimal(row.mixed)} mixed, ${decimal(row.failed)} all failed`;
+  return groups.length ? el("div", { id: "groups" }, facts(groups.map((row) => [row.difficulty, counted(row)]))) : null;
 }
 
 function taskRow(row) {

@@ -32,7 +32,7 @@ export async function post() {
 
 function staticInfo(data) {
   const facets = data.info.filters.map(([name, column]) => [name, staticValues(data.rows.flatMap((row) => row[column]).filter(Boolean))]);
-  return { ...data.info, ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(facets), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
+  return { ...data.info, groups: staticGroups(staticRows(data)), ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(facets), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
 }
 
 function staticValues(values) {
@@ -92,9 +92,15 @@ async function staticCount(data, query) {
   return { attempts: (await staticMatches(data, query)).length };
 }
 
-function staticTasks(data, query) {
-  const text = (query.text ?? "").toLowerCase();
-  const rows = data.tasks.map((task, place) => {
+function staticGroups(rows) {
+  const known = [...Map.groupBy(rows.filter((row) => row.scored && row.difficulty), (row) => row.difficulty)].map(([difficulty, some]) => ({ difficulty,
+    passed: some.filter((row) => row.passed === row.scored).length, mixed: some.filter((row) => row.passed && row.passed < row.scored).length, failed: some.filter((row) => !row.passed).length,
+    share: some.reduce((sum, row) => sum + row.passed, 0) / some.reduce((sum, row) => sum + row.scored, 0) }));
+  return known.sort((a, b) => b.share - a.share || (a.difficulty < b.difficulty ? -1 : 1));
+}
+
+function staticRows(data) {
+  return data.tasks.map((task, place) => {
     const own = data.rows.filter((row) => row.task_id === task.task_id);
     const scored = own.filter((row) => !["unscored", "unjudged"].includes(row.status));
     const sampled = [...new Set(own.filter((row) => row.sampled).map((row) => `${row.author}, ${row.sampled}`))].sort();
@@ -102,7 +108,11 @@ function staticTasks(data, query) {
     const evaluations = sampled.map((name) => ({ name, scored: counted(scored, name), passed: counted(own.filter((row) => row.status === "passed"), name) }));
     return { ...task, place, evaluations, attempts: own.length, scored: scored.length, passed: own.filter((row) => row.status === "passed").length };
   });
-  const found = rows.filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text));
+}
+
+function staticTasks(data, query) {
+  const text = (query.text ?? "").toLowerCase();
+  const found = staticRows(data).filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text));
   return query.sort ? staticSorted(found, query.sort, query.after, TASKS_SORTED) : staticPage(found, query.after);
 }
 
