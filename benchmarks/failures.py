@@ -4,7 +4,7 @@ An arm trains 40 steps of 2,048 tokens from the model of a leaderboard cell (``s
 failures of near_misses.py (WORK/near-misses-DOMAIN, made at the first call); failures that are prose, Python or broken clauses are left out. The learning rate is the one of three with
 the highest pass@1 of greedy decoding on dev tasks (seed 0). A cell measures pass@1 at the best temperature, pass@8, and pass@1 after choice on test tasks. Controls: ``ARM, shuffled``
 has verdicts shuffled within each group; ``imitation`` imitates the passed attempts of the same groups for as many steps and tokens, ``imitation, one pass`` reads each group once.
-``conditioned, guided`` is the model of ``conditioned`` with `sample.guidance` 1.
+``start`` is the model that all start from. ``conditioned, guided`` is the model of ``conditioned`` with `sample.guidance` 1.
 
 Figures: ``--stored 150 500 1500`` trains on as many tasks, ``--wrong 0.05 0.1`` on labels of which a share is wrong (three noisy judges; the first is believed), and ``--weighted``
 weighs attempts by `label_right` of the three.
@@ -95,6 +95,7 @@ ARMS = {
     "unlikelihood": Arm("unlikelihood"),
     "repair": Arm("sft", rate="imitate"),
 }
+"""Without ``start``, which measures the model that all start from."""
 ARMS |= {
     f"{name}, shuffled": replace(arm, settings=(*arm.settings, *SHUFFLED))
     for name, arm in ARMS.items()
@@ -118,6 +119,8 @@ class Cell:
     @property
     def kind(self):
         """Return the name of the cell without its seed."""
+        if self.arm == "start":
+            return "start"
         parts = [slug(self.arm), f"g{self.group}", *([f"n{self.stored}"] if self.stored else [])]
         return "-".join([*parts, *([f"w{self.wrong:g}"] if self.wrong else []), *(["weighted"] if self.weighted else [])])
 
@@ -215,7 +218,7 @@ def run_of(work, cell, options, rate):
 
 def measuring(work, cell, options):
     """Return the recipe by which a cell is measured: that of its prompt, and the settings of its arm."""
-    arm = ARMS[cell.arm]
+    arm = ARMS.get(cell.arm, Arm("sft"))
     prompt = work.recipe(arm.recipe).model.prompt.outcome
     named = [f"model.prompt.outcome={json.dumps(prompt)}"] if prompt else []
     archive = [f"data.archive={options.archive}"] if options.archive else []
@@ -252,8 +255,11 @@ def run(cell, options):
     file, work = file_of(cell, options), Work(options.domain, cell.seed, options.work.resolve(), tuple(options.given))
     if file.exists():
         return
-    rate = options.rate or chosen_rate(work, cell, options)
-    done = run_of(work, replace(cell, arm=ARMS[cell.arm].of or cell.arm), options, rate)
+    if cell.arm == "start":
+        rate, done = 0.0, trained(work, options.start)
+    else:
+        rate = options.rate or chosen_rate(work, cell, options)
+        done = run_of(work, replace(cell, arm=ARMS[cell.arm].of or cell.arm), options, rate)
     recipe = measuring(work, cell, options)
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
@@ -294,6 +300,14 @@ def cells_in(folder):
         kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
         found.setdefault(kind, {})[int(seed)] = load_cell(file)
     return found
+
+
+def cells_and_starts(folder):
+    """Return kind -> seed -> sweep of the finished cells of a domain and start, and seed -> sweep of the start: its cells here (``start-SEED``), or the leaderboard's."""
+    cells = cells_in(folder)
+    leaderboard = (CELLS / folder.parent.name).glob(f"{folder.name}-[0-9].json.gz")
+    starts = cells.pop("start", {}) or {int(one.name[-9]): load_cell(one) for one in sorted(leaderboard)}
+    return cells, starts
 
 
 def rows_of(cells, start):
@@ -347,9 +361,7 @@ def table(options):
     tables = {}
     for folder in sorted(path for path in options.results.glob("*/*") if path.is_dir()):
         domain, start = folder.parent.name, folder.name
-        file = CELLS / domain
-        starts = {int(one.name[len(start) + 1]): load_cell(one) for one in sorted(file.glob(f"{start}-[0-9].json.gz"))}
-        tables[f"{domain}, from {start}"] = rows_of(cells_in(folder), starts)
+        tables[f"{domain}, from {start}"] = rows_of(*cells_and_starts(folder))
     options.out.write_text(json.dumps(tables, indent=1) + "\n")
     for name, rows in tables.items():
         print(f"\n{name}\n\n|cell|seeds|pass@1|pass@8|chosen|over start|over imitation|\n|---|---|---|---|---|---|---|")
@@ -370,7 +382,7 @@ def main(arguments=None):
     parser.add_argument("--start", default="", help="leaderboard method whose model is the start")
     parser.add_argument("--model", default="", help="folder of the start, instead of a leaderboard method's")
     parser.add_argument("--archive", default="", help="folder of an archive, instead of the domain's")
-    parser.add_argument("--arms", nargs="*", choices=[*ARMS], default=[*ARMS], metavar="ARM")
+    parser.add_argument("--arms", nargs="*", choices=["start", *ARMS], default=["start", *ARMS], metavar="ARM")
     parser.add_argument("--groups", type=int, nargs="*", default=[4])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--stored", type=int, nargs="*", default=[0])

@@ -1,4 +1,4 @@
-"""Tables of docs/failures.md from the stored cells of leaderboard.py and unsolved.py: python benchmarks/failures_page.py
+"""Tables of docs/failures.md from the stored cells of leaderboard.py, failures.py and unsolved.py: python benchmarks/failures_page.py
 
 Each attempt to learn from failures is paired with the method beside it that does not use them: the difference at the best temperature over the seeds that both have, with its 95 %
 interval over tasks, and the smallest difference that as many tasks show with a power of 80 %. Writes results/failed_attempts.json, the tables behind the marks of the page, and
@@ -9,6 +9,7 @@ import json
 import statistics
 from pathlib import Path
 
+import failures
 import matplotlib.pyplot as plt
 import numpy as np
 import unsolved
@@ -81,6 +82,17 @@ def unsolved_rows():
     return sorted(rows, key=lambda row: (row["author"], row["solved"], order.index(row["arm"])))
 
 
+def started_rows(domain="sql", start="sft half"):
+    """Return a row for each finished arm of failures.py, beside imitation of the same groups and the model that both start from."""
+    cells, starts = failures.cells_and_starts(failures.RESULTS / slug(domain) / slug(start))
+    rows = []
+    for row in failures.rows_of(cells, starts):
+        runs, name = cells[row["cell"]], row["cell"].removesuffix("-g4")
+        row["arm"] = next(arm for arm in failures.ARMS if slug(arm) == name)
+        rows.append(row | {"beside": beside(cells["imitation-g4"], runs)} if name != "imitation" else row)
+    return sorted(rows, key=lambda row: [*failures.ARMS].index(row["arm"]))
+
+
 def by_size(author="mutations"):
     """Return a row for each number of solved tasks: pass@1 without and with the failed attempts of all others, and how many passed attempts one of these is worth.
 
@@ -144,14 +156,20 @@ def draw(rows, file):
 
 def shown(values):
     """Return a value with its interval."""
-    return "{:.1f} [{:.1f}, {:.1f}]".format(*values)
+    return "{:.1f} [{:.1f},{:.1f}]".format(*values)
 
 
-def tables(rows, others, sizes):
+def tables(rows, others, sizes, started):
     """Return the text of the tables by the names of their marks."""
     text = {
-        "unsolved": "|arm|arm - `solved`, points|arm - `foreign first`|arm - `own samples`|pass@1, %|failures of|seeds|\n|---|---|---|---|---|---|---|\n"
+        "start": "|arm|arm - start, points|arm - `imitation`|the same at hard tasks|pass@1, %|pass@8, %|chosen, %|seeds|\n|---|---|---|---|---|---|---|---|\n",
+        "unsolved": "|arm|arm - `solved`, points|arm - `foreign first`|arm - `own samples`|pass@1, %|failures of|seeds|\n|---|---|---|---|---|---|---|\n",
     }
+    for row in started:
+        over = row.get("over imitation, by difficulty", {}).get("hard")
+        cells = [row["over start"], row["beside"]["difference"] if "beside" in row else None, over if "beside" in row else None]
+        cells = [shown(one) if one else "" for one in (*cells, row["pass@1"], row["pass@8"], row["chosen"])]
+        text["start"] += f"|{row['arm']}|{'|'.join(cells)}|{len(row['seeds'])}|\n"
     for row in (row for row in others if row["solved"] == 50):
         cells = [shown(row[f"over {name}"]["difference"]) if f"over {name}" in row else "" for name in BESIDE[:3]]
         arm = next(arm for arm in unsolved.ARMS if slug(arm) == row["arm"])
@@ -162,7 +180,7 @@ def tables(rows, others, sizes):
     )
     for row in sizes:
         last = "|".join(shown(row[key]) for key in ("with", "difference")) if "with" in row else "|"
-        worth_of = "{:.3f} [{:.3f}, {:.3f}]".format(*row["worth"]) if "worth" in row else ""
+        worth_of = "{:.3f} [{:.3f},{:.3f}]".format(*row["worth"]) if "worth" in row else ""
         text["sizes"] += f"|{row['solved']:,}|{shown(row['without'])}|{last}|{worth_of}|{row.get('seeds', '')}|\n"
     text["attempts"] = (
         "|method with failures|difference, points|method without|domain|detectable with a power of 80 %, points|seeds, tasks|\n|---|---|---|---|---|---|\n"
@@ -186,10 +204,11 @@ def written(page, texts):
 
 def main():
     """Write the results and the page."""
-    rows, others, sizes = attempts(), unsolved_rows(), by_size()
-    RESULT.write_text(json.dumps({"attempts": rows, "unsolved": others, "by size": sizes}, indent=1) + "\n")
+    rows, others, sizes, started = attempts(), unsolved_rows(), by_size(), started_rows()
+    found = {"attempts": rows, "unsolved": others, "by size": sizes, "from a start": started}
+    RESULT.write_text(json.dumps(found, indent=1) + "\n")
     draw(sizes, ROOT / "docs" / "failures.svg")
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), tables(rows, others, sizes)), encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), tables(rows, others, sizes, started)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def scores(sweeps, part):
 
 def contrast(others, runs, part="best"):
     """Return the paired difference of two methods over the seeds that both have; None without such a seed."""
-    common = [seed for seed in runs.keys() & others.keys() if part != "chosen" or (runs[seed].choices and others[seed].choices)]
+    common = runs.keys() & others.keys()
     if not common:
         return None
     before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
@@ -111,7 +111,8 @@ def figures(name, cells):
     row = {"seeds": len(sweeps)}
     row |= {part: percent(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
     row["temperatures"] = [run.best.temperature for run in sweeps]
-    row |= choice_figures(cells["base"], runs) if all(run.choices for run in sweeps) else {}
+    if chosen := {seed: run for seed, run in runs.items() if run.choices}:
+        row["choice"] = choice_figures(chosen)
     if name == "base":
         return row
     others = {"base": "base", "start": METHODS[name].start, "shuffled": placebo_of(name), "ssd": "ssd"}
@@ -125,16 +126,17 @@ def figures(name, cells):
     return row
 
 
-def choice_figures(base, runs):
-    """Return pass@1 after choice and any sample's, the number of samples, and the differences to greedy decoding and to the base's choice."""
-    sweeps = [*runs.values()]
-    greedy, chosen, any_passed = (
-        over_seeds([run.choices.passed(part) for run in sweeps]) for part in ("greedy", "chosen", "any")
-    )
-    row = {"chosen": percent(mean_interval([*chosen.values()])), "any": percent(mean_interval([*any_passed.values()]))}
-    row["candidates"] = max(run.choices.samples for run in sweeps)
-    row |= {"chosen - greedy": percent(paired_difference(greedy, chosen).difference)} if greedy else {}
-    return row | ({"chosen - base": difference} if base is not runs and (difference := contrast(base, runs, "chosen")) else {})
+def choice_figures(runs):
+    """Return pass@1 of greedy decoding, after choice, and of any sample, with the numbers of seeds and samples, and tokens and seconds a task."""
+    found = [run.choices for run in runs.values()]
+    parts = {part: over_seeds([choices.passed(part) for choices in found]) for part in ("greedy", "chosen", "any")}
+    row = {part: percent(mean_interval([*of.values()])) for part, of in parts.items()}
+    row["chosen - greedy"] = percent(paired_difference(parts["greedy"], parts["chosen"]).difference)
+    row |= {"seeds": len(found), "samples": max(choices.samples for choices in found)}
+    tasks = [task for choices in found for task in choices.tasks]
+    row["tokens"] = round(sum(task.tokens for task in tasks) / len(tasks))
+    row["seconds"] = round(sum(choices.sample_seconds + choices.choose_seconds for choices in found) / len(tasks), 2)
+    return row
 
 
 def placebo_of(name):
@@ -206,17 +208,34 @@ def pages(tables):
 
 def section(domain, rows):
     """Return the sentences and the table of a domain."""
-    chosen = ("chosen", "chosen - greedy", "chosen - base") if any("chosen" in row for row in rows) else ()
-    header = ("method", "conclusion", "best temperature", *chosen, "best - base", "best - start", "best - shuffled")
+    header = ("method", "conclusion", "best temperature", "best - base", "best - start", "best - shuffled")
     text = f"\n## {domain}\n\n{sentences(domain)}|{'|'.join(header)}|\n"
     text += "|" + "---|" * len(header) + "\n"
     for row in rows:
-        columns = ("best", *chosen, "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
+        columns = ("best", "" if "best - start" in row else "best - base", "best - start", "best - shuffled")
         cells = [compact(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
         text += f"|{marked(name, row)}|{end}|{'|'.join(cells)}|\n"
-    return text + difficulties(domain, rows)
+    return text + choices(rows) + difficulties(domain, rows)
+
+
+def choices(rows):
+    """Return the table of pass@1 after choice among samples; '' if no method has one."""
+    header = ("greedy", "chosen", "any passes", "chosen - greedy", "samples", "tokens", "seconds")
+    text = (
+        f"\nOne sample that evidence chooses, per task:\n\n|method|{'|'.join(header)}|\n"
+        + "|"
+        + "---|" * (len(header) + 1)
+        + "\n"
+    )
+    for row in (chosen := [row for row in rows if "choice" in row]):
+        found = row["choice"]
+        cells = [compact(found[part]) for part in ("greedy", "chosen", "any", "chosen - greedy")]
+        cells += [str(found[part]) for part in ("samples", "tokens", "seconds")]
+        name = row["method"] if found["seeds"] == 3 else f"{row['method']} ({found['seeds']})"
+        text += f"|{marked(name, row)}|{'|'.join(cells)}|\n"
+    return text if chosen else ""
 
 
 def difficulties(domain, rows):

@@ -33,7 +33,7 @@ def test_the_leaderboard_shows_the_committed_cells(page):
     assert {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in pages} == pages
 
 
-def test_pass_rates_after_choice_stand_beside_the_best_temperature(page, monkeypatch):
+def test_pass_rates_after_choice_stand_between_greedy_decoding_and_any_sample(page, monkeypatch):
     def sweep(name, *outcomes):
         tasks = tuple(TaskChoice(f"t{i}", 9, 90, *map(bool, one), bool(one[0]), 3, 30) for i, one in enumerate(outcomes))
         scores = tuple(TaskScore(task.task_id, "", 1, int(bool(task.greedy)), {}) for task in tasks)
@@ -43,13 +43,14 @@ def test_pass_rates_after_choice_stand_beside_the_best_temperature(page, monkeyp
     base = sweep("base", *[(0, 0, 1)] * 10, *[(1, 1, 1)] * 10)
     cells = defaultdict(dict, base={0: base}, sft={0: sweep("sft", *[(0, 1, 1)] * 10, *[(1, 1, 1)] * 10)})
     rows = [{"method": name, **page.figures(name, cells)} for name in ("base", "sft")]
-    assert [row["chosen"][0] for row in rows] == [50, 100] and [row["chosen - greedy"][0] for row in rows] == [0, 50]
-    assert rows[1]["chosen - base"][0] == 50 and "chosen - base" not in rows[0] and rows[0]["any"][0] == 100
+    assert [row["choice"]["chosen"][0] for row in rows] == [50, 100] and [row["choice"]["any"][0] for row in rows] == [100, 100]
+    assert [row["choice"]["chosen - greedy"][0] for row in rows] == [0, 50]
     monkeypatch.setattr(page, "sentences", lambda _domain: "")
-    table = page.section("sql", rows).splitlines()
-    assert table[3].startswith("|method|conclusion|best temperature|chosen|chosen - greedy|chosen - base|best - base|")
+    table = page.section("sql", rows)
+    assert "|sft (1)|50.0 [" in table and "|9|90|0.0|" in table
     old = {name: {0: replace(runs[0], choices=None)} for name, runs in cells.items() if runs}
-    assert "chosen" not in page.figures("sft", defaultdict(dict, old))
+    rows = [{"method": name, **page.figures(name, defaultdict(dict, old))} for name in ("base", "sft")]
+    assert "choice" not in rows[1] and "any passes" not in page.section("sql", rows)
 
 
 def test_rows_of_an_earlier_formula_say_so(page):
