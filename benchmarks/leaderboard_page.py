@@ -217,7 +217,19 @@ def section(domain, rows):
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
         text += f"|{marked(name, row)}|{end}|{'|'.join(cells)}|\n"
-    return text + choices(rows) + difficulties(domain, rows)
+    return text + choices([*rows, *continued(domain)]) + difficulties(domain, rows)
+
+
+def continued(domain):
+    """Return a row for each finished arm of failures.py, which continues from a model of the leaderboard, and for that model (``start``)."""
+    found = {}
+    for file in sorted((CELLS.parent / "failures" / slug(domain)).glob("*/*.json.gz")):
+        start = next(name for name in METHODS if slug(name) == file.parent.name)
+        kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
+        name = start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')} on near misses"
+        found.setdefault(name, {})[int(seed)] = load_cell(file)
+    order = sorted(found, key=lambda name: (" on " in name, name))
+    return [{"method": name, "choice": choice_figures(found[name])} for name in order]
 
 
 def choices(rows):

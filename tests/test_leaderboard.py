@@ -46,6 +46,7 @@ def test_pass_rates_after_choice_stand_between_greedy_decoding_and_any_sample(pa
     assert [row["choice"]["chosen"][0] for row in rows] == [50, 100] and [row["choice"]["any"][0] for row in rows] == [100, 100]
     assert [row["choice"]["chosen - greedy"][0] for row in rows] == [0, 50]
     monkeypatch.setattr(page, "sentences", lambda _domain: "")
+    monkeypatch.setattr(page, "continued", lambda _domain: [])
     table = page.section("sql", rows)
     assert "|sft (1)|50.0 [" in table and "|9|90|0.0|" in table
     old = {name: {0: replace(runs[0], choices=None)} for name, runs in cells.items() if runs}
