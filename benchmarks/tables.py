@@ -28,7 +28,7 @@ def table(header, rows, *, second=""):
 def cell(triple, sign=""):
     """Return a mean with its interval."""
     mean, low, high = (f"{value:{sign}.1f}" for value in triple)
-    return f"{mean} [{low}, {high}]"
+    return f"{mean} [{low},{high}]"
 
 
 def demo():
