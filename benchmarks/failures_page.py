@@ -85,12 +85,13 @@ def unsolved_rows():
 def started_rows(domain="sql", start="sft half"):
     """Return a row for each finished arm of failures.py, beside imitation of the same groups and the model that both start from."""
     cells, starts = failures.cells_and_starts(failures.RESULTS / slug(domain) / slug(start))
-    rows = []
+    rows = [row | {"arm": "start"} for row in failures.rows_of({"start-g0": starts}, {})]
     for row in failures.rows_of(cells, starts):
         runs, name = cells[row["cell"]], row["cell"].removesuffix("-g4")
         row["arm"] = next(arm for arm in failures.ARMS if slug(arm) == name)
         rows.append(row | {"beside": beside(cells["imitation-g4"], runs)} if name != "imitation" else row)
-    return sorted(rows, key=lambda row: [*failures.ARMS].index(row["arm"]))
+    order = ["start", *failures.ARMS]
+    return sorted(rows, key=lambda row: order.index(row["arm"]))
 
 
 def by_size(author="mutations"):
@@ -167,8 +168,8 @@ def tables(rows, others, sizes, started):
     }
     for row in started:
         over = row.get("over imitation, by difficulty", {}).get("hard")
-        cells = [row["over start"], row["beside"]["difference"] if "beside" in row else None, over if "beside" in row else None]
-        cells = [shown(one) if one else "" for one in (*cells, row["pass@1"], row["pass@8"], row["chosen"])]
+        cells = [row.get("over start"), *((row["beside"]["difference"], over) if "beside" in row else ("", ""))]
+        cells = [shown(one) if one else "" for one in (*cells, *(row.get(key) for key in ("pass@1", "pass@8", "chosen")))]
         text["start"] += f"|{row['arm']}|{'|'.join(cells)}|{len(row['seeds'])}|\n"
     for row in (row for row in others if row["solved"] == 50):
         cells = [shown(row[f"over {name}"]["difference"]) if f"over {name}" in row else "" for name in BESIDE[:3]]

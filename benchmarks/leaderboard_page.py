@@ -226,9 +226,9 @@ def continued(domain):
     for file in sorted((CELLS.parent / "failures" / slug(domain)).glob("*/*.json.gz")):
         start = next(name for name in METHODS if slug(name) == file.parent.name)
         kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
-        name = start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')} on near misses"
+        name = start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')}"
         found.setdefault(name, {})[int(seed)] = load_cell(file)
-    order = sorted(found, key=lambda name: (" on " in name, name))
+    order = sorted(found, key=lambda name: (", then " in name, name))
     return [{"method": name, "choice": choice_figures(found[name])} for name in order]
 
 
