@@ -269,9 +269,7 @@ class Archive:
             try:
                 lost = [one for one in connection.extract_statements(sql)[:-1] if one.type is duckdb.StatementType.SELECT]
                 if lost:
-                    raise ArchiveError(
-                        f"query: only the last result is shown; run the other statement separately: {one_line(lost[0].query)[:80]}"
-                    )
+                    raise ArchiveError(f"query: only the last result is shown; run {one_line(lost[0].query)[:80]} alone")
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.DatabaseError as error:  # other kinds of duckdb.Error come from a damaged part

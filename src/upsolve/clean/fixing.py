@@ -84,7 +84,7 @@ def new_folder(folder: str | Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
-            raise ArchiveError(f"{out}: the folder is not empty; name a new folder")
+            raise ArchiveError(f"{out}: the folder is not empty; name a new one")
     except OSError as error:
         raise ArchiveError(f"{out}: cannot be written: {error}") from error
     return out

@@ -335,7 +335,7 @@ def check_outcomes(verdict: Verdict) -> None:
         raise ValueError(f"total is {total}, but outcomes has {found}: the outcomes of the other tests are missing")
     if passed == total and verdict.status not in (Status.PASSED, Status.UNSCORED):
         raise ValueError(
-            f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, set total to their number"
+            f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, total must say so"
         )
 
 

@@ -134,7 +134,7 @@ def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
         ValueError: there is no candidate, or evidence gives another number of scores than candidates.
     """
     if not candidates.attempts:
-        raise ValueError(f"{candidates.task.task_id}: there are no candidates to choose from")
+        raise ValueError(f"{candidates.task.task_id}: no candidates to choose from")
     scores: dict[str, tuple[float, ...]] = {}
     left, decided_by = [*range(len(candidates.attempts))], ""
     for kind in kinds:

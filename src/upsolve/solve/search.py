@@ -155,7 +155,7 @@ def corrections(tree: Tree, way: str | Parents, requests: Sequence[Request]) -> 
     try:
         parents = [*record.choose(tree, len(requests))]
         if len(parents) != len(requests) or not {*parents} <= {None, *range(len(tree.parents))}:
-            raise ValueError(f"the search must return {len(requests)} indices of candidates or None, got {parents}")
+            raise ValueError(f"expected {len(requests)} indices of candidates or None, got {parents}")
     except Exception as error:
         reraise("parent", way, error)
     attempts, verdicts = tree.candidates.attempts, tree.candidates.verdicts

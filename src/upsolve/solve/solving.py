@@ -56,9 +56,7 @@ class SolveSettings:
 
     def __post_init__(self) -> None:
         if ("score" in self.kinds) != (self.scorer is not None):
-            raise ConfigError(
-                "the evidence score needs a scorer, and a scorer needs the evidence: --choose tests,runs,score with --score COMMAND"
-            )
+            raise ConfigError("the evidence score and a scorer need each other: --choose tests,runs,score with --score COMMAND")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class NewArchive:
         place = local_place(folder)
         file, key = place / REPORT, content_id(json.dumps(facts, sort_keys=True))
         if place.exists() and any(place.iterdir()) and not file.is_file():
-            raise ArchiveError(f"{folder}: the folder is not empty; name a new folder")
+            raise ArchiveError(f"{folder}: the folder is not empty; write the archive into a new folder")
         try:
             self.report = RowFile(file, key)
         except ValueError as error:

@@ -81,7 +81,7 @@ def of_object(value: Json, about: About) -> Found:
     lists = [as_value(lower[name]) for name in (given, expected) if name]
     if len(lists) == 2 and all(isinstance(one, list | tuple) for one in lists):
         if len(lists[0]) != len(lists[1]):
-            raise ValueError(f"tests: {len(lists[0])} inputs, but {len(lists[1])} outputs; give one output for each input")
+            raise ValueError(f"tests: {len(lists[0])} inputs, but {len(lists[1])} outputs")
         shared = {key: one for key, one in value.items() if not isinstance(one, list)}
         return of_items([{**shared, "input": one, "output": other} for one, other in zip(*lists, strict=True)], about)
     shared = {name: lower[name] for name in (*FUNCTIONS, "metadata") if lower.get(name)}
