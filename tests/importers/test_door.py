@@ -782,3 +782,12 @@ def test_an_import_and_the_archive_count_the_same_verdicts(tmp_path):
     archive = Archive.create(tmp_path / "archive")
     added, found = ingest(archive, "table", path).added, archive_info(archive)
     assert (added["attempts"], added["verdicts"]) == (found.attempts, found.verdicts) == (2, 3)
+
+
+def test_language_and_author_in_an_object(tmp_path):
+    rows = [{"statement": "Add 1 to x.", "run": {"language": "cpp", "source": f"int f(int x) {{\n  return x + {at};\n}}", "author": "ann"}, "verdict": word}
+            for at, word in enumerate(["WA", "AC"])]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    reading = reading_of(tmp_path / "log.jsonl", {})
+    found = preview(find("source", reading.source), tmp_path / "log.jsonl", reading.options)
+    assert (found.attempt.language, found.attempt.author, found.task.language) == ("cpp", "ann", "cpp")

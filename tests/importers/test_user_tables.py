@@ -179,7 +179,10 @@ def test_a_named_column_without_a_value_warns(tmp_path):
         ({"prompt": "add", "code": "x", "unit_test_file": "def test_x():\n    assert x"}, "--tests unit_test_file"),
         ({"prompt": "add", "code": "x", "test_output": ">>> x\nassert x == 1"}, None),
         ({"task_id": 1, "Statement": "Add two and two.", "Source Code": "x"}, "--prompt Statement --code 'Source Code'"),
-        ({"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}}, "--author meta.model_name"),
+        (
+            {"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}},
+            "--language meta.Language --author meta.model_name",
+        ),
         ({"prompt": "add", "response": "f(x)", "cause": {"code": "E4"}}, "--code response"),
         ({"prompt": "add", "code": "x", "correct": 1, "total": 3}, None),  # of three tests
         ({"prompt": "add", "code": "x", "correct": True, "total": 3}, "--status correct"),

@@ -61,6 +61,8 @@ TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
 NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
 """Matches of tests as Python code, and of names of columns (without signs) that hold tests instead of their results."""
+OF_THE_JUDGE = re.compile(r"(?:checker|interactor|validator|generator|reference)\W.")
+"""Matches paths to parts of a program that belongs to the task."""
 ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
 """Fields that items of a list of attempts often have."""
 SHORT = 40
@@ -83,6 +85,8 @@ def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] =
         if field in (*COUNTS, "outcomes") and {"status", "outcomes"} & likely.keys():
             continue
         columns = [name for name in by_name(field, free) if fits(field, name, values_of(rows, name))]
+        if field in ("language", "author"):
+            columns = [name for name in columns if not OF_THE_JUDGE.search(name.lower())]
         if field == "tests":
             columns += [name for name in free if NAMED_TEST.search(bare(name)) and are_tests(values_of(rows, name))]
         if field == "status" and has_totals(rows):  # 1 may be one of several tests
