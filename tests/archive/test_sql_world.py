@@ -129,7 +129,7 @@ def test_the_tool_makes_the_rows_that_are_shipped(archive, tool):
 
 
 def test_it_is_read_only(archive):
-    with pytest.raises(ArchiveError, match="copy it .`upsolve archive copy embedded-sql DIR`"):
+    with pytest.raises(ArchiveError, match="read-only.*`upsolve archive copy embedded-sql DIR`"):
         archive.append(attempts=[Attempt("sql/library/01-filter", "SELECT 1", "sql")])
     with pytest.raises(ArchiveError, match="embedded-sql is part of the package"):
         create_archive("embedded-sql")

@@ -67,7 +67,7 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     assert once.conclusion == "sharper only" and once.sentence.count("25.0") == 1, "equal comparisons are named once"
     better = capability(unlucky, sweep("trained", greedy=MORE, hot=COLD))
     assert better.conclusion == "more capable" and better.strongest.temperatures == (0.0, 0.0)
-    assert "beside that" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
+    assert "compared with that value" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
 
 
 def test_the_temperature_for_pass_at_k_is_a_candidate_for_the_strongest():
@@ -176,7 +176,7 @@ def test_folds_are_pooled_over_their_tasks():
     assert (found.heldout_logp, found.heldout_tasks) == (pytest.approx(-0.625), 4)
     with pytest.raises(ValueError, match="a test task is in two folds"):
         pooled([one, one])
-    with pytest.raises(ValueError, match="same temperatures"):
+    with pytest.raises(ValueError, match="different temperatures"):
         pooled([one, single(evaluation([4], first=9))])
     with pytest.raises(ValueError, match="no folds"):
         pooled([])

@@ -77,7 +77,7 @@ def test_intervals_cover_the_mean():
     # 51.5 of 103, S' = 103 / 4, t(102) = 1.98350: 0.5 - 1.98350 sqrt(0.25 / 102)
     assert wide.low == pytest.approx(0.401802, abs=1e-4) and wide.high == pytest.approx(1 - wide.low)
     assert math.isnan(mean_interval([0.5]).low)
-    with pytest.raises(ValueError, match="no tasks"):
+    with pytest.raises(ValueError, match="at least one task"):
         mean_interval([])
 
 

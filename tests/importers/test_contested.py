@@ -101,7 +101,7 @@ def test_one_table_with_two_statements(tmp_path):
     assert archive.column("attempts", "code") == ["print(1)"]
     assert [row.reason.partition(" of the task ")[0] for row in report.reasons] == [
         "task in/A has different content in an earlier row: prompt",
-        "no prompt, and earlier rows have different prompts",
+        "the row has no prompt, and earlier rows have different prompts",
     ]
 
 

@@ -147,13 +147,13 @@ def test_scores_of_inspect_in_other_forms(tmp_path):
         "no score; the evaluation's status is cancelled time",
     ]
     assert [row.reason[:46] for row in report.reasons] == [
-        "--scorer must name one value, ran.KEY, of {'a'",
+        "--scorer must name one value, as ran.KEY, of {",
         "could not convert string to float: 'odd'",
     ]
     _, keyed = imported(tmp_path, "inspect", file, scorer="ran.a")
     assert keyed.bad == 1
     _, missing = imported(tmp_path, "inspect", file, scorer="run")
-    assert missing.reasons[0].reason == "--scorer run: the sample has no score of run, but of ran, length"
+    assert missing.reasons[0].reason == "--scorer run: the sample has no score of run; its scores are ran, length"
 
 
 def test_attachments_conversations_and_log_probabilities_of_inspect(tmp_path):
@@ -192,7 +192,7 @@ def test_damaged_logs_of_inspect(tmp_path):
     assert report.bad == 0
     assert "status is started" in archive.verdicts()[-1].error_message
     for content, message in (
-        ('{"version": 1, "eval": {}}', "of version 1; version 2 is read"),
+        ('{"version": 1, "eval": {}}', "version 1.*version 2"),
         ("[]", "has no `eval`"),
         ("{", "cannot be read"),
     ):

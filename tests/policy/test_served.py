@@ -209,7 +209,8 @@ def test_several_servers_share_the_requests_and_do_the_work_of_one_that_dies(ser
         assert "the other servers do its work" in caplog.text and other.drawn_now == 1
         server.die(after=0)
         with pytest.raises(
-            ModelError, match=rf"{server.url}/completions, {other.url}/completions: no answer.*2 requests failed"
+            ModelError,
+            match=rf"{server.url}/completions, {other.url}/completions: the server gave no answer.*2 requests failed",
         ):
             list(both(TASKS, config=CONFIG))
 

@@ -56,7 +56,7 @@ def test_a_faulty_detector_and_a_faulty_credit_are_named_in_one_line():
         reward(Group(task, (attempt,), (verdict,)), RewardConfig(detectors=(Detector(lambda *given: given.nothing),)))
     for assign, message in (
         (lambda given: given.nothing, "credit .*: AttributeError"),
-        (lambda _: [math.nan], "credit of outcome: .* finite. .nan"),
+        (lambda _: [math.nan], "credit of outcome: .* finite .*.nan"),
     ):
         config = RewardConfig(credit={"outcome": Credit(assign)})
         with pytest.raises(RecordError, match=message):

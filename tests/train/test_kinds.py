@@ -338,7 +338,7 @@ def test_a_pytorch_whose_kernel_has_no_window_is_rejected_as_too_old(monkeypatch
 
 
 def test_capped_scores_are_not_for_flash_attention():
-    with pytest.raises(ModelError, match="no capped scores"):
+    with pytest.raises(ModelError, match="capped scores"):
         varlen.varlen_attention(torch.nn.Module(), *[torch.empty(1)] * 3, None, softcap=0.5)
 
 

@@ -196,7 +196,8 @@ def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkey
 
 def test_what_samples_must_have_the_weights(tiny_model, tmp_path):
     with pytest.raises(
-        ModelError, match=r"no server could load the policy's weights \(http://127.0.0.1:9/v1/completions: no answer"
+        ModelError,
+        match=r"no server could load the policy's weights \(http://127.0.0.1:9/v1/completions: the server gave no answer",
     ):
         server = {"url": "http://127.0.0.1:9/v1", "retries": 0}
         run(recipe_for(tiny_model, source={"rollout": {"engine": "server", "server": server}}), tmp_path / "server")

@@ -142,7 +142,7 @@ def test_stored_queries_give_the_pairs_of_their_definitions(rows, seed):
         ("chosen.start_logp > -1", "start_logp: available only in the keys of select"),
         ("random() > 0", "not authorized"),
         ([], "at least one kind"),
-        (["edit", "edit"], "each once"),
+        (["edit", "edit"], "each only once"),
     ],
 )
 def test_a_kind_of_pairs_that_cannot_be_read_is_one_error(kinds, said):
