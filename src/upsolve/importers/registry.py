@@ -8,7 +8,7 @@ from pathlib import Path
 from upsolve.importers.benchmarks import evalplus, functions, gradescope, nbgrader, spider, swe_bench
 from upsolve.importers.history import git
 from upsolve.importers.logs import calls, ci_reports, samples, trajectories
-from upsolve.importers.problems import codenet, polygon, problem_package
+from upsolve.importers.problems import codenet, coderunner, polygon, problem_package
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables import jsonl, table
 from upsolve.importers.tables.plans import MAPS
@@ -35,6 +35,7 @@ CODE: Mapping[str, Source] = {
     "atif": trajectories.ATIF,
     "calls": calls.SOURCE,
     "codenet": codenet.SOURCE,
+    "coderunner": coderunner.SOURCE,
     "codet": functions.CODET,
     "composed": COMPOSED,
     "cruxeval": functions.CRUXEVAL,
