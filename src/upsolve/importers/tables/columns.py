@@ -61,8 +61,6 @@ TESTING = re.compile(r"\bassert|==|>>>|\bcheck\(|\bdef test|^\s*[\[{]")
 TEST_CODE = re.compile(r"^\s*(?:assert\b|>>> |(?:async )?def (?:test|check)|class \w+\(.*TestCase\))", re.MULTILINE)
 NAMED_TEST = re.compile(r"^(?!.*(?:output|log|result|report|pass|fail|trace|error|stat)).*(?:test|assert|spec|check)")
 """Matches of tests as Python code, and of names of columns (without signs) that hold tests instead of their results."""
-OF_THE_JUDGE = re.compile(r"(?:checker|interactor|validator|generator|reference)\W.")
-"""Matches paths to parts of a program that belongs to the task."""
 ITEMS = ("code", "answer", "language", "author", "created", "status", "passed")
 """Fields that items of a list of attempts often have."""
 SHORT = 40
@@ -85,8 +83,6 @@ def likely_fields(rows: Rows, mapped: Mapping[str, str], fields: Iterable[str] =
         if field in (*COUNTS, "outcomes") and {"status", "outcomes"} & likely.keys():
             continue
         columns = [name for name in by_name(field, free) if fits(field, name, values_of(rows, name))]
-        if field in ("language", "author"):
-            columns = [name for name in columns if not OF_THE_JUDGE.search(name.lower())]
         if field == "tests":
             columns += [name for name in free if NAMED_TEST.search(bare(name)) and are_tests(values_of(rows, name))]
         if field == "status" and has_totals(rows):  # 1 may be one of several tests
@@ -153,6 +149,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return any(map(are_outcomes, values)) and all(are_outcomes(value) or outcome.are_statuses([value]) for value in values)
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
+    if field in ("language", "author") and re.search(r"(checker|interactor|validator|generator|reference)\.", column.lower()):
+        return False  # of a program of the task
     if field == "tests":
         lists = [value for value in values if isinstance(value, list)]
         texts = [str(value) for value in values if not isinstance(value, list) and not outcome.number_in(str(value).strip())]
@@ -171,10 +169,8 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return False  # of an error, a country, ...
     if field == "answer":
         return any("```" in str(value) for value in values)
-    if field not in ("status", *COUNTS):
-        return True
-    if field in COUNTS:
-        return "" not in numbers
+    if field != "status":
+        return field not in COUNTS or "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
     return good or any(outcome.are_statuses([value]) for value in values)
 
