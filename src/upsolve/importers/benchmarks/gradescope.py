@@ -12,16 +12,15 @@ from upsolve.errors import SourceError
 from upsolve.importers.benchmarks.nbgrader import as_program
 from upsolve.importers.outcome import number_in, status_for
 from upsolve.importers.problems import extra_of
-from upsolve.importers.rows import Row, build_each, decoded, known_words
+from upsolve.importers.rows import Row, build_each, decoded
 from upsolve.importers.source import Option, Source
+from upsolve.importers.tables.layouts import LANGUAGES
 from upsolve.types import Attempt, Status, Task, Verdict, with_points
 
 __all__ = ["SOURCE"]
 
 METADATA, RESULTS = "submission_metadata.yml", "results.json"
 """File of an export, beside the folders of its submissions; file that an autograder writes for one submission."""
-
-LANGUAGES = {ending: language for language, endings in known_words()["endings"].items() for ending in endings}
 
 
 class Loader(yaml.SafeLoader):

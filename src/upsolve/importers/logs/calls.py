@@ -175,8 +175,10 @@ def log_in(path: Path) -> str:
         unit = split(path)[0]
         with table_at(unit.path, unit.options.get("names", ())).open() as file:
             head = file.read(1000)
-            if LISTS.match(head) or b"<quiz" in head:
-                return "samples" if LISTS.match(head) else "coderunner"
+        if LISTS.match(head):
+            return "samples"
+        if b"<quiz" in head:
+            return "coderunner"
         _, row = next(next(rows_at(path))[1], (0, None))
         keys = {*row} if isinstance(row, dict) else set[str]()
         if found := next((name for wanted, name in OBJECTS.items() if keys.issuperset(wanted)), ""):

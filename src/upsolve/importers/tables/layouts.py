@@ -15,7 +15,7 @@ from upsolve.importers.rows import known_words
 from upsolve.importers.tables.trees import pattern_of
 from upsolve.languages.names import language_in
 
-__all__ = ["layouts_of"]
+__all__ = ["LANGUAGES", "layouts_of"]
 
 LANGUAGES = {ending: language for language, endings in known_words()["endings"].items() for ending in endings}
 """Ending of a program's name, in lower case -> language."""
