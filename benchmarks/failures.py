@@ -33,7 +33,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import near_misses
-from leaderboard import CELLS, DOMAINS, HALF, SHUFFLED, Work, load_cell, slug, steps_of, trained
+from leaderboard import CELLS, DOMAINS, HALF, SHUFFLED, Work, cells_in, load_cell, slug, steps_of, trained
 from leaderboard_page import bands, in_bands, scores
 from machine import machine
 from rounding import percent
@@ -291,15 +291,6 @@ def run(cell, options):
         f"{options.domain} {cell.kind} {cell.seed}: rate {rate:g}, pass@1 {percent(mean_interval([*scores([sweep], 'best').values()]))}",
         flush=True,
     )
-
-
-def cells_in(folder):
-    """Return kind -> seed -> sweep of the finished cells of a domain and start."""
-    found = {}
-    for file in sorted(folder.glob("*.json.gz")):
-        kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
-        found.setdefault(kind, {})[int(seed)] = load_cell(file)
-    return found
 
 
 def cells_and_starts(folder):

@@ -13,7 +13,7 @@ import failures
 import matplotlib.pyplot as plt
 import numpy as np
 import unsolved
-from leaderboard import slug
+from leaderboard import cells_in, slug
 from leaderboard_page import cells_of, scores
 from rounding import percent
 
@@ -67,7 +67,7 @@ def attempts():
 
 def unsolved_rows():
     """Return a row for each finished arm of unsolved.py, each beside `solved` of the same seeds."""
-    kinds, rows = unsolved.cells(unsolved.RESULTS), []
+    kinds, rows = cells_in(unsolved.RESULTS), []
     for kind, runs in kinds.items():
         author, solved, arm = kind.split("-", 2)
         row = {"author": author, "solved": int(solved), "arm": arm, "seeds": len(runs)}
@@ -99,7 +99,7 @@ def by_size(author="mutations"):
 
     The worth is (n' - n) / failed attempts, where the curve without failures, drawn straight over log n, reaches at n' what is reached with failures at n.
     """
-    kinds = unsolved.cells(unsolved.RESULTS)
+    kinds = cells_in(unsolved.RESULTS)
     curves = {}
     for kind, runs in kinds.items():
         of, solved, arm = kind.split("-", 2)

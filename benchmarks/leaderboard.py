@@ -412,6 +412,15 @@ def load_cell(file):
         return load_sweep(whole)
 
 
+def cells_in(folder):
+    """Return kind -> seed -> sweep of the finished cells of a folder, whose files are named KIND-SEED.json.gz."""
+    found = {}
+    for file in sorted(folder.glob("*.json.gz")):
+        kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
+        found.setdefault(kind, {})[int(seed)] = load_cell(file)
+    return found
+
+
 def cell(work, name):
     """Run one cell and write its results."""
     path = CELLS / slug(work.domain)

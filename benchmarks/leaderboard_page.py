@@ -10,7 +10,7 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 from formulas import formula_of, marked
-from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
+from leaderboard import CELLS, DOMAINS, METHODS, ROOT, cells_in, load_cell, slug
 from rounding import percent
 
 from upsolve.evaluate.capability import capability
@@ -222,12 +222,11 @@ def section(domain, rows):
 
 def continued(domain):
     """Return a row for each finished arm of failures.py, which continues from a model of the leaderboard, and for that model (``start``)."""
-    found = {}
-    for file in sorted((CELLS.parent / "failures" / slug(domain)).glob("*/*.json.gz")):
-        start = next(name for name in METHODS if slug(name) == file.parent.name)
-        kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
-        name = start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')}"
-        found.setdefault(name, {})[int(seed)] = load_cell(file)
+    found, names = {}, {slug(name): name for name in METHODS}
+    for folder in sorted((CELLS.parent / "failures" / slug(domain)).glob("*")):
+        start = names[folder.name]
+        for kind, runs in cells_in(folder).items():
+            found[start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')}"] = runs
     order = sorted(found, key=lambda name: (", then " in name, name))
     return [{"method": name, "choice": choice_figures(found[name])} for name in order]
 

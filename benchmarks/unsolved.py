@@ -25,7 +25,7 @@ from pathlib import Path
 
 import near_misses
 from failures import ARTIFICIAL
-from leaderboard import load_cell, slug
+from leaderboard import slug
 from leaderboard_page import scores
 from rounding import percent
 
@@ -219,15 +219,6 @@ def run(arm, seed, options):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(gzip.compress(whole.read_bytes(), mtime=0))
     print(f"{arm} {seed}: pass@1 {percent(mean_interval([*scores([sweep], 'best').values()]))}", flush=True)
-
-
-def cells(folder):
-    """Return kind (author, number of solved tasks, arm) -> seed -> sweep of the finished cells."""
-    kinds = {}
-    for file in sorted(folder.glob("*.json.gz")):
-        kind, _, seed = file.name.removesuffix(".json.gz").rpartition("-")
-        kinds.setdefault(kind, {})[int(seed)] = load_cell(file)
-    return kinds
 
 
 def main(arguments=None):

@@ -139,7 +139,7 @@ def test_unsolved_tasks_have_failed_attempts_alone(benchmarks, tmp_path, tiny_mo
     command = [str(tmp_path), "--results", str(tmp_path / "cells"), "--tasks", "60", "--solved", "5", "--steps", "2", "1"]
     command += ["--each", "1", "--sampled", "6", "--seeds", "0", "--failures", failures, "--set", *given]
     unsolved.main([*command, "--arms", *unsolved.ARMS])
-    found = unsolved.cells(tmp_path / "cells")
+    found = benchmarks("leaderboard").cells_in(tmp_path / "cells")
     assert {kind.split("-", 2)[2] for kind in found} == {unsolved.slug(arm) for arm in unsolved.ARMS}
     folder = tmp_path / "unsolved" / "sql" / failures / "5" / "0"
     solved, failed, foreign = (
