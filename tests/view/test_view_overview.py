@@ -314,6 +314,27 @@ def test_tasks_are_compared_at_each_temperature_with_their_programs(chromium, ch
         assert page.evaluate("window.hacked === undefined && document.images.length === 0") and not faults, faults
 
 
+def test_the_tasks_keep_their_order_and_filter(chromium, changes):
+    """Through a page of a task and back, by keys and by its link; the neighbours of a task are those of the list."""
+    with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
+        page.goto(f"{changes}#/changes")
+        page.get_by_role("button", name="Task", exact=True).click()
+        page.get_by_role("button", name="Task", exact=True).click()
+        page.get_by_role("button", name="better (5)").click()
+        page.get_by_role("button", name="better (5)", pressed=True).wait_for()
+        order = [row[0] for row in rows_of(page)]
+        assert order == sorted(order, reverse=True) and len(order) == 5
+        for back in (lambda: page.keyboard.press("u"), lambda: page.get_by_role("link", name="all tasks").click()):
+            page.get_by_role("link", name=order[1]).click()
+            page.get_by_role("heading", name=order[1]).wait_for()
+            page.locator("#next").click()
+            page.get_by_role("heading", name=order[2]).wait_for()
+            back()
+            page.wait_for_selector('th[aria-sort="descending"]')
+            assert [row[0] for row in rows_of(page)] == order and page.get_by_role("button", pressed=True).inner_text() == "better (5)"
+        assert not faults, faults
+
+
 TOOLS = ("form.filters > *", "form.filters > div > button", ".head .tools > *", ".heat:not(.head) > button")
 
 

@@ -4,9 +4,10 @@ import { get } from "./source.js";
 import { codeView } from "./code.js";
 import { copyPrograms } from "./copy.js";
 import { keepRow } from "./lists.js";
-import { sortable } from "./table.js";
+import { ordered, queryNow, sortable } from "./table.js";
 
 const KEPT = { all: () => true, changed: (row) => row.change !== 0, better: (row) => row.change > 0, worse: (row) => row.change < 0 };
+const EMPTY = { all: "No task is evaluated.", changed: "No task changed.", better: "No task got better.", worse: "No task got worse." };
 const BINS = 20;
 const MOST_SIDE = 16;
 
@@ -14,27 +15,32 @@ export async function changesView(main, query, go) {
   const { sets } = await get("changes", { of: "" });
   if (!sets.length) return show(main, el("p", {}, "The base and the trained model are not both evaluated yet."));
   const number = Math.min(Number(query.set ?? 0), sets.length - 1);
-  const { label, rows, before, after } = sets[number];
+  const { label, rows } = sets[number];
   const wanted = query.show in KEPT ? query.show : "all";
-  const choose = el("select", { class: "wide", onchange: (event) => go("changes", { ...query, set: event.target.value }) },
+  const choose = el("select", { class: "wide", onchange: (event) => go("changes", { ...queryNow(), set: event.target.value }) },
     sets.map((one, index) => el("option", { value: index, selected: index === number }, one.label)));
   const buttons = Object.entries(KEPT).map(([name, keeps]) => el("button", { type: "button", "aria-pressed": String(name === wanted),
-    onclick: () => go("changes", { ...query, show: name }) }, `${name} (${rows.filter(keeps).length.toLocaleString("en")})`));
+    onclick: () => go("changes", { ...queryNow(), show: name }) }, `${name} (${rows.filter(keeps).length.toLocaleString("en")})`));
   const seen = await get("change_previews", { of: "", set: number });
+  const table = sortable(columnsOf(sets[number], seen), rows.filter(KEPT[wanted]), { empty: EMPTY[wanted] });
+  table.className = "changes";
+  show(main, el("form", { class: "filters" }, el("label", {}, "Task set and temperature", choose), el("div", { role: "group", "aria-label": "Tasks" }, buttons)),
+    el("p", { class: "soft", role: "status" }, `${label}: samples that passed, and one answer of each model`), table);
+  const list = table.querySelector("table");
+  keepRow(list, () => (list.loadMore() === true ? null : true), true);
+}
+
+// seen: previews of the tasks, by name; without them the columns only sort
+function columnsOf({ before, after }, seen = {}) {
   const share = ([passed, samples]) => passed / samples;
   const answers = [before, after].map(({ name }, side) => ({ name, kind: "answer", value: (row) => share(side ? row.after : row.before),
     cell: (row) => answerCell(name, side ? row.after : row.before, seen[row.task_id]?.answers[side]) }));
-  const columns = [
-    { name: "Task", value: (row) => row.task_id, cell: (row) => el("div", {}, el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?set=${number}&show=${wanted}` }, row.task_id), el("div", {}, seen[row.task_id]?.question)) },
+  return [
+    { name: "Task", value: (row) => row.task_id, cell: (row) => el("div", {}, el("a", { href: `#/change/${encodeURIComponent(row.task_id)}?${new URLSearchParams(queryNow())}` }, row.task_id), el("div", {}, seen[row.task_id]?.question)) },
     { name: "Difficulty", cell: (row) => row.difficulty, less: true },
     ...answers,
     { name: "Change, points", cell: (row) => moved(row.change), value: (row) => row.change, right: true },
   ];
-  const table = sortable(columns, rows.filter(KEPT[wanted]), { empty: "No such task." });
-  table.className = "changes";
-  show(main, el("form", { class: "filters" }, el("label", {}, "Task set and temperature", choose), el("div", { role: "group", "aria-label": "Tasks" }, buttons)),
-    el("p", { class: "soft", role: "status" }, `${label}: samples that passed, and one answer of each model`), table);
-  keepRow(table.querySelector("table"));
 }
 
 function answerCell(name, [passed, samples], answer) {
@@ -50,7 +56,8 @@ export async function changeView(main, id, query) {
   const number = Number(query.set ?? 0);
   const [{ sets }, pair] = await Promise.all([get("changes", { of: "" }), get("change", { of: "", id, set: number })]);
   const { label, before, after, rows } = sets[number];
-  const names = rows.filter(KEPT[query.show] ?? KEPT.all).map((row) => row.task_id);
+  const kept = rows.filter(KEPT[query.show] ?? KEPT.all);
+  const names = ordered(columnsOf(sets[number]), kept, query.sort).map((row) => row.task_id); // as the list that leads here
   const beside = (by, name) => ((other) => other === undefined ? null : [" · ", el("a", { id: name, href: `#/change/${encodeURIComponent(other)}?${new URLSearchParams(query)}` }, name)])(names[names.indexOf(id) + by]);
   const [, , [, , , moves], ...parts] = pair.block; // its first line has the name, which the headline has, and the change
   show(main, el("h2", {}, el("a", { href: `#/task/${encodeURIComponent(id)}` }, id), build(moves)),

@@ -62,11 +62,10 @@ export async function neighbours() {
 
 // Where the reader left this list, the row is selected again, and as many rows are loaded; the list remembers it when it is left.
 export async function keepRow(table, load, next) {
-  const address = location.hash;
-  const known = left.get(address);
+  const known = left.get(location.hash);
   table.addEventListener("click", (event) => {
     const row = event.target.closest("tbody tr");
-    if (row && event.target.closest("a")) left.set(address, { rows: table.tBodies[0].rows.length, at: row.sectionRowIndex });
+    if (row && event.target.closest("a")) left.set(location.hash, { rows: table.tBodies[0].rows.length, at: row.sectionRowIndex });
   });
   if (!known) return;
   while (next !== null && next !== undefined && table.tBodies[0].rows.length < known.rows) next = await load(next);
