@@ -64,7 +64,11 @@ def test_the_reason_of_a_failure_is_test_got_and_expected():
     )
     assert '<div class="soft">Refused: not a read-only query' in html_of(reason_text(refused))
     lines = [reason_of(kind, said, hidden).line for kind, said in (("", "hidden test 2: wrong value"), ("E", "test 1: a\n b"))]
-    assert lines == ["wrong value, expected 4", "E: a b"], "what a hidden test expects; an error needs no expected value"
+    assert lines == ["wrong value at a hidden test, expected 4", "E: a b"], "an error needs no expected value"
+    shown = html_of(reason_text(reason_of("", "hidden test 2: wrong value", hidden)))
+    assert "wrong value" not in shown and "do not record" in shown and "<dd><code>4</code></dd>" in shown, (
+        "no result is invented"
+    )
     said = "test 1: line 2: 'a, expected', expected 'b'"
     assert reason_of("", said, None) == Reason(said, 1, "", "line 2: 'a, expected'", "'b'")
 

@@ -331,7 +331,9 @@ def test_the_tasks_keep_their_order_and_filter(chromium, changes):
             page.get_by_role("heading", name=order[2]).wait_for()
             back()
             page.wait_for_selector('th[aria-sort="descending"]')
-            assert [row[0] for row in rows_of(page)] == order and page.get_by_role("button", pressed=True).inner_text() == "better (5)"
+            assert [row[0] for row in rows_of(page)] == order and page.get_by_role(
+                "button", pressed=True
+            ).inner_text() == "better (5)"
         assert not faults, faults
 
 

@@ -36,6 +36,8 @@ GAVE = (
     re.compile(r"(?P<got>.*), expected (?P<expected>.*)", re.DOTALL),
 )
 """Regular expressions for the judge's messages about a test (``verify.judge.outcomes``): about a call, and about an output."""
+WITHHELD = ("wrong output", "wrong value")
+"""The judge's messages about hidden tests, without the result of the attempt."""
 MOST_SHOWN = 300
 """Characters of an input or an expected output that a reason shows."""
 MOST_LINE = 120
@@ -96,10 +98,16 @@ class Reason:
         return MESSAGE.sub(r"\2", self.text)
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether the message withholds the result, because the test is hidden."""
+        return self.message in WITHHELD and not self.got
+
+    @property
     def line(self) -> str:
         """The message in one line, with the expected value of a test whose message hides it."""
         hidden = f", expected {self.expected}" if self.expected and not (self.got or self.kind) else ""
-        return shortened(" ".join(f"{self.message}{hidden}".split()), MOST_LINE)
+        where = " at a hidden test" if self.is_hidden else ""
+        return shortened(" ".join(f"{self.message}{where}{hidden}".split()), MOST_LINE)
 
 
 def reason_of(error_type: str, message: str, task: Task | None) -> Reason:
@@ -132,6 +140,9 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+HIDDEN = "a wrong result, which verdicts do not record at hidden tests"
+
+
 def reason_text(reason: Reason) -> Node | None:
     """Return a reason as text: the test, the attempt's result and the expected result; None for an empty reason."""
     if not reason.text:
@@ -139,7 +150,10 @@ def reason_text(reason: Reason) -> Node | None:
     means = el("div", f"{reason.kind}: {MEANINGS[reason.kind]}", class_="soft") if reason.kind in MEANINGS else None
     if reason.test is None or not (reason.got or reason.expected):
         return el("div" if means else "p", reason.text, means, class_="reason")
-    got, expected = differing(reason.got or reason.message or "not recorded", reason.expected)
+    if reason.is_hidden:
+        got, expected = el("span", HIDDEN, class_="soft"), el("code", reason.expected)
+    else:
+        got, expected = differing(reason.got or reason.message or "not recorded", reason.expected)
     shown = [el("dt", f"test {reason.test}"), el("dd", input_text(reason.input))] if reason.input else []
     shown += [el("dt", "got"), el("dd", got, means)]
     shown += [el("dt", "expected"), el("dd", expected)] if reason.expected else []
