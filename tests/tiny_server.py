@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from upsolve.policy.model import load_model
+from upsolve.policy.model import load_codec, load_model
 
 FINISH = {True: "stop", False: "length"}
 DRAWN = WeakKeyDictionary()
@@ -24,8 +25,8 @@ class TinyServer(ThreadingHTTPServer):
 
     daemon_threads = False
 
-    def __init__(self, model, codec):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, model, codec, port=0):
+        super().__init__(("127.0.0.1", port), Handler)
         self.model, self.codec, self.lock = model, codec, threading.Lock()
         self.faults, self.always, self.sent, self.keys, self.times, self.drawn = [], None, [], [], [], {}
         self.open, self.let_go = 0, threading.Event()
@@ -99,6 +100,7 @@ class Handler(BaseHTTPRequestHandler):
                 assert body["method"] == "reload_weights"
                 place = Path(body["kwargs"]["weights_path"])
                 home.model = load_model(str(place)).eval()
+                print("loaded", place.name, flush=True)
                 home.loaded.append(place.name)
                 home.since = home.drawn_now
                 if home.holds == place.name:
@@ -176,3 +178,8 @@ def running(model, codec):
             server.let_go.set()
             server.shutdown()
             thread.join()
+
+
+if __name__ == "__main__":  # python tiny_server.py MODEL PORT
+    torch.set_num_threads(1)
+    TinyServer(load_model(sys.argv[1]).eval(), load_codec(sys.argv[1]), int(sys.argv[2])).serve_forever()

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 import torch
@@ -23,8 +25,10 @@ from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.data import judging
 from upsolve.train.data.ahead import MainAlone, RoundsAhead, read_weights, stoppable
-from upsolve.train.data.sources import round_tag
+from upsolve.train.data.sources import OnlineSource, round_tag
 from upsolve.train.loop import train
+from upsolve.train.run.nodes import find_disks, leave_disks
+from upsolve.train.run.processes import Processes
 from upsolve.types import Group, Task
 
 STAGES = {
@@ -260,6 +264,65 @@ def test_the_weights_of_each_round_are_written_down_and_kept_until_it_is_stored(
     assert (written, used) == (["0", "1"], ["0", "0", "0", "0", "1"])
     assert all(len(source.judged_samples(number)) == 1 for number in range(4))
     assert [path.name for path in (tmp_path / "policy").iterdir() if path.is_dir()] == ["00000001"]
+
+
+class Rank(Processes):
+    """One of two ranks, each on a node of its own, as a thread of this process."""
+
+    is_main, index, count, per_node, is_first_of_node = False, 0, 2, 1, True
+
+    def __init__(self, index, gate, board):
+        self.index, self.is_main, self.gate, self.board = index, index == 0, gate, board
+
+    def gather(self, items):
+        self.board[self.index] = items
+        self.gate.wait(30)
+        found = [*self.board[0], *self.board[1]]
+        self.gate.wait(30)
+        return found
+
+    def from_rank(self, rank, compute):
+        return self.gather([compute()] if self.index == rank else [])[0]
+
+    def wait(self):
+        self.gate.wait(30)
+
+
+def test_a_node_with_a_disk_of_its_own_gets_the_rounds_that_rank_0_samples_ahead(tmp_path, monkeypatch):
+    """New and replayed groups of both nodes are equal, and so is their staleness; weights stay where the servers read them."""
+    monkeypatch.setattr(judging, "judged", by_code(lambda _code: True))
+    mix = {"rounds": 4, "groups": 2, "ahead": 1, "mix": {"policy": 1, "replay": 1}, "rollout": {"engine": "server"}}
+    recipe, tasks = Recipe(source=SourceConfig.model_validate(mix)), [Group(Task(f"t{k}", ""), (), ()) for k in range(4)]
+    gate, board = Barrier(2), [[], []]
+
+    def publish(folder):
+        if folder.is_relative_to(tmp_path / "0"):
+            folder.mkdir(parents=True)
+
+    def node(index):
+        home, rank = tmp_path / str(index), Rank(index, gate, board)
+        archive = Archive.create(home / "rollouts")
+        weights = partial(read_weights, home / "policy")
+        source = OnlineSource(tasks, archive, recipe.source, data=recipe.data, weights=weights)
+        find_disks(home, rank)
+        rollouts = replace(rollouts_of(source, recipe), processes=rank)
+        ahead = RoundsAhead(rollouts, source, home / "policy", publish=publish, sampler=lambda _folder: numbered)
+        found = []
+        for number in range(4):
+            ahead.reach(number)
+            found.append(source.groups(number))
+        ahead.close()
+        held = {path.name for path in (home / "policy").iterdir()}
+        leave_disks(home, rank)
+        return found, held
+
+    with ThreadPoolExecutor(2) as nodes:
+        (first, held), (second, other) = nodes.map(node, range(2))
+    assert first == second
+    assert [one.staleness[0] for one in first] == [0, 1, 1, 1] and [len(one.replayed) for one in first] == [0, 1, 1, 1]
+    assert all(one.sampled and not one.tasks for one in second)
+    assert (held, other) == ({"rounds.json", "00000002"}, {"rounds.json"})
+    assert (tmp_path / "0" / "rollouts").exists() and not (tmp_path / "1").exists()
 
 
 def test_a_sampler_that_hangs_can_be_stopped():

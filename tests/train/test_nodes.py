@@ -81,11 +81,7 @@ def hosts(network, tmp_path):  # noqa: ARG001  they need it
     (tmp_path / "work").mkdir()
     started = []
 
-    def start(number, typed, steps, out="nodes", settings=()):
-        words = shlex.split(typed.replace("runs/nodes", f"runs/{out}"))
-        assert words[0] == "torchrun"
-        words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
-        words += [word for setting in [*SMALL, f"optim.max_steps={steps}", *settings] for word in ("--set", setting)]
+    def enter(number, words):
         (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.77.0.1 node0\n10.77.0.2 node1\n")
         (tmp_path / "resolver").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")  # which refuses at once
         enter = f"hostname node{number}; mount --bind {tmp_path}/hosts /etc/hosts; mount --bind {tmp_path}/resolver /etc/resolv.conf; mount --bind {tmp_path}/disk{number} {tmp_path}/work; cd {tmp_path}/work; exec {shlex.join(words)}"
@@ -99,13 +95,21 @@ def hosts(network, tmp_path):  # noqa: ARG001  they need it
         started.append(process)
         return process
 
+    def start(number, typed, steps, out="nodes", settings=()):
+        words = shlex.split(typed.replace("runs/nodes", f"runs/{out}"))
+        assert words[0] == "torchrun"
+        words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+        words += [word for setting in [*SMALL, f"optim.max_steps={steps}", *settings] for word in ("--set", setting)]
+        return enter(number, words)
+
+    start.enter = enter
     yield start
     kill(*started)
 
 
-def kill(*processes):
-    """Kill all processes of both hosts."""
-    for name in NAMES:
+def kill(*processes, hosts=NAMES):
+    """Kill all processes of both hosts, or of one."""
+    for name in hosts:
         for pid in ip("netns", "pids", name).split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
@@ -201,4 +205,38 @@ def test_two_nodes_sample_and_judge_their_shares_online(hosts, tmp_path):
     alone = read_steps(tmp_path / "disk0" / "runs" / "alone" / "metrics.jsonl")
     assert before < len(alone) and {row["round"] for row in alone} == {0.0, 1.0, 2.0}
     assert losses(run) == pytest.approx([row["loss"] for row in alone], rel=1e-3, abs=1e-5)
+    assert [*(tmp_path / "disk1" / "runs").rglob("*")] == []
+
+
+AHEAD = [
+    *ONLINE,
+    "source.ahead=1",
+    "source.rollout.engine=server",
+    "source.rollout.server.urls=[http://127.0.0.1:8001/v1, http://127.0.0.1:8002/v1]",
+    "source.rollout.server.retries=20",
+    "objective.correction.kind=tis",
+    "monitor.max_drift=9",
+]
+
+
+@pytest.mark.slow
+def test_servers_sample_ahead_of_two_nodes(hosts, tmp_path):
+    """Rank 0 asks two servers on its host. The other host dies, which ends the run with a line; both resume, and end as one node alone does."""
+    run, server = tmp_path / "disk0" / "runs" / "nodes", [sys.executable, str(ROOT / "tests" / "tiny_server.py"), "model"]
+    places = [hosts.enter(0, [*server, port]) for port in ("8001", "8002")]
+    both = [hosts(number, TYPED[str(number)], 9, settings=AHEAD) for number in range(2)]
+    until(lambda: losses(run), *both, *places)
+    killed = time.monotonic()
+    kill(both[1], hosts=NAMES[1:])
+    assert both[0].wait(timeout=150) and time.monotonic() - killed < LOST + 50
+    assert len(re.findall(r"^upsolve: .*run the same command on all nodes", text(both[0]), re.MULTILINE)) == 1, text(both[0])
+    before = len(losses(run))
+    end(*(hosts(number, TYPED[str(number)], 9, settings=AHEAD) for number in range(2)))
+    end(hosts(0, TYPED["alone"], 9, out="alone", settings=AHEAD))
+    alone = read_steps(tmp_path / "disk0" / "runs" / "alone" / "metrics.jsonl")
+    assert before < len(alone) and next(row["staleness"] for row in alone if "staleness" in row) == 0
+    assert losses(run) == pytest.approx([row["loss"] for row in alone], rel=1e-3, abs=1e-5)
+    assert [row["staleness"] for row in read_steps(run / "metrics.jsonl") if "staleness" in row] == [
+        row["staleness"] for row in alone if "staleness" in row
+    ]
     assert [*(tmp_path / "disk1" / "runs").rglob("*")] == []

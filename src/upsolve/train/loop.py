@@ -28,7 +28,7 @@ from upsolve.train.data.groups import CachedRewards, Formed, decided_by_outcome,
 from upsolve.train.data.judging import Rollouts, judging_for, sample_metrics, staleness_metrics
 from upsolve.train.data.pack import PackedBatch, pack_round
 from upsolve.train.data.sources import OnlineSource, RoundGroups, Source, StoredSource, round_tag
-from upsolve.train.run.folder import Trained, claim_run, replace_folder
+from upsolve.train.run.folder import WEIGHTS, Trained, claim_run, replace_folder
 from upsolve.train.run.memory import MemoryPlan, announce, beside_trainer, memory_of
 from upsolve.train.run.nodes import find_disks, watched
 from upsolve.train.run.processes import Processes, deterministic
@@ -257,7 +257,7 @@ def open_online(
 
     The third is None if nothing is sampled in the background.
     """
-    processes, place = learner.processes, folder / "policy"
+    processes, place = learner.processes, folder / WEIGHTS
     with processes.accelerator.main_process_first():
         archive = Archive.create(folder / "rollouts")
     weights = partial(read_weights, place)

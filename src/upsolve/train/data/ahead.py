@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -25,11 +25,13 @@ from upsolve.files import write_text
 from upsolve.policy.request import Sampler, request_sampler
 from upsolve.train.data.judging import Rollouts
 from upsolve.train.data.sources import OnlineSource, round_tag, shares
+from upsolve.train.run.nodes import spread
 from upsolve.train.run.processes import Processes
 
 __all__ = ["MainAlone", "RoundsAhead", "read_weights", "stoppable"]
 
 T = TypeVar("T")
+RECORD = "rounds.json"
 POLL_SECONDS = 0.1
 """Seconds between two checks of a waiting thread for a request to stop."""
 
@@ -50,7 +52,7 @@ class MainAlone(Processes):
 def read_weights(folder: Path) -> Mapping[int, int]:
     """Return a map from each round sampled ahead to the round whose start weights sample it; {} if no round was sampled ahead."""
     with suppress(FileNotFoundError):
-        stored: dict[str, int] = json.loads((folder / "rounds.json").read_text(encoding="utf-8"))
+        stored: dict[str, int] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return {int(number): weights for number, weights in stored.items()}
     return {}
 
@@ -98,6 +100,15 @@ class RoundsAhead:
             self.start(begun, fresh, number)
         if error := self.processes.from_main(lambda: self.wait(number)):
             raise error
+        if self.processes.disks:
+            self.send_rounds()
+
+    def send_rounds(self) -> None:
+        """Send the stored rounds, and which weights sample them, to nodes that do not see the disk of rank 0. Collective."""
+        archive = self.source.rollouts
+        with archive.lock() if self.processes.is_main else nullcontext():  # the thread may be about to store a later round
+            spread(archive.path, self.processes)
+        spread(self.folder / RECORD, self.processes)
 
     def missing(self, number: int) -> tuple[list[int], list[int]]:
         """Return two lists of rounds to sample, up to ``number + ahead``: rounds begun by an interrupted run, and new rounds."""
@@ -112,7 +123,7 @@ class RoundsAhead:
         """Record in rounds.json which weights sample each round, then queue the rounds for the thread."""
         if fresh:
             self.weights |= dict.fromkeys(fresh, number)
-            write_text(self.folder / "rounds.json", json.dumps(self.weights))
+            write_text(self.folder / RECORD, json.dumps(self.weights))
         for each in sorted((*begun, *fresh)):
             self.rounds[each] = Future()
             self.jobs.put(each)

@@ -30,6 +30,7 @@ __all__ = [
     "PARTS",
     "SUMMARY",
     "UNMEASURED",
+    "WEIGHTS",
     "Trained",
     "check_out",
     "claim",
@@ -48,6 +49,8 @@ PARTS = "checkpoint"
 """Folder of a checkpoint of which each rank has written its part."""
 MODEL = "model"
 BEST = "best"
+WEIGHTS = "policy"
+"""Folder of the weights that engines sample. Nodes with disks of their own have only its ``rounds.json`` (``source.ahead``)."""
 FREE = (
     *("name", "sample", "evaluate", "model.shard", "model.deepspeed"),
     *("model.gradient_checkpointing", "optim.deterministic", "optim.tokens_per_batch"),
@@ -285,7 +288,7 @@ def load_trained(folder: Path) -> Trained | None:
 def remove_leftovers(folder: Path) -> None:
     """Remove files that only an unfinished run needs: checkpoint, best weights, scores of rounds, weights for a sampler."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
-    for name in (PARTS, BEST, "policy", "rounds"):
+    for name in (PARTS, BEST, WEIGHTS, "rounds"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

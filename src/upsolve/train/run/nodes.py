@@ -26,7 +26,7 @@ from upsolve.config import ModelConfig
 from upsolve.errors import ModelError, TrainingError, one_line
 from upsolve.files import is_remote
 from upsolve.policy.locate import locate
-from upsolve.train.run.folder import CHECKPOINT, PARTS
+from upsolve.train.run.folder import CHECKPOINT, PARTS, WEIGHTS
 from upsolve.train.run.processes import Processes
 
 __all__ = ["collect", "digest_of", "find_disks", "leave_disks", "spread", "watched"]
@@ -162,7 +162,7 @@ def leave_disks(folder: Path, processes: Processes) -> None:
     """Remove the copies of a finished run's files from a node that has a disk of its own."""
     if processes.index in processes.disks:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-        for name in NEEDED[1:]:
+        for name in (*NEEDED[1:], WEIGHTS):
             shutil.rmtree(folder / name, ignore_errors=True)
         with suppress(OSError):
             folder.rmdir()
