@@ -600,6 +600,26 @@ def test_requests_that_failed_are_rejected_and_the_others_imported(tmp_path, ans
     assert preview(CALLS_SOURCE, tmp_path / "log", {}, whole=True).too_many is False
 
 
+@pytest.mark.filterwarnings("ignore:.*attempts are unscored")
+def test_answers_may_stand_before_their_requests(tmp_path):
+    """In one file, across files, with a failure and an answer without request; an id with two requests belongs to neither."""
+    asked = [{"custom_id": str(at), "body": {"messages": [{"role": "user", "content": f"Do {at}."}]}} for at in range(300)]
+    answered = [{"custom_id": str(at), "response": {"choices": CHOICES[:1]}} for at in range(301)]
+    other = {**asked[3], "body": {"messages": ASKED}}
+    failed = {"custom_id": "2", **FAILED["a"]}
+    lines(tmp_path / "log" / "a.jsonl", answered[1], answered[3], other, *asked[1:3], failed, *answered[4:], *asked[3:])
+    lines(tmp_path / "log" / "b.jsonl", answered[0], answered[3], asked[0])
+    archive, report = imported(tmp_path, "calls", tmp_path / "log")
+    assert [task.prompt for task in archive.tasks()] == [f"Do {at}." for at in (1, *range(4, 300), 0)]
+    assert (len(archive.attempts()), report.rows, report.bad) == (298, 603, 4)
+    assert sorted((one["line"], one["reason"]) for one in rejected_rows(report)) == [
+        (2, "files have different requests of 3"),
+        (2, "files have different requests of 3"),
+        (6, "has no answer: timed out"),
+        (303, "no file has the request 300: import a folder of both files"),
+    ]
+
+
 def test_one_log_of_answers_and_failures_is_recognised(tmp_path):
     good = {"messages": ASKED, "response": {"choices": CHOICES[:1]}, "status": "success"}
     path = lines(tmp_path / "log.jsonl", *[{"messages": ASKED, "response": None, **FAILED["b"]}] * 3, good)

@@ -4,12 +4,16 @@ The names of fields identify requests and responses; no form has code of its own
 Groq, Mistral), Anthropic, Gemini and Bedrock, logs of LiteLLM, and traces of LangSmith, Langfuse and OpenTelemetry.
 """
 
+import pickle
 import re
+import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +65,12 @@ LISTS = re.compile(rb"\s*\[\s*\[\s*\"")
 HEADS, HEAD = 9, 100
 """Number of files, and of rows of each, that are read to recognise a path."""
 INDEXED = re.compile(r"(gen_ai\.(?:prompt|completion))\.(\d+)\.(role|content)")
+CACHE = 200_000
+"""KiB of requests that are held in memory."""
+ADD = "insert into asked (id, request) values (?, ?) on conflict do update set request = '' where request != excluded.request"
 Json = dict[str, Any]
+Call = tuple[Json, str | None, list[Json]]
+"""A call, what was asked (empty if this is not known for sure, None if unknown), and its answers."""
 text_in = partial(text_of, strict=False)
 
 
@@ -235,31 +244,28 @@ def rows_at(path: Path) -> Iterator[tuple[Path, Iterator[Numbered]]]:
 
 
 def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
-    """Yield tasks, attempts and verdicts of a file of calls, or of a folder with requests and responses in separate files."""
+    """Yield tasks, attempts and verdicts of a file of calls, or of a folder; requests and responses may be separate, in any order."""
     if reward and says_opposite(reward):
         raise SourceError(
             f"--reward {reward}: by its name, larger values are worse, but scores >= --passed-at count as passed; name another reward"
         )
-    records, asked = rollouts_of("calls", **options).records, dict[str, str]()
-    names, answered, ended = set[str](), set[str](), set[str]()
-    first = {file: next(rows, (0, None))[1] for file, rows in rows_at(path)}
+    records, requests, names, answered = rollouts_of("calls", **options).records, Requests(), set[str](), False
 
-    def build(row: Json) -> Iterator[Row]:
-        for call in calls_in(row):
-            text, answers = call_in(call)
-            if is_request(call, text, answers):
-                asked[id_of(call)] = text if asked.get(id_of(call), text) == text else ""
-                continue
-            ended.add(id_of(call))
-            for one in attempts_in(call, text, answers, asked, reward):
+    def build(_: Json) -> Iterator[Row]:
+        nonlocal answered
+        for call, asked, answers in requests.parsed.popleft():
+            for one in attempts_in(call, asked, answers, reward):
                 yield from records(one)
             names.update(scores_of(call))
-            answered.add(id_of(call))
+            answered = True
 
+    first = {file: next(rows, (0, None))[1] for file, rows in rows_at(path)}
     for file, rows in sorted(rows_at(path), key=lambda one: not asks(first[one[0]])):
+        yield from build_each(file, requests.before(file, rows), build)
+    for file, rows in requests.held():
         yield from build_each(file, rows, build)
-    if left := [name for name in asked if name not in ended]:
-        warnings.warn(f"{path}: {len(left)} requests have no answer, such as {left[0]}", stacklevel=1)
+    if left := requests.unanswered():
+        warnings.warn(f"{path}: {left[0]} requests have no answer, such as {left[1]}", stacklevel=1)
     if answered and not reward:
         has = (
             f"rows have scores, {', '.join(sorted(names)[:9])}: --reward NAME"
@@ -267,6 +273,66 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
             else "no row has a score; if a column has the outcome: --status COLUMN"
         )
         warnings.warn(f"{path}: attempts are unscored: {has}", stacklevel=1)
+
+
+class Requests:
+    """Requests by their ids, and rows that answer a request of a later row; both in a temporary file."""
+
+    def __init__(self) -> None:
+        """Create the file."""
+        self.data, self.parsed = sqlite3.connect(""), deque[list[Call]]()
+        self.data.executescript(
+            f"pragma cache_size = -{CACHE}; create table asked (id text primary key, request text, answered int default 0);"
+            "create table held (id text, file text, number int, row blob); create index by_id on held (id)"
+        )
+
+    def before(self, file: Path, rows: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield the rows of a file, with their answers in ``parsed``; hold those that answer a request that has not been read."""
+        for number, row in rows:
+            calls = [] if isinstance(row, BadRow) else [(call, *call_in(call)) for call in calls_in(row)]
+            lacking = [name for call, text, _ in calls if not text and (name := id_of(call)) and self.lacks(name)]
+            self.data.executemany(ADD, [(id_of(call), text) for call, text, found in calls if is_request(call, text, found)])
+            if lacking:
+                blobs = [pickle.dumps(row), *[None] * (len(lacking) - 1)]
+                held = [(name, str(file), number, blob) for name, blob in zip(lacking, blobs, strict=True)]
+                self.data.executemany("insert into held values (?, ?, ?, ?)", held)
+            else:
+                self.parsed += [] if isinstance(row, BadRow) else [[*self.joined(calls)]]
+                yield number, row
+
+    def lacks(self, name: str) -> bool:
+        """Return whether no row has had the request with an id, or an earlier answer to it is held."""
+        known = "select 1 from asked where id = ? and not exists (select 1 from held where held.id = asked.id)"
+        return self.data.execute(known, (name,)).fetchone() is None
+
+    def joined(self, calls: Iterable[tuple[Json, str, list[Json]]]) -> Iterator[Call]:
+        """Yield the calls that are no requests alone, with what they answer."""
+        for call, text, answers in calls:
+            if not is_request(call, text, answers):
+                asked = self.answered(id_of(call))
+                yield call, text or asked, answers
+
+    def held(self) -> Iterator[tuple[Path, Iterator[Numbered]]]:
+        """Yield the files of the held rows, each with these rows; their answers are in ``parsed``."""
+        found = self.data.execute("select file, number, row from held where row is not null order by rowid")
+        for file, rows in groupby(found, key=itemgetter(0)):
+            yield Path(file), map(self.loaded, rows)
+
+    def loaded(self, held: tuple[str, int, bytes]) -> Numbered:
+        """Return a held row with its number, with its answers in ``parsed``."""
+        row = pickle.loads(held[2])  # noqa: S301  written above
+        self.parsed.append([*self.joined((call, *call_in(call)) for call in calls_in(row))])
+        return held[1], row
+
+    def answered(self, name: str) -> str | None:
+        """Return the request with an id, and count it as answered; empty if several requests have the id, None without one."""
+        found = self.data.execute("update asked set answered = 1 where id = ? returning request", (name,)).fetchone()
+        return found and found[0]
+
+    def unanswered(self) -> tuple[int, str] | None:
+        """Return the number of requests without an answer, and the id of the first; None if all have one."""
+        found = self.data.execute("select count(*) over (), id from asked where not answered order by rowid limit 1")
+        return found.fetchone()
 
 
 def is_request(call: Json, text: str, answers: Sequence[Json]) -> bool:
@@ -279,17 +345,14 @@ def asks(row: Any) -> bool:
     return isinstance(row, dict) and any(is_request(call, *call_in(call)) for call in calls_in(row))
 
 
-def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[str, str], reward: str) -> Iterator[Json]:
+def attempts_in(call: Json, asked: str | None, answers: Sequence[Json], reward: str) -> Iterator[Json]:
     """Yield the rollout of each answer of a call. ValueError if the call has no answer, or its request is missing."""
     name, scores = id_of(call), scores_of(call)
     if not answers:
         raise ValueError(f"has no answer: {failure_in(call)}")
-    if not (text := text or asked.get(name, "")):
-        why = (
-            f"files have different requests of {name}"
-            if name in asked
-            else f"no file has the request {name}: import a folder of both files"
-        )
+    if not asked:
+        why = f"files have different requests of {name}"
+        why = f"no file has the request {name}: import a folder of both files" if asked is None else why
         raise ValueError(why if name else "has an answer, but its request is missing")
     if reward and scores and reward not in scores:
         raise ValueError(f"has no score {reward}, but {', '.join(scores)}")
@@ -299,7 +362,7 @@ def attempts_in(call: Json, text: str, answers: Sequence[Json], asked: Mapping[s
         yield rollout(
             {key: one for key, one in call.items() if key in (*IDS, "id", "trace_id", "traceId", "name")} | scores,
             {},
-            prompt=text,
+            prompt=asked,
             answer=text_in(answer),
             status=scores.get(reward),
             known_as=name,
