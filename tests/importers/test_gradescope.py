@@ -73,6 +73,26 @@ def test_results_beside_programs(tmp_path, place):
     assert [(one.status, one.points) for one in archive.verdicts()] == [("passed", (1,)), ("failed", (0.5,))]
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "options", "language"),
+    [
+        ("prog", "#include <iostream>\nint main() {}", {}, "cpp"),
+        ("prog.txt", "import sys\nprint(1)", {}, "python"),
+        ("prog.pro", "x = 1", {"language": "C++17"}, "cpp"),
+        ("prog.pro", "x = 1", {}, ""),
+        ("prog", "first second: third", {}, ""),
+    ],
+)
+def test_a_program_of_an_unknown_ending_is_not_taken_for_python(tmp_path, name, code, options, language):
+    folder = tmp_path / "hw" / "a"
+    folder.mkdir(parents=True)
+    (folder / name).write_text(code)
+    (folder / "results.json").write_text('{"tests": [{"score": 1, "max_score": 1}]}')
+    archive, report = imported(tmp_path, "gradescope", tmp_path / "hw", file=name, **options)
+    assert [one.language for one in archive.attempts()] == [language] * bool(language)
+    assert [one.reason.endswith("--language NAME") for one in report.reasons] == [True] * (not language)
+
+
 def test_a_folder_of_other_files_is_refused(tmp_path):
     with pytest.raises(SourceError, match=r"has neither submission_metadata.yml nor a folder with results.json"):
         imported(tmp_path, "gradescope", tmp_path)

@@ -15,6 +15,7 @@ from upsolve.importers.problems import extra_of
 from upsolve.importers.rows import Row, build_each, decoded
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.layouts import LANGUAGES
+from upsolve.languages.names import is_language, language_in, language_looked_like, no_language
 from upsolve.types import Attempt, Status, Task, Verdict, with_points
 
 __all__ = ["SOURCE"]
@@ -37,14 +38,16 @@ def plain(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
 Loader.add_multi_constructor("!ruby/", plain)
 
 
-def read(path: Path, *, file: str = "") -> Iterator[Row]:
+def read(path: Path, *, file: str = "", language: str = "") -> Iterator[Row]:
     """Yield the task of an assignment without its statement, and an attempt with its outcome for each submission."""
+    if language and not is_language(language):
+        raise SourceError(no_language("--language", language))
     rows = [*rows_in(path)]
     if not rows:
         raise SourceError(f"{path}: has neither {METADATA} nor a folder with {RESULTS}")
     task = Task(f"gradescope/{path.resolve().name}", "", source="gradescope")
     yield task
-    yield from build_each(path, enumerate(rows, start=1), partial(records, task, file))
+    yield from build_each(path, enumerate(rows, start=1), partial(records, task, file, language))
 
 
 def rows_in(path: Path) -> Iterator[dict[str, Any]]:
@@ -72,7 +75,7 @@ def without_colons(value: Any) -> Any:
     return [*map(without_colons, value)] if isinstance(value, list) else value
 
 
-def records(task: Task, wanted: str, row: Mapping[str, Any]) -> Iterator[Row]:
+def records(task: Task, wanted: str, language: str, row: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the attempt of a submission and its verdict; no name of a student is stored."""
     program = program_of(next((one for one in row["folders"] if one.is_dir()), Path(row["name"])), wanted)
     results = json.loads(row["file"].read_bytes()) if "file" in row else row.get("results")
@@ -80,16 +83,25 @@ def records(task: Task, wanted: str, row: Mapping[str, Any]) -> Iterator[Row]:
     tests = [one for one in results.get("tests") or () if isinstance(one, dict) and share_of(one) is not None]
     points = {f"{at}. {one.get('name', '')}".rstrip(". "): one.get("score") for at, one in enumerate(tests, start=1)}
     created = row.get("created_at", "")
+    code = as_program(program.name, decoded(program.read_bytes(), "latin-1"))
     attempt = Attempt(
         task.task_id,
-        as_program(program.name, decoded(program.read_bytes(), "latin-1")),
-        language=LANGUAGES.get(program.suffix.lower(), "python"),
+        code,
+        language=language_in(language) or language_of(program, code),
         author=row["name"],
         created=str(created.get("utc", "") if isinstance(created, dict) else created),
         extra=extra_of({"score": results.get("score", row.get("score")), "points": points}),
     )
     yield attempt
     yield verdict_of(attempt, tests, str(results.get("output") or row.get("status") or ""))
+
+
+def language_of(program: Path, code: str) -> str:
+    """Return the language of a program by its ending or, without one, by its content; ValueError if neither tells it."""
+    ending = program.suffix.lower()
+    if found := LANGUAGES.get(ending) or (language_looked_like(code) if ending in ("", ".txt") else ""):
+        return found
+    raise ValueError(f"{program.name}: in which language is it? Neither ending nor content tells it: --language NAME")
 
 
 def verdict_of(attempt: Attempt, tests: Sequence[Mapping[str, Any]], output: str) -> Verdict:
@@ -127,7 +139,10 @@ def program_of(folder: Path, wanted: str) -> Path:
 SOURCE = Source(
     read,
     f"an export of Gradescope ({METADATA} and folders), or folders with a program and {RESULTS}",
-    (Option("file", str, "name of the program, if submissions have several files"),),
+    (
+        Option("file", str, "name of the program, if submissions have several files"),
+        Option("language", str, "language of the programs (default: by ending or content)"),
+    ),
     max_rejected=1.0,
     marks=(METADATA,),
 )

@@ -305,24 +305,25 @@ class Requests:
         known = "select 1 from asked where id = ? and not exists (select 1 from held where held.id = asked.id)"
         return self.data.execute(known, (name,)).fetchone() is None
 
-    def joined(self, calls: Iterable[tuple[Json, str, list[Json]]]) -> Iterator[Call]:
+    def joined(self, calls: Iterable[Call]) -> Iterator[Call]:
         """Yield the calls that are no requests alone, with what they answer."""
         for call, text, answers in calls:
-            if not is_request(call, text, answers):
+            if not is_request(call, text or "", answers):
                 asked = self.answered(id_of(call))
                 yield call, text or asked, answers
 
     def held(self) -> Iterator[tuple[Path, Iterator[Numbered]]]:
         """Yield the files of the held rows, each with these rows; their answers are in ``parsed``."""
         found = self.data.execute("select file, number, row from held where row is not null order by rowid")
-        for file, rows in groupby(found, key=itemgetter(0)):
-            yield Path(file), map(self.loaded, rows)
+        for file, same in groupby(found, key=itemgetter(0)):
+            yield Path(file), self.loaded(same)
 
-    def loaded(self, held: tuple[str, int, bytes]) -> Numbered:
-        """Return a held row with its number, with its answers in ``parsed``."""
-        row = pickle.loads(held[2])  # noqa: S301  written above
-        self.parsed.append([*self.joined((call, *call_in(call)) for call in calls_in(row))])
-        return held[1], row
+    def loaded(self, stored: Iterable[Any]) -> Iterator[Numbered]:
+        """Yield held rows, with their answers in ``parsed``."""
+        for _, number, content in stored:
+            row = pickle.loads(content)  # noqa: S301  written above
+            self.parsed.append([*self.joined((call, *call_in(call)) for call in calls_in(row))])
+            yield number, row
 
     def answered(self, name: str) -> str | None:
         """Return the request with an id, and count it as answered; empty if several requests have the id, None without one."""
