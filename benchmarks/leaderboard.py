@@ -21,6 +21,7 @@ what else the machine does; seconds follow from the rates of an idle machine, wh
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
 cells are not repeated: interrupt any time. `--processes N` runs N seeds, of one or several domains, at the same time: on CPUs as many as there are cores
 (with OMP_NUM_THREADS=1), on a GPU eight or more.
+With ``--choices`` a model is also measured by the one of eight samples that evidence chooses; these cells are in results/leaderboard/DOMAIN/choices.
 leaderboard_page.py writes results/leaderboard.json and docs/leaderboard-*.md from all finished cells.
 """
 
@@ -221,6 +222,7 @@ class Work:
     seed: int
     folder: Path
     given: tuple[str, ...] = ()
+    choices: bool = False
 
     def archive(self):
         """Return the path of the domain's archive, which is created if it does not exist, as a setting; none where it ships with upsolve."""
@@ -231,11 +233,17 @@ class Work:
         """Return a recipe with the domain's settings."""
         archive = self.archive()
         seeds = [f"{key}={self.seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
-        return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *settings, *self.given])
+        many = ("evaluate.many_samples=8",) if self.choices else ()
+        return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *many, *settings, *self.given])
 
     def at(self, name):
         """Return the folder of a method."""
         return self.folder / slug(self.domain) / slug(name) / str(self.seed)
+
+    @property
+    def cells(self):
+        """Return the folder of the cells' files."""
+        return CELLS / slug(self.domain) / ("choices" if self.choices else "")
 
 
 def robot_tasks(folder, docs):
@@ -423,7 +431,7 @@ def cells_in(folder):
 
 def cell(work, name):
     """Run one cell and write its results."""
-    path = CELLS / slug(work.domain)
+    path = work.cells
     base = measured(work, path / f"base-{work.seed}.json.gz", work.recipe("sft").model.name)
     done = trained(work, name)
     sweep = measured(work, path / f"{slug(name)}-{work.seed}.json.gz", done.folder)
@@ -476,6 +484,7 @@ def measure_rates(work, name="sft"):
 def in_processes(options):
     """Run the requested cells in parallel, one process per domain and seed; return whether a process failed."""
     command, given = [sys.executable, __file__, options.work], ["--methods", *options.methods, "--set", *options.given]
+    given += ["--choices"] if options.choices else []
     for domain in options.domain:
         Work(domain, 0, options.work.resolve()).archive()  # before several processes need it
     runs = [[*command, "--domain", domain, "--seeds", str(seed), *given] for domain in options.domain for seed in options.seeds]
@@ -491,6 +500,7 @@ def main():
     parser.add_argument("--methods", nargs="*", choices=[*METHODS], default=[*METHODS], metavar="METHOD")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", dest="given", nargs="*", default=[])
+    parser.add_argument("--choices", action="store_true", help="also measure a choice among eight samples")
     parser.add_argument("--processes", type=int, default=1, help="domains and seeds at the same time")
     parser.add_argument("--rates", action="store_true", help="only measure how fast this machine trains and samples")
     options = parser.parse_args()
@@ -502,7 +512,7 @@ def main():
             continue
         for seed in options.seeds:
             for name in options.methods:
-                cell(Work(domain, seed, options.work.resolve(), tuple(options.given)), name)
+                cell(Work(domain, seed, options.work.resolve(), tuple(options.given), options.choices), name)
 
 
 if __name__ == "__main__":

@@ -217,17 +217,20 @@ def section(domain, rows):
         name = row["method"] if row["seeds"] == 3 else f"{row['method']} ({row['seeds']})"
         end = ", ".join(sorted(set(row.get("conclusions", []))))
         text += f"|{marked(name, row)}|{end}|{'|'.join(cells)}|\n"
-    return text + choices([*rows, *continued(domain)]) + difficulties(domain, rows)
+    return text + choices([*rows, *chosen_elsewhere(domain)]) + difficulties(domain, rows)
 
 
-def continued(domain):
-    """Return a row for each finished arm of failures.py, which continues from a model of the leaderboard, and for that model (``start``)."""
-    found, names = {}, {slug(name): name for name in METHODS}
+def chosen_elsewhere(domain):
+    """Return a row for each model that was measured with a choice among samples in cells of its own (``--choices``), and for each finished arm of
+    failures.py, which continues from a model of the leaderboard, and for that model (``start``)."""
+    names = {slug(name): name for name in ("base", *METHODS)}
+    found = {names[kind]: runs for kind, runs in cells_in(CELLS / slug(domain) / "choices").items()}
     for folder in sorted((CELLS.parent / "failures" / slug(domain)).glob("*")):
         start = names[folder.name]
         for kind, runs in cells_in(folder).items():
             found[start if kind == "start" else f"{start}, then {kind.removesuffix('-g4')}"] = runs
-    order = sorted(found, key=lambda name: (", then " in name, name))
+    places = [*names.values()]
+    order = sorted(found, key=lambda name: (", then " in name, places.index(name) if name in places else 0, name))
     return [{"method": name, "choice": choice_figures(found[name])} for name in order]
 
 

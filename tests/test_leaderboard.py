@@ -1,5 +1,6 @@
 """Documents show the leaderboard's committed cells."""
 
+import gzip
 import importlib
 import sys
 from collections import defaultdict
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from upsolve.evaluate.runs import save_sweep
 from upsolve.evaluate.scores import Choices, Evaluation, Sweep, TaskChoice, TaskScore
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +35,7 @@ def test_the_leaderboard_shows_the_committed_cells(page):
     assert {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in pages} == pages
 
 
-def test_pass_rates_after_choice_stand_between_greedy_decoding_and_any_sample(page, monkeypatch):
+def test_pass_rates_after_choice_stand_between_greedy_decoding_and_any_sample(page, monkeypatch, tmp_path):
     def sweep(name, *outcomes):
         tasks = tuple(TaskChoice(f"t{i}", 9, 90, *map(bool, one), bool(one[0]), 3, 30) for i, one in enumerate(outcomes))
         scores = tuple(TaskScore(task.task_id, "", 1, int(bool(task.greedy)), {}) for task in tasks)
@@ -46,12 +48,24 @@ def test_pass_rates_after_choice_stand_between_greedy_decoding_and_any_sample(pa
     assert [row["choice"]["chosen"][0] for row in rows] == [50, 100] and [row["choice"]["any"][0] for row in rows] == [100, 100]
     assert [row["choice"]["chosen - greedy"][0] for row in rows] == [0, 50]
     monkeypatch.setattr(page, "sentences", lambda _domain: "")
-    monkeypatch.setattr(page, "continued", lambda _domain: [])
+    monkeypatch.setattr(page, "chosen_elsewhere", lambda _domain: [])
     table = page.section("sql", rows)
     assert "|sft (1)|50.0 [" in table and "|9|90|0.0|" in table
     old = {name: {0: replace(runs[0], choices=None)} for name, runs in cells.items() if runs}
     rows = [{"method": name, **page.figures(name, defaultdict(dict, old))} for name in ("base", "sft")]
     assert "choice" not in rows[1] and "any passes" not in page.section("sql", rows)
+    monkeypatch.undo()
+    monkeypatch.setattr(page, "CELLS", tmp_path / "leaderboard")
+    for kind, folder in (
+        ("sft", "leaderboard/sql/choices"),
+        ("start", "failures/sql/sft-half"),
+        ("topr-g4", "failures/sql/sft-half"),
+    ):
+        file = tmp_path / folder / f"{kind}-0.json.gz"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_sweep(cells["sft"][0], tmp_path / "sweep.json")
+        file.write_bytes(gzip.compress((tmp_path / "sweep.json").read_bytes()))
+    assert [row["method"] for row in page.chosen_elsewhere("sql")] == ["sft", "sft half", "sft half, then topr"]
 
 
 def test_rows_of_an_earlier_formula_say_so(page):
