@@ -190,3 +190,30 @@ def test_conditions_in_sql_hold_for_all_verdicts_that_changes_concern(tmp_path):
     seen = list[Attempt]()
     with stale(archive, lambda _task, attempt, _verdict: seen.append(attempt) or (), changes.may_be_stale()):
         assert RIGHT not in seen and wrong in seen
+
+
+def test_conditions_in_sql_hold_for_all_texts_that_changes_look_for(tmp_path):
+    """Every word of a change, in programs with every outcome, isolation and error: the conditions leave no concerned verdict out."""
+    words = ["x = 1", "class A(list): pass", "import collections", "async ", *changes.VALUES, *changes.COMPARED]
+    words += [*changes.OF_SOURCE, *changes.WRITES, "getrecursionlimit", "raise"]
+    tasks = [
+        replace(CALL, task_id="packages", requires=("numpy",)),
+        replace(CALL, task_id="plain"),
+        replace(STDIO, task_id="printed"),
+    ]
+    kinds = [(status, isolation) for status in (Status.PASSED, Status.FAILED) for isolation in ("across", "")]
+    archive = Archive.create(tmp_path / "archive")
+    for task in tasks:
+        made = list[tuple[Attempt, Verdict]]()
+        for number, (status, isolation) in enumerate(kinds):
+            for error in ("", "ImportError"):
+                made += [
+                    (one, replace(verdict(one, status), isolation=isolation, judge_version=17, error_type=error))
+                    for one in (Attempt(task.task_id, f"{word} # {number} {error}") for word in words)
+                ]
+        archive.append(tasks=[task], attempts=[one for one, _ in made], verdicts=[one for _, one in made])
+    with stale(archive, changes_since) as programs:
+        everything = programs.reasons, {attempt.code for _, attempt in programs}
+    with stale(archive, changes_since, changes.may_be_stale()) as programs:
+        assert (programs.reasons, {attempt.code for _, attempt in programs}) == everything
+    assert set(programs.reasons) >= {19, 20, 21, 22, 23, 24}

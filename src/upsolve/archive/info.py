@@ -10,7 +10,7 @@ from upsolve.archive.labels import JudgeLabels, labels_of
 from upsolve.archive.preference import IS_SCORE, OUTCOMES, SCORES, select_contradictions
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
-from upsolve.archive.unjudged import Changes, Stale
+from upsolve.archive.unjudged import ALL, Changes, Stale
 
 __all__ = ["Agreement", "ArchiveInfo", "Overview", "agreements", "archive_info", "missing_signal", "overview"]
 
@@ -191,7 +191,7 @@ IN_MEMORY = 1 << 26
 READ_ONCE = "create temp table verdicts as select * exclude (error_line, wall_seconds, cpu_seconds, memory_bytes) from memory.main.verdicts"
 
 
-def overview(archive: Archive, changes: Changes, among: str = "true") -> Overview:
+def overview(archive: Archive, changes: Changes, among: tuple[str, str] = ALL) -> Overview:
     """Return the overview of an archive, computed over one connection; ``changes`` and ``among``: arguments of ``unjudged.stale``."""
     parts = {name: archive.parts(name) for name in TABLES}
     with connect(parts, places=True) as connection:

@@ -14,10 +14,12 @@ from upsolve.archive.store import Archive
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Changes", "Programs", "Stale", "not_scored", "stale", "unjudged"]
+__all__ = ["ALL", "Changes", "Programs", "Stale", "not_scored", "stale", "unjudged"]
 
 Changes = Callable[[Task, Attempt, Verdict], Sequence[int]]
 """Numbers of those changes of the judge that are newer than a verdict and concern it; empty if the verdict is valid."""
+ALL = ("true", "true")
+"""Conditions of ``stale`` that every verdict fulfils."""
 
 ROWS = 1000
 """Rows that are read at once."""
@@ -40,7 +42,7 @@ with compared as (from latest where may_be_stale), programs as (
 )
 select task_id, code, language, attempt_id, status, passed, total, outcomes, judge, isolation, error_type, error_message,
     coalesce(judge_version, 0) as judge_version
-from (from verdicts semi join compared using (place)) join programs using (attempt_id) semi join tasks using (task_id)
+from (from verdicts semi join compared using (place)) join programs using (attempt_id) semi join tasks using (task_id) where {code}
 """
 OF_STALE = """
 create view fresh as select * from attempts semi join stale using (attempt_id)
@@ -124,14 +126,14 @@ class Stale(Programs):
     """Programs whose verdicts a change of the judge concerns."""
 
     def __init__(
-        self, connection: "duckdb.DuckDBPyConnection", archive: Archive, changes: Changes, among: str = "true"
+        self, connection: "duckdb.DuckDBPyConnection", archive: Archive, changes: Changes, among: tuple[str, str] = ALL
     ) -> None:
         """Find the stale programs in a database with the views of the archive and ``place``; for the arguments see ``stale``."""
         self.connection, self.archive = connection, archive
-        connection.execute(LATEST.format(among=among))
+        connection.execute(LATEST.format(among=among[0]))
         self.analyses: tuple[str, ...]
         self.reasons, found = Counter[int](), list[str]()
-        for batch in connection.sql(VERSIONED).to_arrow_reader(ROWS):
+        for batch in connection.sql(VERSIONED.format(code=among[1])).to_arrow_reader(ROWS):
             for row in batch.to_pylist():
                 attempt = Attempt(row.pop("task_id"), row.pop("code"), row.pop("language") or "python")
                 verdict = from_row(Verdict, row)
@@ -152,8 +154,9 @@ class Stale(Programs):
 
 
 @contextmanager
-def stale(archive: Archive, changes: Changes, among: str = "true") -> Generator[Stale]:
-    """Yield the programs whose last scored verdict of upsolve is stale; ``among``: SQL condition that every stale verdict fulfils.
+def stale(archive: Archive, changes: Changes, among: tuple[str, str] = ALL) -> Generator[Stale]:
+    """Yield the programs whose last scored verdict of upsolve is stale; ``among``: SQL conditions that every stale verdict fulfils, the first on the
+    columns of verdicts, the second also on the attempt's code.
 
     ``done`` counts the programs whose verdict is valid, ``reasons`` the stale verdicts by change. ``unscored`` counts, by reason, the stale verdicts
     that could not be judged again. ``analyses`` and ``lines`` say what the stale verdicts hold besides outcomes.

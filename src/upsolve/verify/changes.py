@@ -56,6 +56,8 @@ class Change:
     """Whether the fix may change a scored verdict."""
     among: str = "true"
     """SQL condition on the columns of ``verdicts`` (it may also read ``tasks``) that is true for every verdict concerned."""
+    code: str = "true"
+    """Further condition of this kind, which also reads ``code`` of the attempt; only verdicts that ``among`` selects are compared with it."""
 
 
 def has_tests(task: Task, *kinds: TestKind) -> bool:
@@ -95,6 +97,24 @@ def meets_objects(task: Task, attempt: Attempt, verdict: Verdict) -> bool:
 def names_arguments(task: Task, attempt: Attempt) -> bool:
     """Return whether a call in the tests or in the attempt uses, or may use, a keyword argument that the judge's own functions also have."""
     return any(NAMED.search(source) for source in (attempt.code, *(test.input for test in task.tests)))
+
+
+def has_word(*words: str) -> str:
+    """Return the SQL condition that the code of an attempt contains one of these words (``mentions``)."""
+    found = [f"contains(code, '{word}')" for word in words]
+    return f"({' or '.join(found)})"
+
+
+VALUES, COMPARED = (
+    ("UserList", "UserDict", "UserString", "ChainMap", "MappingProxy", "memoryview"),
+    ("__contains__", "__eq__", "collections"),
+)
+"""Words in Python programs whose values equal builtin ones, or that compare values by methods of their own."""
+UNREAD, WRITES = ("Refused", "ImportError", "ModuleNotFoundError"), ("open", "write", "ragma", "RAGMA")
+"""Errors of programs that could not import or read what they had written, and words in such programs."""
+ELLIPSIS = """exists (from (select requires, unnest(tests) as test from tasks) where len(requires) > 0 or contains(test.expected, '...'))
+and exists (from (select unnest(tests) as test from tasks) where test.kind = 'call')"""
+"""SQL condition that some task requires packages or shows ``...`` in an expected value, and some task has calls."""
 
 
 # fmt: off
@@ -147,24 +167,26 @@ CHANGES: tuple[Change, ...] = (
            "status <> 'passed' and contains(isolation, 'across')"),
     Change("__contains__ that differs from the items, errors with an __eq__ of their own, abstract bases, and values of Python that are equal to "
            "builtin ones, such as UserList, failed in tests.",
-           lambda _, attempt, verdict: failed(verdict, attempt, "python") and (mentions(attempt, "UserList", "UserDict", "UserString", "ChainMap",
-           "MappingProxy", "memoryview") or ("across" in verdict.isolation and mentions(attempt, "__contains__", "__eq__", "collections")))),
+           lambda _, attempt, verdict: failed(verdict, attempt, "python")
+           and (mentions(attempt, *VALUES) or ("across" in verdict.isolation and mentions(attempt, *COMPARED))),
+           "status <> 'passed'", f"{has_word(*VALUES)} or (contains(isolation, 'across') and {has_word(*COMPARED)})"),
     Change("Python programs that imported modules they had written, or read their own source, and pragmas that describe tables in queries failed.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python", "sql") and (mentions(attempt, *OF_SOURCE)
-           or (verdict.error_type in ("Refused", "ImportError", "ModuleNotFoundError") and mentions(attempt, "open", "write", "ragma", "RAGMA"))),
-           "status <> 'passed'"),
+           or (verdict.error_type in UNREAD and mentions(attempt, *WRITES))),
+           "status <> 'passed'", f"{has_word(*OF_SOURCE)} or (error_type in {UNREAD} and {has_word(*WRITES)})"),
     Change("Arrays, time zones, patterns, numbers of packages, subclasses of dates, decimals and the like, and dicts and sets of objects failed in tests.",
            lambda task, attempt, verdict: is_in(attempt, "python") and verdict.status is not Status.PASSED and (("across" in verdict.isolation
            and mentions(attempt, *OF_LIBRARY)) or (has_tests(task, TestKind.CALL) and (bool(task.requires) or any("..." in test.expected for test in task.tests)))),
-           "status <> 'passed'"),
+           f"status <> 'passed' and (contains(isolation, 'across') or ({ELLIPSIS}))"),
     Change("Methods of builtin types that a subclass overrides were the builtin ones in tests, and the order of an OrderedDict was that of insertion.",
            lambda _, attempt, verdict: is_in(attempt, "python") and "across" in verdict.isolation
-           and (bool(EXTENDS.search(attempt.code)) or (verdict.status is not Status.PASSED and "OrderedDict" in attempt.code))),
+           and (bool(EXTENDS.search(attempt.code)) or (verdict.status is not Status.PASSED and "OrderedDict" in attempt.code)),
+           "contains(isolation, 'across')"),
     Change("Setups with annotations as text were broken; own operators with values of tests, scalars of numpy, objects of pandas and sympy, values of more "
            "than 300 levels, and the recursion limit as a number failed; an object's length could differ from its items.",
            lambda task, attempt, verdict: is_in(attempt, "python") and ((verdict.status is not Status.PASSED and mentions(attempt, "getrecursionlimit")) or ("across" in verdict.isolation
            and (bool(task.requires) or mentions(attempt, "class ") or verdict.error_type == "EarlyExit" or any(word in verdict.error_message for word in ("Opaque", "'tests'"))))),
-           "(status <> 'passed' or contains(isolation, 'across'))"),
+           "(status <> 'passed' or contains(isolation, 'across'))", f"contains(isolation, 'across') or {has_word('getrecursionlimit')}"),
     Change("Tests that limit the time of coroutines, or take them in the order in which they end, ran each to its end.",
            lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and mentions(attempt, "async ")
            and any("asyncio" in test.input for test in task.tests), "status <> 'passed' and contains(isolation, 'across')"),
@@ -182,8 +204,10 @@ def changes_since(task: Task, attempt: Attempt, verdict: Verdict) -> tuple[int, 
     return tuple(number for number, change in newer if change.concerns(task, attempt, verdict))
 
 
-def may_be_stale() -> str:
-    """Return an SQL condition on the columns of ``verdicts`` and ``tasks`` that is true for all verdicts that a change concerns."""
-    return " or ".join(
-        f"(coalesce(judge_version, 0) < {number} and {change.among})" for number, change in enumerate(CHANGES, 1)
-    )
+def may_be_stale() -> tuple[str, str]:
+    """Return two SQL conditions that are true for all verdicts that a change concerns: one on the columns of ``verdicts`` and ``tasks``, and one that
+    also reads the attempt's ``code``."""
+    since = [
+        (f"coalesce(judge_version, 0) < {number} and {change.among}", change.code) for number, change in enumerate(CHANGES, 1)
+    ]
+    return " or ".join(f"({among})" for among, _ in since), " or ".join(f"({among} and ({code}))" for among, code in since)
