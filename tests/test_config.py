@@ -164,7 +164,7 @@ def test_the_recipes_do_not_contradict_themselves(name):
         ("reward.dataflow_threshold=0.5", "dataflow_threshold: dataflow has no weight"),
         ("advantage.options_end={k: 1}", "advantage.options_end: leave_one_out has no option 'k'; it has none"),
         ("reward.gated=[lint]", "gated: lint has no weight"),
-        ("reward.gated=[outcome]", "names every component"),
+        ("reward.gated=[outcome]", "gated: .* cannot name all; remove one"),
         ("reward.outcomes.unscored=0", "outcomes.unscored: an attempt that could not be judged .* has no reward; remove it"),
     ],
 )

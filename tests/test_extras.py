@@ -52,7 +52,7 @@ def test_archive_and_judge_work_with_the_core_alone(tmp_path):
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
     for words, said in (
         (("ingest", "jsonl", tmp_path / "in.jsonl", tmp_path / "a"), "2 attempts"),
-        (("verify", tmp_path / "a"), "judged 2"),
+        (("verify", tmp_path / "a"), "2 attempts judged"),
         (("archive", "query", tmp_path / "a", "select status, passed from verdicts"), "passed"),
         (("archive", "info", tmp_path / "a"), "attempts"),
     ):

@@ -44,7 +44,7 @@ def test_no_file_takes_the_place_of_a_device(tmp_path, monkeypatch, device):
         lambda: export_archive(archive, device),
         lambda: AnswerFile(Path(device), "settings"),
     ):
-        with pytest.raises(FileExistsError, match="device or pipe"):
+        with pytest.raises(FileExistsError, match="device or a pipe; name a file"):
             write()
     assert (tmp_path / "pipe").is_fifo()
     assert Path("/dev/stdout").is_symlink()

@@ -158,7 +158,7 @@ ARCHIVES = [
     mistake("sample", "embedded", "--archive folder"),
     mistake("archive query unjudged 'select * frm tasks'", "query", "line 1", "syntax error"),
     mistake("archive query unjudged 'select prmpt from tasks'", "prmpt", "candidate bindings", "prompt"),
-    mistake("archive query unjudged 'select 1 as a; select 2'", "only the last result is shown", "run select 1 as a; alone"),
+    mistake("archive query unjudged 'select 1 as a; select 2'", "query", "cannot be shown", "run it alone: select 1 as a;"),
     mistake("archive query unjudged 'select * from task'", "task", "did you mean"),
     mistake("archive copy unjudged full", "full", "not empty", "new folder"),
     mistake("archive copy unjudged text.txt", "text.txt", "choose another path"),

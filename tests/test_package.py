@@ -137,7 +137,7 @@ def test_the_judge_works_where_the_wheel_alone_is_installed(built, tmp_path):
     assert upsolve.__version__ in run("upsolve", "version")
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
     run("upsolve", "ingest", "jsonl", "in.jsonl", "archive")
-    assert "judged 2" in run("upsolve", "verify", "archive")
+    assert "2 attempts judged" in run("upsolve", "verify", "archive")
     said = run("upsolve", "archive", "query", "archive", "select status, count(*) as n from verdicts group by status")
     assert "passed" in said and "failed" in said
     assert "pip install 'upsolve[train]'" in run("upsolve", "train", "rloo", code=2)

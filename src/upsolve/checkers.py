@@ -93,7 +93,7 @@ def program_of(checker: str) -> CheckerProgram | None:
     try:
         fields = json.loads(checker)
     except ValueError as error:
-        raise ValueError(f"checker is no JSON: {error}") from error
+        raise ValueError(f"checker: not valid JSON: {error}") from error
     return program_from(fields)
 
 

@@ -41,7 +41,7 @@ def refuse_device(path: Path) -> None:
     if path.absolute().parent in (Path("/dev"), Path("/dev/fd")) or (
         path.exists() and not path.is_file() and not path.is_dir()
     ):
-        raise FileExistsError(errno.EEXIST, "a device or pipe, not a file", str(path))
+        raise FileExistsError(errno.EEXIST, "is a device or a pipe; name a file", str(path))
 
 
 def write_text(path: Path, text: str) -> None:

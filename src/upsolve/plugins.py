@@ -181,7 +181,7 @@ def find(kind: str, name: Any) -> Any:
         elif points:
             values = sorted({f"{point.module}:{point.attr}" for point in points})
             if len(values) > 1:
-                raise ValueError(f"{kind} {name!r} is offered by several packages: name one of {', '.join(values)}")
+                raise ValueError(f"{kind} {name!r} is defined by several packages; write one of {', '.join(values)} instead")
             record = load(values[0])
         else:
             close, known = get_close_matches(name, names(kind), n=3), ", ".join(names(kind))

@@ -250,7 +250,9 @@ class Attempt(Identified):
 
     def __post_init__(self) -> None:
         if self.token_logps is not None and len(self.token_logps) != len(self.token_ids or ()):
-            raise ValueError(f"attempt: {len(self.token_logps)} token_logps, {len(self.token_ids or ())} token_ids")
+            raise ValueError(
+                f"attempt: token_logps has {len(self.token_logps)} values for {len(self.token_ids or ())} token_ids; give one for each token"
+            )
 
     extra: str = ""
     """JSON object of the source's other fields; empty if none."""

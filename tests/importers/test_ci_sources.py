@@ -175,10 +175,10 @@ def test_what_names_no_known_commit_is_rejected_and_what_has_no_repository_refus
     assert len(bad) == 3 and {Path(row["file"]).name: row["reason"] for row in bad} == {
         "a.xml": "it names no commit (--commit)",
         f"{'1' * 40}.xml": f"commit {'1' * 40} is not in the repository",
-        f"{fix}.xml": f"commit {fix[:12]}: there is no report on its parent {first[:12]}",
+        f"{fix}.xml": f"commit {fix[:12]}: its parent commit {first[:12]} has no report; add one",
     }
     assert not archive.tasks()
-    with pytest.raises(SourceError, match="give --repository"):
+    with pytest.raises(SourceError, match="--repository is needed"):
         ingest(archive, "junit", tmp_path / "reports")
     with pytest.raises(SourceError, match=r"contains no report: \*.json, \*.jsonl"):
         ingest(archive, "pytest_json", tmp_path / "reports", repository=str(folder))

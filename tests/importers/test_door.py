@@ -474,8 +474,11 @@ def test_responses_of_moodle_are_attempts_at_each_question(tmp_path, run):
     ("change", "reason"),
     [
         ({"verdicts": (VERDICTS[0], [*VERDICTS[1], (4, 2, "AC", 1)])}, "verdicts has several outcomes for one submission_id"),
-        ({"verdicts": ("verdict", [("AC",), ("WA",)])}, "verdicts has outcomes, but no column refers to rows of submissions"),
-        ({"verdicts": VERDICTS, "judgements": VERDICTS}, "verdicts and judgements have outcomes of the same attempts"),
+        (
+            {"verdicts": ("verdict", [("AC",), ("WA",)])},
+            "verdicts has outcomes, but no column that refers to rows of submissions",
+        ),
+        ({"verdicts": VERDICTS, "judgements": VERDICTS}, "verdicts and judgements both have outcomes of the same attempts"),
         ({"verdicts": VERDICTS, "submissions": (SUBMISSION, [(*row, "AC") for row in BARE[1]])}, "contradict each other"),
         (
             {"verdicts": (VERDICTS[0], [(1, 1, 4, 0), (2, 2, 6, 0)])},

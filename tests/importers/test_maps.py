@@ -183,7 +183,7 @@ def test_tests_of_several_columns(tmp_path):
     [
         ("column: {}", "unknown column; keys are about, name"),
         ("columns: {promt: a}", "unknown promt; columns can be task_id"),
-        ("columns: {code: '{a'}", "columns.code: '{a' has a brace without its other half"),
+        ("columns: {code: '{a'}", "columns.code: '{a' has an unmatched brace"),
         ("columns: {code: }\nexplode: 3", "explode: must be a name, or a list of names"),
         ("match: {a: '(x)'}", "match.a: the expression names no column"),
         ("match: {a: '(?P<x>'}", "match.a: is not a regular expression"),

@@ -754,7 +754,7 @@ def test_bigcodebench(tmp_path):
     _, tasks, rejected = imported(tmp_path, "bigcodebench", tmp_path / "data")
     (task,) = tasks.values()
     assert (task.task_id, len(task.tests), task.requires) == ("bigcodebench/13", 3, ())
-    assert task.prompt == big_row()["instruct_prompt"] and rejected[0]["reason"] == "has no test methods"
+    assert task.prompt == big_row()["instruct_prompt"] and "TestCase" in rejected[0]["reason"]
     attempts = [(task, Attempt(task.task_id, code)) for code in (task.reference, "def task_func(x):\n    return x * 0\n")]
     right, wrong = verify(attempts, JudgeSettings(workers=1))
     assert (right.status, right.passed, wrong.status, wrong.passed) == (Status.PASSED, 3, Status.FAILED, 2)
@@ -844,7 +844,7 @@ def test_tests_in_the_style_of_pytest_become_code():
     assert statuses(task, right, right.replace("2 *", "3 *")) == [Status.PASSED, Status.FAILED]
     assert all("solution" not in test.input and "__main__" not in test.input for test in suite.tests)
     assert suite.tests[1].input.endswith("for case in CASES:\n    test_many(**dict(zip(['x', 'expected'], case)))\n")
-    with pytest.raises(ValueError, match="no test methods"):
+    with pytest.raises(ValueError, match="TestCase"):
         unittest_tests("import unittest")
 
 

@@ -91,7 +91,7 @@ def test_the_outcome_of_a_sample(tmp_path, fields, outcome, rest):
     ("fields", "said"),
     [
         ({"passed": "perhaps"}, "unknown status 'perhaps'"),
-        ({"passed": True, "result": "failed: x"}, "passed says passed, result says failed"),
+        ({"passed": True, "result": "failed: x"}, "`passed` (passed) and `result` (failed) contradict"),
     ],
 )
 def test_a_sample_whose_outcome_is_not_clear_is_rejected(tmp_path, fields, said):

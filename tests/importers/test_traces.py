@@ -146,10 +146,9 @@ def test_scores_of_inspect_in_other_forms(tmp_path):
         "the sample was invalidated: leak",
         "no score; the evaluation's status is cancelled time",
     ]
-    assert [row.reason[:46] for row in report.reasons] == [
-        "--scorer must name one value, as ran.KEY, of {",
-        "could not convert string to float: 'odd'",
-    ]
+    several, odd = (row.reason for row in report.reasons)
+    assert several.startswith("--scorer: ") and several.endswith("name one of them as ran.KEY")
+    assert odd == "could not convert string to float: 'odd'"
     _, keyed = imported(tmp_path, "inspect", file, scorer="ran.a")
     assert keyed.bad == 1
     _, missing = imported(tmp_path, "inspect", file, scorer="run")
@@ -293,7 +292,7 @@ def test_traces_of_verifiers(tmp_path):
         == "passed"
     )
     _, wrong = imported(tmp_path, "verifiers", tmp_path / "run", reward="test")
-    assert wrong.reasons[0].reason == "has no reward test, but tests, style"
+    assert wrong.reasons[0].reason == "--reward test: the trace has no such reward; its rewards are tests, style"
 
 
 def test_traces_of_earlier_verifiers_and_of_prime_rl(tmp_path):
@@ -514,7 +513,7 @@ def test_scores_of_calls_count_if_they_are_named(tmp_path):
     [
         (0, [{}], "no file has the request a: import a folder of both files"),
         (2, [{}], "files have different requests of a"),
-        (1, [{"custom_id": None}], "has an answer, but its request is missing"),
+        (1, [{"custom_id": None}], "no request; import"),
         (1, [{"response": None, "error": {"code": "batch_expired", "message": "too late"}}], "has no answer: too late"),
         (1, [{"response": {"status_code": 500, "body": {"error": {"message": "down"}}}}], "has no answer: down (status 500)"),
         (1, [{"response": {"status_code": 429, "body": {"message": "slow down"}}}], "has no answer: slow down (status 429)"),
@@ -596,7 +595,9 @@ def test_requests_that_failed_are_rejected_and_the_others_imported(tmp_path, ans
     lines(tmp_path / "log" / "out.jsonl", *failed, *answered)
     archive, report = imported(tmp_path, "calls", tmp_path / "log")
     assert (len(archive.attempts()), report.bad, report.too_many) == (6, 6, False)
-    assert [row.reason for row in report.reasons] == [f"has no answer: {why}" for why in ("timed out", "429", "x (status 500)")]
+    assert [row.reason for row in report.reasons] == [
+        f"the request has no answer: {why}" for why in ("timed out", "429", "x (status 500)")
+    ]
     assert preview(CALLS_SOURCE, tmp_path / "log", {}, whole=True).too_many is False
 
 
@@ -615,7 +616,7 @@ def test_answers_may_stand_before_their_requests(tmp_path):
     assert sorted((one["line"], one["reason"]) for one in rejected_rows(report)) == [
         (2, "files have different requests of 3"),
         (2, "files have different requests of 3"),
-        (6, "has no answer: timed out"),
+        (6, "the request has no answer: timed out"),
         (303, "no file has the request 300: import a folder of both files"),
     ]
 

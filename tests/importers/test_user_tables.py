@@ -236,7 +236,7 @@ def test_unknown_fields_of_json_lines_that_look_like_known_ones_are_named(tmp_pa
 def test_json_lines_without_a_kind_may_be_a_table(tmp_path):
     file = write_lines(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x"}])
     report = ingest(Archive.create(tmp_path / "a"), "jsonl", file, max_rejected=1)
-    assert "there is no kind, it must be one of" in report.reasons[0].reason
+    assert "kind is missing, it must be one of" in report.reasons[0].reason
     assert report.reasons[0].reason.endswith("is a table: upsolve ingest table")
 
 
@@ -253,13 +253,13 @@ def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
         "problem,user,lang,verdict,code,submitted,score\nsum,ann,Python 3,AC,x = 1,2024-05-01,100\nsum,bob,C,???,y,,0\n"
     )
     options = "--task_id problem --language lang --author user --created submitted --status verdict"
-    with pytest.raises(SourceError, match=f"which column holds the prompt.* code, submitted, score; perhaps {options}"):
+    with pytest.raises(SourceError, match=f"--prompt COLUMN.* code, submitted, score; perhaps {options}"):
         ingest(Archive.create(tmp_path / "a"), "table", file)
 
 
 @pytest.mark.parametrize(("question", "advice"), [("Add two.", "--prompt question"), ("add-two", "--task_id question")])
 def test_a_question_of_two_words_is_a_statement(tmp_path, question, advice):
-    with pytest.raises(SourceError, match=f"which column holds the prompt.*perhaps {advice}$"):
+    with pytest.raises(SourceError, match=f"--prompt COLUMN.*perhaps {advice}$"):
         imported_rows(tmp_path, [{"id": 1, "question": question, "code": "x"}])
 
 
@@ -322,7 +322,7 @@ def test_programs_and_statements_in_files_beside_the_table(tmp_path, homework):
     ("row", "said"),
     [
         ("add.md,bob/1.py,failed,bob", "file bob/1.py: no such file"),
-        ("add.md,../secret.py,failed,bob", "file ../secret.py: outside of"),
+        ("add.md,../secret.py,failed,bob", "file ../secret.py: the file is outside of"),
         ("add.md,,failed,bob", "file is empty, but the row has author, status"),
     ],
 )
@@ -682,7 +682,7 @@ def test_a_list_of_rows_in_an_object_is_named(tmp_path):
     file.write_text(json.dumps({"meta": {"pages": [{"n": 1}]}, "data": {"results": SUBMISSIONS_OF_A_SITE, "none": []}}))
     with pytest.raises(SourceError, match=r"lists of objects: data.results \(2\), meta.pages \(1\): --rows data.results"):
         ingest(Archive.create(tmp_path / "a"), "table", file)
-    with pytest.raises(SourceError, match=r"data is no list of rows; it has lists of objects: data.results"):
+    with pytest.raises(SourceError, match=r"data is not a list of rows; it has lists of objects: data.results"):
         ingest(Archive.create(tmp_path / "b"), "table", file, rows="data")
     archive = Archive.create(tmp_path / "c")
     assert ingest(archive, "table", file, rows="data.results").bad == 0
@@ -811,7 +811,7 @@ MISTAKES = [
         "no column for prompt=question of the options; its columns are q, q.text, a, meta",
     ),
     ("a.jsonl", NESTED, {"prompt": "q.text", "code": "b"}, "no column for code=b"),
-    ("a.jsonl", NESTED, {"code": "a"}, "which column holds the prompt"),
+    ("a.jsonl", NESTED, {"code": "a"}, "--prompt COLUMN"),
     ("a.xlsx", "", {}, "a.xlsx: is empty, and no JSON, CSV"),
     ("a.zip", "no zip", {}, "a.zip: is text, and no JSON, CSV, .*: convert it"),
     ("a.csv", "prompt,code\na,b\n", {"encoding": "latin-one"}, "a.csv: cannot be read: unknown encoding: latin-one"),

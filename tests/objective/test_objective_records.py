@@ -121,7 +121,7 @@ def test_two_packages_that_offer_one_name_are_named(monkeypatch):
     points = [EntryPoint("twice", f"{module}:HINGE", "upsolve.objectives") for module in ("my_objective", "other")]
     monkeypatch.setattr(plugins, "entry_points_of", lambda _group: points)
     with pytest.raises(
-        ConfigError, match="objective 'twice' is offered by several packages: name one of my_objective:HINGE, other:HINGE"
+        ConfigError, match="objective 'twice' is defined by several packages; write one of my_objective:HINGE, other:HINGE"
     ):
         load_recipe("rloo", ["objective.kind=twice"])
     points.pop()

@@ -59,13 +59,13 @@ def test_the_model_sees_them_with_and_without_a_chat_template(tiny_model):
     [
         (
             "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}",
-            "refuses it: no system role",
+            "no system role",
         ),
         (
             "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}",
-            r"model\.prompt\.system: .* leaves it out",
+            r"model\.prompt\.system: .* remove the key",
         ),
-        ("{{ messages[0].content + messages[-1].content }}", r"model\.prompt\.shots: .* leaves it out"),
+        ("{{ messages[0].content + messages[-1].content }}", r"model\.prompt\.shots: .* remove the key"),
     ],
 )
 def test_a_template_that_does_not_show_all_of_it_is_refused(tiny_model, template, message):

@@ -164,7 +164,7 @@ def test_two_nodes_resume_what_one_began_until_the_cable_is_cut(hosts, tmp_path)
     ip("-n", NAMES[1], "link", "set", "cable", "down")
     try:
         assert all(process.wait(timeout=150) for process in both)
-        assert "no sign of life" in text(both[0]) and "no sign of life" in text(both[1]), text(*both)
+        assert all("has not answered for" in text(one) for one in both), text(*both)
         assert time.monotonic() - cut < LOST + 50  # torchrun itself needs some seconds
     finally:
         ip("-n", NAMES[1], "link", "set", "cable", "up")

@@ -74,7 +74,7 @@ def test_checkers_of_tasks_that_are_judged_together_are_not_mixed_up():
         (replace(TESTLIB, language="none"), "unknown language 'none'"),
         (replace(TESTLIB, language="sql"), "a checker cannot be in sql"),
         ('{"source": "exit 0"}', "must be an object with language and source"),
-        ("{", "checker is no JSON"),
+        ("{", "checker: not valid JSON"),
         ('{"language": "bash", "source": "", "call": "kattis"}', "the checker's call must be testlib or icpc, got 'kattis'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_stale_verdict_stays_stale_and_counted_while_it_cannot_be_judged_again
     number = add_change(monkeypatch, lambda task, *_: task.task_id == "needy")
     reason = "task needy requires absent_package: run `upsolve packages absent_package`"
     again = " ".join(CliRunner().invoke(app, ["verify", str(made.path), "--stale", "--no-cache"]).stdout.split())
-    assert "judged 2 again, 1 verdicts are valid" in again
+    assert "2 attempts judged again, 1 verdicts are still valid" in again
     assert f"2 of them could not be judged again: {STAY} (2: task needy" in again
     assert again.endswith(f"then run: upsolve verify {made.path} --stale")
     told = run("archive", "info", made.path)

@@ -291,7 +291,7 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
         ("run", {"source": "trl"}, ConfigError, "--source: has no effect on a run"),
         ("run", {}, ArchiveError, "say where it is with --archive"),
         ("several", {}, ArchiveError, "name one of them: several/a"),
-        ("t.csv", {}, ArchiveError, "which column holds the prompt"),
+        ("t.csv", {}, ArchiveError, "--prompt COLUMN"),
         (
             "t.csv",
             {},

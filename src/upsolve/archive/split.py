@@ -348,4 +348,5 @@ def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
     leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
     if leaks:
         shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
-        warnings.warn(f"{len(leaks)} pairs of a training and a test task are nearly equal: {shown}", stacklevel=3)
+        remedy = "`upsolve archive doctor ARCHIVE --check duplicate_tasks --fix NEW` removes them"
+        warnings.warn(f"{len(leaks)} pairs of a training and a test task are nearly equal: {shown}; {remedy}", stacklevel=3)

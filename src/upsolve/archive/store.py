@@ -269,7 +269,9 @@ class Archive:
             try:
                 lost = [one for one in connection.extract_statements(sql)[:-1] if one.type is duckdb.StatementType.SELECT]
                 if lost:
-                    raise ArchiveError(f"query: only the last result is shown; run {one_line(lost[0].query)[:80]} alone")
+                    raise ArchiveError(
+                        f"query: a result before the last statement cannot be shown; run it alone: {one_line(lost[0].query)[:80]}"
+                    )
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.DatabaseError as error:  # other kinds of duckdb.Error come from a damaged part

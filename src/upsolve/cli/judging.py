@@ -123,7 +123,9 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, ch
     if as_json:
         print_json(judged.counts(programs) | ({"sanity": facts} if check else {}))
         return
-    typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
+    typer.echo(
+        f"{len(programs)} attempts judged, {programs.done} judged before, {programs.orphans} left out because their task is not in the archive"
+    )
     judged.show(settings)
     if lines:
         typer.echo(printable("\n".join(lines)))
@@ -148,7 +150,7 @@ def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None
         by_change = {str(number): count for number, count in programs.reasons.items()}
         print_json({**judged.counts(programs), "changes": by_change, "still_stale": unscored})
         return
-    typer.echo(f"judged {len(programs)} again, {programs.done} verdicts are valid")
+    typer.echo(f"{len(programs)} attempts judged again, {programs.done} verdicts are still valid")
     judged.show(settings)
     if unscored:
         typer.echo(not_judged_again(judged.reasons, f"upsolve verify {archive} --stale"))

@@ -381,7 +381,7 @@ def known(kind: str, option: str, text: str) -> tuple[str, ...]:
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise ConfigError(f"{option}: names nothing")
+        raise ConfigError(f"{option}: the list is empty; give at least one name, or leave the option out")
     for name in names:
         try:
             find(kind, name)

@@ -93,7 +93,7 @@ class RewardConfig(Strict):
         ),
         Rule(
             lambda r: not r.gated or r.components.keys() - {*r.gated},
-            "gated: names every component, so no other component can close a token by a negative reward; remove one",
+            "gated: components of this list count where no other component is negative, so the list cannot name all; remove one",
         ),
     )
 

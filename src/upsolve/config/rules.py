@@ -77,8 +77,8 @@ RULES: tuple[Rule, ...] = (
             r.advantage.needs_values or r.objective.record.advantages != "sign" or r.advantage.record.failed == sign_needed(r)
         ),
         lambda r: (
-            f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} reads the sign of an advantage as passed or failed, and this "
-            f"estimator's sign does not tell; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
+            f"advantage.kind {r.advantage.kind}: objective.kind {r.objective.kind} reads the sign of an advantage as the outcome, which the "
+            f"sign of this estimator does not show; set advantage.kind: { ({'zero': 'passed', 'negative': 'maxrl'}[sign_needed(r)]) }"
         ),
     ),
     *(

@@ -174,10 +174,12 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
         ValueError: the evaluations are over different tasks (the message names some), or had different prompts.
     """
     if odd := {score.task_id for score in before.scores} ^ {score.task_id for score in after.scores}:
-        raise ValueError(f"{before.name} and {after.name} are over different tasks: {', '.join(sorted(odd)[:5])}")
+        raise ValueError(
+            f"{before.name} and {after.name} were measured on different tasks, such as {', '.join(sorted(odd)[:5])}; evaluate both on the same tasks"
+        )
     if before.prompts and after.prompts and before.prompts != after.prompts:
         raise ValueError(
-            f"{before.name} and {after.name} had different prompts ({before.prompts}, {after.prompts}): measure one of them again"
+            f"{before.name} and {after.name} had different prompts ({before.prompts}, {after.prompts}); evaluate both with the same model.prompt"
         )
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     shared = [score.task_id for score in before.scores if score.task_id in first and score.task_id in second]

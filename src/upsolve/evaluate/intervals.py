@@ -134,7 +134,9 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *
         ValueError: the runs are over different tasks; the message names some.
     """
     if odd := before.keys() ^ after.keys():
-        raise ValueError(f"the runs are over different tasks: {sorted(odd)[:5]}")
+        raise ValueError(
+            f"the runs were measured on different tasks, such as {sorted(odd)[:5]}; evaluate both on the same tasks"
+        )
     change = np.array([after[name] - before[name] for name in before], dtype=np.float64)
     random = np.random.default_rng(seed)
     signs = random.choice(np.array([-1.0, 1.0]), (PERMUTATIONS, change.size))
@@ -158,7 +160,11 @@ def mcnemar(gained: int, lost: int) -> float:
 def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean over runs of each task's value, so that intervals are over tasks; ValueError if tasks differ."""
     if not runs or any(run.keys() != runs[0].keys() for run in runs):
-        raise ValueError("the runs are over different tasks" if runs else "a mean over seeds needs at least one run")
+        raise ValueError(
+            "the runs were measured on different tasks; evaluate all on the same tasks"
+            if runs
+            else "a mean over seeds needs at least one run"
+        )
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 

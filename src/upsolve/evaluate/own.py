@@ -177,7 +177,7 @@ def run_rounds(recipe: Recipe, folder: Path, split: Split, **given: Any) -> tupl
             if not rounds.round(number).kept:
                 break
         except TrainingError as error:
-            LOGGER.warning("round %d ends the rounds: %s", number, error)
+            LOGGER.warning("own.rounds: no further round after round %d: %s", number, error)
             break
     link(folder / "training", rounds.best.trained.folder.parent)
     kept = [one for one in rounds.stages if one.kept]

@@ -50,7 +50,7 @@ def load_evaluation(path: str | Path) -> Evaluation:
     """
     data = read_json(path)
     if (version := data.pop("version", None)) == SWEEP_VERSION:
-        raise ArchiveError(f"{path}: evaluations at several temperatures; read it by load_sweep")
+        raise ArchiveError(f"{path}: the file holds evaluations at several temperatures; load it with load_sweep")
     if version != VERSION:
         raise ArchiveError(f"{path}: not an evaluation (version {version}, not {VERSION}); {NAME_ONE}")
     try:

@@ -113,7 +113,7 @@ class Evaluation:
         """
         values = [*task_pass_at_k(self.scores, k).values()]
         if not values:
-            raise ValueError(f"{self.name}: no task has {k} scored samples, so pass@{k} is unknown")
+            raise ValueError(f"{self.name}: no task has {k} scored samples, so pass@{k} is unknown; choose a smaller k")
         return mean_interval(values)
 
     def to_pandas(self) -> "DataFrame":

@@ -375,7 +375,9 @@ def write_parquet(path: Path, rows: Iterator[Row], columns: Sequence[Column]) ->
         while batch := list(islice(rows, BATCH)):
             for row in batch:
                 if {*row} != {*schema.names}:
-                    raise ValueError(f"{path.name}: a row has the columns {sorted(row)}, the format {sorted(schema.names)}")
+                    raise ValueError(
+                        f"{path.name}: a row has the columns {sorted(row)}, but the format declares {sorted(schema.names)}"
+                    )
             out.write_table(pa.Table.from_pylist(batch, schema=schema))
             count += len(batch)
     return count

@@ -379,9 +379,9 @@ def status_in(
         counts = counts or more
     alone = given is Status.PASSED and "total" not in values and not outcomes
     if alone and number_in(str(values.get("passed")).strip()) == "0":
-        raise ValueError("status says passed, passed says 0")
+        raise ValueError("the columns `status` (passed) and `passed` (0) contradict each other")
     if given and passed_status and (given is Status.PASSED) != (passed_status is Status.PASSED):
-        raise ValueError(f"status says {given.value}, passed says {passed_status.value}")
+        raise ValueError(f"the columns `status` ({given.value}) and `passed` ({passed_status.value}) contradict each other")
     found = status_over(outcomes)
     counted = Status.UNSCORED
     if "passed" in values and float(values.get("total", 0)) > 0:

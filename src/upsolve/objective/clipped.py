@@ -146,13 +146,13 @@ class LossInputs:
     def reference_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: log pi/ref; ValueError without reference log-probabilities."""
         if self.reference_T is None:
-            raise ValueError("this objective needs reference log-probabilities (reference_T), and the batch has none")
+            raise ValueError("this objective needs log-probabilities under the reference model; pass reference_T")
         return logp_T - self.reference_T
 
     def old_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: log pi/pi_old; ValueError without the old policy's log-probabilities."""
         if self.old_T is None:
-            raise ValueError("this objective needs log-probabilities of the old policy (old_T), and the batch has none")
+            raise ValueError("this objective needs log-probabilities under the old policy; pass old_T")
         return logp_T - self.old_T
 
     def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class LossInputs:
     def sampler_logratio(self) -> Tensor:
         """Return [T]: log pi_old/mu, 0 where the sampler mu is unknown; ValueError without the old policy's log-probabilities."""
         if self.old_T is None:
-            raise ValueError("objective.correction needs log-probabilities of the old policy (old_T), and the batch has none")
+            raise ValueError("objective.correction needs log-probabilities under the old policy; pass old_T")
         return torch.zeros_like(self.old_T) if self.sampler_T is None else unknown_as_equal(self.old_T, self.sampler_T)
 
     def per_token(self, values_S: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class ChatTemplate:
             raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; remove the key")
         if DATE.search(self.source):
             raise ModelError(
-                f"the chat template of {self.name} computes the format of today's date; "
+                f"the chat template of {self.name} builds the format of the date from variables; "
                 "use a template with a literal format: strftime_now('%d %b %Y')"
             )
         if unread := [key for key in style.template if key not in self.names]:
@@ -68,7 +68,7 @@ class ChatTemplate:
         if not answers and "enable_thinking" in self.names and self.opens():
             if style.template.get("enable_thinking"):
                 raise ModelError(
-                    "model.prompt.template.enable_thinking: a completion of code has no thought before it; set model.completion: answer"
+                    "model.prompt.template.enable_thinking: completions are code alone, without thinking (model.completion: code); set model.completion: answer"
                 )
             self.arguments["enable_thinking"] = False
 
@@ -78,7 +78,7 @@ class ChatTemplate:
         try:
             tree = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(GENERATION.sub("", self.source))  # noqa: S701 (never rendered)
         except TemplateError as error:
-            raise ModelError(f"the chat template of {self.name} is not a template: {error}") from error
+            raise ModelError(f"the chat template of {self.name} cannot be parsed as Jinja: {error}") from error
         return meta.find_undeclared_variables(tree) - {*GIVEN, *self.tokenizer.special_tokens_map}
 
     def opens(self) -> str:

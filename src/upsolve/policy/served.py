@@ -81,7 +81,9 @@ class Server:
         """Configure the client; no request is made yet. ConfigError without the server's key, or for ``model.prompt.date`` with
         ``chat``."""
         if (codec is None) != (server.prompt == "chat"):
-            raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
+            raise ValueError(
+                f"sample.server.prompt: {server.prompt} needs {'codec=None, since the server tokenizes' if codec else 'a codec (the tokenizer)'}"
+            )
         key = os.environ.get(server.key_variable, "")
         if server.key_variable and not key:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
@@ -155,7 +157,7 @@ class Server:
         if self.codec is None:
             if request.prefix:
                 raise ConfigError(
-                    "sample.server.prompt: chat: the server begins the answer, which cannot have a prefix; set ids or text"
+                    "sample.server.prompt: chat: a chat cannot prescribe how the answer begins, which a prefix needs; set ids or text"
                 )
             options = {"chat_template_kwargs": self.style.template} if self.style.template else {}
             return {"messages": messages(request.task, self.style, request.turns), **options}
@@ -177,8 +179,8 @@ class Server:
             and (odd := sum(self.codec.marked_prompt(*request.prompt_key)[1].literal for request in requests))
         ):
             log.warning(
-                "%s: %d of %d prompts spell special tokens, which the server reads as such where prompts are text; "
-                "sample.server.prompt: ids keeps them text",
+                "%s: %d of %d prompts contain the text of special tokens, which the server will read as control tokens; "
+                "set sample.server.prompt: ids",
                 self.url,
                 odd,
                 len(requests),

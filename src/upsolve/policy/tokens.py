@@ -90,10 +90,14 @@ class Codec:
         try:
             shown = self.prompt_text(Task("", "task"))
         except TemplateError as error:
-            raise ModelError(f"model.prompt: the chat template of {self.tokenizer.name_or_path} refuses it: {error}") from error
+            raise ModelError(
+                f"model.prompt: the chat template of {self.tokenizer.name_or_path} raises an error: {error}"
+            ) from error
         texts = [("system", self.style.system.strip()), *(("shots", shot.code.strip()) for shot in self.style.shots)]
         if hidden := [name for name, text in texts if text not in shown]:
-            raise ModelError(f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} leaves it out")
+            raise ModelError(
+                f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} does not show this text; remove the key"
+            )
 
     @cached_property
     def failing(self) -> "Codec":

@@ -40,6 +40,7 @@ HEADERS = {
 MOST_BODY = 1_000_000
 """Longest question, bytes."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
+OPEN = "open the address that `upsolve view` printed"
 """Names under which the server answers; any other name in the header Host is a DNS rebinding attack."""
 
 
@@ -73,16 +74,16 @@ def application(answers: Answers | Runs, token: str) -> Any:
         host, _, port = request.headers.get("host", "").rpartition(":")
         cookie = f"upsolve-view-{port}"
         if request.method != "GET" and not (request.method == "POST" and request.scope["path"].endswith("/api/ask")):
-            response: Response = PlainTextResponse("the viewer only reads: GET", 405)
+            response: Response = PlainTextResponse("the viewer is read-only; send GET requests", 405)
         elif host not in LOCAL:
-            response = PlainTextResponse(f"the viewer answers at {LOCAL[0]} only", 403)
+            response = PlainTextResponse(f"{OPEN}: only requests to {LOCAL[0]} are answered", 403)
         elif is_foreign(request.method, request.scope["path"], request.headers):
-            response = PlainTextResponse("the viewer answers its own page only", 403)
+            response = PlainTextResponse(f"{OPEN}: requests of other pages are refused", 403)
         elif request.scope["path"] == "/" and is_token(request.query_params.get("token", "")):
             stored = f"{cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
             response = RedirectResponse("/", 303, headers={"set-cookie": stored})
         elif not is_token(request.cookies.get(cookie, "")):
-            response = PlainTextResponse("open the address that `upsolve view` printed: it has the token", 401)
+            response = PlainTextResponse(f"{OPEN}: it has the token", 401)
         else:
             response = await answer(request)
         response.headers.update(HEADERS)

@@ -74,7 +74,9 @@ def read(path: Path) -> Iterator[Row]:
             student, assignment = file.parts[-3:-1]
             found.setdefault((assignment, file.name), {})[student] = file  # graded ones replace submitted ones
     if not found:
-        raise SourceError(f"{path}: no {' or '.join(f'{stage}/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb' for stage in STAGES)} in it")
+        raise SourceError(
+            f"{path}: contains no {' or '.join(f'{stage}/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb' for stage in STAGES)}"
+        )
     for (assignment, name), files in sorted(found.items()):
         yield from notebook_rows(path, f"nbgrader/{assignment}/{name.removesuffix('.ipynb')}", files)
 

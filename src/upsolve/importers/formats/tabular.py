@@ -222,7 +222,7 @@ def copy_of_query(url: str, query: str) -> Path:
     """
     shown = re.sub(r":[^:@/]*@", ":***@", url)
     if not query:
-        raise SourceError(f"{shown}: is a database: --query 'select ...' says which rows to read")
+        raise SourceError(f"{shown}: is a database; select the rows to read with --query 'select ...'")
     scheme, _, rest = url.partition("://")
     file = cache_folder() / "sources" / content_id(f"{url}\n{query}") / "query" / f"{Path(rest).stem or scheme}.jsonl"
     if file.exists():

@@ -267,7 +267,7 @@ def json_rows(member: Member, rows: str = "") -> Iterator[Numbered]:
             found = found_in(values, rows) if rows or values.peek() != "{" else table_in(values.value())
             yield from objects_in(member.where, found, values.decoder.reason)
     except LookupError as error:
-        what = f"{rows} is no list of rows" if rows else NO_ARRAY
+        what = f"{rows} is not a list of rows" if rows else NO_ARRAY
         raise SourceError(f"{member.where}: {what}{advice_of(member)}") from error
     except (ValueError, RecursionError) as error:
         raise damaged(member, error) from error

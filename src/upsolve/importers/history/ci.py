@@ -180,7 +180,7 @@ def ci_source(path: str, patterns: Sequence[str], parse: Parse, rows: Callable[.
 def open_repository(path: str) -> Repository:
     """Return the repository; SourceError if none is given."""
     if not path:
-        raise SourceError("give --repository: reports hold no code, and an attempt is a file at a commit")
+        raise SourceError("--repository is needed: reports hold no code, which is read from the commits of the repository")
     return Repository(Path(path))
 
 
@@ -231,7 +231,7 @@ def rows_of(
         after = results[change.commit.name]
         try:
             if change.commit.parent not in results:
-                raise ValueError(f"there is no report on its parent {change.commit.parent[:12]}")
+                raise ValueError(f"its parent commit {change.commit.parent[:12]} has no report; add one")
             yield from pair(history, change, results[change.commit.parent], after, judge=judge)
         except ValueError as error:
             yield replace(bad_commit(history.path, change, f"commit {change.commit.name[:12]}: {error}"), file=after.file)

@@ -350,13 +350,13 @@ def attempts_in(call: Json, asked: str | None, answers: Sequence[Json], reward: 
     """Yield the rollout of each answer of a call. ValueError if the call has no answer, or its request is missing."""
     name, scores = id_of(call), scores_of(call)
     if not answers:
-        raise ValueError(f"has no answer: {failure_in(call)}")
+        raise ValueError(f"the request has no answer: {failure_in(call)}")
     if not asked:
         why = f"files have different requests of {name}"
         why = f"no file has the request {name}: import a folder of both files" if asked is None else why
-        raise ValueError(why if name else "has an answer, but its request is missing")
+        raise ValueError(why if name else "the row has an answer, but no request; import a file or folder with both")
     if reward and scores and reward not in scores:
-        raise ValueError(f"has no score {reward}, but {', '.join(scores)}")
+        raise ValueError(f"--reward {reward}: the call has no such score; its scores are {', '.join(scores)}")
     model, alone = ("model", "modelVersion", "model_name", "gen_ai.response.model", "gen_ai.request.model"), len(answers) == 1
     response = next((call[one] for one in RESPONSES if isinstance(opened(call.get(one)), dict)), call)
     for answer in answers:

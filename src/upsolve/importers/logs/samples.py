@@ -148,7 +148,7 @@ def outcome_of(fields: Json) -> list[Json]:
     passed_status = None if passed in (None, "") or passed != passed else status_of(passed)
     found = status_of(result_value) if known else None
     if passed_status and found and (passed_status is Status.PASSED) != (found is Status.PASSED):
-        raise ValueError(f"passed says {passed_status.value}, result says {found.value}")
+        raise ValueError(f"the fields `passed` ({passed_status.value}) and `result` ({found.value}) contradict each other")
     if not (status := found or passed_status):
         return []
     error = "" if status is Status.PASSED else str(result or "").removeprefix("failed: ")
@@ -245,9 +245,7 @@ def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row
         return
     metric = samples.metric or next(iter(row["metrics"]), "")
     if says_opposite(metric):
-        raise ValueError(
-            f"by its name, 1 of the metric {metric} means a failure, but 1 counts as passed; name another with --metric"
-        )
+        raise ValueError(f"--metric: {metric} is 1 for a failure, by its name, but 1 counts as passed; name another metric")
     value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
     status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
     error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"

@@ -190,7 +190,7 @@ def verifiers_score(trace: Json, wanted: Sequence[str]) -> tuple[float | None, s
     """Return the sum of the chosen rewards, or the weighted sum of all; None and the reason if a reward is null or the trace failed."""
     rewards, error = trace.get("rewards") or {}, last_error(trace)
     if missing := [name for name in wanted if rewards and name not in rewards]:
-        raise ValueError(f"has no reward {missing[0]}, but {', '.join(rewards)}")
+        raise ValueError(f"--reward {missing[0]}: the trace has no such reward; its rewards are {', '.join(rewards)}")
     parts = [rewards.get(name) for name in wanted or rewards]
     if not trace.get("ok", not error) or not parts or None in parts:
         return None, error or f"not scored; stop condition: {trace.get('stop_condition')}"
@@ -351,12 +351,14 @@ def inspect_score(sample: Json, header: Json, scorer: str) -> tuple[float | None
         raise ValueError(f"--scorer {scorer}: the sample has no score of {name}; its scores are {', '.join(scores)}")
     if not name and says_opposite(next(iter(scores))):
         raise ValueError(
-            f"more is worse by the name of the first score, {next(iter(scores))}: --scorer names one of {', '.join(scores)}"
+            f"--scorer is needed: by its name, a larger {next(iter(scores))}, the first score, is worse; name one of {', '.join(scores)}"
         )
     score: Mapping[str, Any] = scores[name or next(iter(scores))]
     value = score["value"]
     if isinstance(value, dict | list) and not (key and isinstance(value, dict)):
-        raise ValueError(f"--scorer must name one value, as {name or next(iter(scores))}.KEY, of {str(value)[:100]}")
+        raise ValueError(
+            f"--scorer: the score has several values ({str(value)[:100]}); name one of them as {name or next(iter(scores))}.KEY"
+        )
     value = value[key] if isinstance(value, dict) else value
     if isinstance(value, str):
         value = WORDS[value.lower()] if value.lower() in WORDS else float(value)

@@ -52,7 +52,9 @@ def records(row: dict[str, Any]) -> Iterator[Row]:
     language = language_in(word) or language_in(re.sub(r"\W|\d", "", word))
     tests = [test_of(one, kind, python=language == "python") for one in question.iterfind("testcases/testcase")]
     if not language or not tests:
-        raise ValueError(f"{name}: {'has no tests' if language else f'the language of {kind} is not known'}")
+        raise ValueError(
+            f"{name}: {'the question has no tests' if language else f'the language of the question type {kind} is not known'}"
+        )
     statement = plain(text_in(question, "questiontext/text"))
     yield from with_sound_tests(
         Task(
@@ -73,7 +75,7 @@ def test_of(case: Element, kind: str, *, python: bool) -> TestCase:
     if not code.strip():
         return TestCase(TestKind.STDIO, stdin, expected, hidden=hidden)
     if not python:
-        raise ValueError(f"a test of {kind} has code, which its template puts into the program: only Python is read so")
+        raise ValueError(f"a test of the question type {kind} is code, which can be read in Python only")
     lines = [line.rstrip() for line in expected.rstrip().splitlines()]
     return TestCase(TestKind.CODE, PRINTED.format(stdin=stdin, code=code.strip("\n"), lines=lines), hidden=hidden)
 

@@ -65,7 +65,7 @@ def unittest_tests(source: str) -> Suite:
     derived = [node for node in classes if any("TestCase" in ast.unparse(base) for base in node.bases)]
     found = [(node.name, part.name) for node in derived for part in node.body if is_test(part)]
     if not found:
-        raise ValueError("has no test methods")
+        raise ValueError("no class derived from TestCase has a method whose name begins with test")
     texts = (source.rstrip() + "\n" + RUN.format(name=name, method=method) for name, method in found)
     return Suite(tuple(TestCase(TestKind.CODE, text, "", True) for text in texts), tuple(map(".".join, found)))
 

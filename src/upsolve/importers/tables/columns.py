@@ -385,7 +385,7 @@ def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: 
                 f"{word}: {'passed' if outcome.WORDS.get(word, word) in ('0', 'failed') else 'failed'}" for word in left[:9]
             )
             raise SourceError(
-                f"{path}: by its name, {column} has {left[-1]} where an attempt failed, and --{name} would read it the other way round: "
+                f"{path}: --{name}: by its name, the column {column} has {left[-1]} where an attempt failed, which would be read as its opposite. Write a map: "
                 f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
             )
 
@@ -452,7 +452,7 @@ def refuse_codes(
         )
     if codes := numbers_in(rows, language) - {*languages}:
         raise SourceError(
-            f"{path}: {language} has numbers, {', '.join(sorted(codes, key=float)[:9])}, which mean a language at one judge alone: --map FILE "
+            f"{path}: {language} has numbers, {', '.join(sorted(codes, key=float)[:9])}, whose meaning differs between judges; name their languages: --map FILE "
             f"with `languages: {{{min(codes, key=float)}: cpp, ...}}`, one for each number"
         )
 

@@ -67,7 +67,7 @@ def records_of(
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
     if kind not in KINDS:
-        problem = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
+        problem = f"kind is {row['kind']}" if "kind" in row else "the field kind is missing"
         table = "" if "kind" in row else "; a file with an attempt and its task in each row is a table: upsolve ingest table"
         raise ValueError(f"{problem}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":

@@ -273,11 +273,11 @@ class Reader:
                 raise ValueError(f"file {name}: no such file below {self.files.root}")
             return found
         if self.root is None:
-            raise ValueError(f"file {name}: the table is in no folder, so that its rows cannot name files")
+            raise ValueError(f"file {name}: the table is not a file in a folder, so its rows cannot name files")
         given = str(name) if "\\" not in str(name) or (self.root / str(name)).exists() else str(name).replace("\\", "/")
         file = Path(os.path.realpath(self.root / given))  # also of a path of Windows
         if not file.is_relative_to(self.root):
-            raise ValueError(f"file {name}: outside of {self.root}")
+            raise ValueError(f"file {name}: the file is outside of {self.root}, the folder of the table")
         if not is_file(file):
             there = os.path.lexists(file)
             raise ValueError(f"file {name}: {'is a folder, a pipe or a device, and not a' if there else 'no such'} file")

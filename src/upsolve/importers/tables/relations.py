@@ -142,9 +142,9 @@ def relations_of(tables: Mapping[str, Rows]) -> Relations | None:
     if len(tests) > 1 or not all(tests.values()) or (tests and len(tasks) > 1) or not (tasks or results):
         return None
     if strange := next((name for name in unread if {"status", "outcomes"} & likely[name].keys()), ""):
-        raise ValueError(f"{strange} has outcomes, but no column refers to rows of {' or '.join(attempts)}")
+        raise ValueError(f"the table {strange} has outcomes, but no column that refers to rows of {' or '.join(attempts)}")
     if len({bool(one.test) for one in results.values()}) < len(results):
-        raise ValueError(f"{' and '.join(results)} have outcomes of the same attempts")
+        raise ValueError(f"the tables {' and '.join(results)} both have outcomes of the same attempts")
     for found in results.values():
         if not found.test:
             likely[attempts[0]] = {key: one for key, one in likely[attempts[0]].items() if key not in found.columns}

@@ -329,14 +329,16 @@ class Shape:
             rows.sort(key=lambda one: in_order(next((str(one[name]) for name in join.order if is_given(one.get(name))), "0")))
         if join.is_one and len(rows) > 1:
             raise ValueError(
-                f"{name} has {len(rows)} rows for {', '.join(str(row.get(one)) for one in join.where.values())}: exactly one is needed"
+                f"join {name}: {len(rows)} rows match {', '.join(str(row.get(one)) for one in join.where.values())}, but exactly one is needed"
             )
         if join.along and rows:
             column, there, here = join.along
             by_key = {key_in(one, [here]): one for one in rows}
             keys = [key_in(one, [there]) for one in row.get(column, ())]
             if len(by_key) < len(rows) or not {*keys}.issuperset(by_key):
-                raise ValueError(f"{name}: {len(rows)} rows for {len(keys)} of {column}: each value needs exactly one row")
+                raise ValueError(
+                    f"join {name}: {len(rows)} rows for the {len(keys)} values of {column}; each value needs exactly one row"
+                )
             rows = [by_key.get(key, {join.value: Status.UNSCORED.value}) for key in keys]
         return [one.get(join.value) if join.value else one for one in rows[: join.most or None]]
 

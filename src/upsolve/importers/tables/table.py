@@ -425,7 +425,7 @@ def check_columns(
         likely = guesses.options_for(likely_columns(rows, mapped))
         advice = f"; perhaps {likely}" if likely else ""
         raise SourceError(
-            f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}{advice}"
+            f"{path}: no column is recognised as the prompt; name it with --prompt COLUMN, or write a map (--map FILE); its columns are {shown}{advice}"
         )
 
 

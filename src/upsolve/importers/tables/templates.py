@@ -339,7 +339,7 @@ def maker_of(text: str) -> Maker:
     for found in (*PLACE.finditer(text), None):
         plain = text[at : found.start() if found else len(text)]
         if "{" in plain or "}" in plain:
-            raise ValueError(f"{text!r} has a brace without its other half; a brace that is text is doubled: {{{{")
+            raise ValueError(f"{text!r} has an unmatched brace; write a literal brace twice: {{{{")
         parts += [plain] if plain else []
         if found:
             at = found.end()

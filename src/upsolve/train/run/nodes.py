@@ -211,7 +211,7 @@ class Watch:
             if silent:
                 named = f"node {silent[0]}" if self.node not in silent else "node 0, or the network to it,"
                 print(
-                    f"upsolve: {named} has given no sign of life for {LOST:.0f} s: the run ends; {RESUME}",
+                    f"upsolve: {named} has not answered for {LOST:.0f} s, so the run ends; {RESUME}",
                     file=sys.stderr,
                     flush=True,
                 )
