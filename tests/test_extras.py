@@ -76,12 +76,12 @@ def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
 
 
 @pytest.mark.slow
-def test_doctor_runs_the_checks_that_need_no_extra():
+def test_doctor_runs_the_checks_that_need_no_extra(tmp_path):
     code, out = cli("archive", "doctor", "embedded")
     assert code == 0 and "found nothing" in out and "not run: needs pip install 'upsolve[clean]'" in out, out
-    for more in (("--check", "secrets"), ("--fix", "x")):  # asked for, or a cleaned archive with secrets in it
+    for more in (("--check", "secrets"), ("--fix", tmp_path / "x")):  # asked for, or a cleaned archive with secrets in it
         code, out = cli("archive", "doctor", "embedded", *more)
-        assert code == 2 and "pip install 'upsolve[clean]'" in out and not Path("x").exists()
+        assert code == 2 and "pip install 'upsolve[clean]'" in out and not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow

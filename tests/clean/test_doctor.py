@@ -260,6 +260,16 @@ def test_the_command_prints_what_it_found(make, tmp_path, capsys):
     assert "threshold" in capsys.readouterr().out
 
 
+def test_a_check_that_stops_leaves_no_folder(make, tmp_path):
+    archive = make(judged(RIGHT, PASSED))
+    with pytest.raises(ConfigError, match="--check nonsense"):
+        app(
+            ["archive", "doctor", str(archive.path), "--check", "nonsense", "--fix", str(tmp_path / "new")],
+            standalone_mode=False,
+        )
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_shipped_archive_is_examined_and_not_changed():
     found = {
         row.check: row.found for row in examine(open_archive("embedded"), ["contradictions", "flaky", "duplicate_tasks"]).found

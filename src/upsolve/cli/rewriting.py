@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -163,10 +164,16 @@ def doctor(
     store, options = open_archive(archive), parse_settings(settings or ())
     if against:
         options.setdefault("contamination", {})["against"] = tuple(against)
+    made = Path(fix) if fix and not Path(fix).exists() else None
     if fix:
         new_folder(fix)  # before the checks, which may take long
-    with bars() as progress:
-        done = examine(store, check or (), options, complete=bool(fix), progress=progress)
+    try:
+        with bars() as progress:
+            done = examine(store, check or (), options, complete=bool(fix), progress=progress)
+    except BaseException:
+        if made:
+            made.rmdir()  # an archive is written only after all checks
+        raise
     cleaned = write_cleaned(store, done, fix) if fix else None
     if as_json:
         rows = [{**asdict(row), "found": row.found, "share": row.share} for row in done.found]
