@@ -201,6 +201,8 @@ def unit_of(field: str, column: str) -> tuple[float, str]:
 
 def in_units(cells: Mapping[str, Any], factors: Mapping[str, float]) -> Mapping[str, Any]:
     """Return the cells of a row with numbers in the units of their fields, given the factor of each field; other cells unchanged."""
+    if not factors:
+        return cells
     given = {name: score_in(cells[name]) for name in factors if name in cells}
     whole = {name: value * factors[name] for name, value in given.items() if value is not None}
     changed = {name: round(value) if name.endswith("_bytes") else value for name, value in whole.items()}

@@ -234,9 +234,9 @@ class Reader:
             cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in tables.FILE_FIELDS if key in cells}
         for path in nested.values():
             rest = without(rest, path)
-        given = (cells.get("prompt"), cells.get("answer"))
-        if any(isinstance(one, list) or (isinstance(one, str) and one.startswith("[{")) for one in given):
-            cells = {name: value for name, value in (cells | answered_in(*given)).items() if value != ""}
+        prompt, answer = cells.get("prompt"), cells.get("answer")
+        if holds_chat(prompt) or holds_chat(answer):
+            cells = {name: value for name, value in (cells | answered_in(prompt, answer)).items() if value != ""}
         return cells, rest
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: dict[str, Any]) -> None:
@@ -473,6 +473,11 @@ class Reader:
         if name and not found:
             raise ValueError(f"no row has the attempt {name!r}, which this row names as its parent")
         return found or ""
+
+
+def holds_chat(value: Any) -> bool:
+    """Return whether a prompt or an answer is a list of messages, or the JSON of one."""
+    return isinstance(value, list) or (isinstance(value, str) and value.startswith("[{"))
 
 
 def text_in(value: Any) -> Any:

@@ -383,12 +383,13 @@ def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> I
 
     ``columns``: field -> column.
     """
+    own, other = columns.get("id", ""), columns.get("parent", "")
     seen, waiting = set[str](), dict[str, list[Numbered]]()
     for found in numbered:
         ready = [found]
         while ready:
             number, row = ready.pop(0)
-            name, parent = (name_in(row, columns.get(field, "")) for field in ("id", "parent"))
+            name, parent = name_in(row, own), name_in(row, other)
             if parent and parent != name and parent not in seen:
                 waiting.setdefault(parent, []).append((number, row))
                 continue
@@ -401,7 +402,7 @@ def parents_first(numbered: Iterable[Numbered], columns: Mapping[str, str]) -> I
 
 def name_in(row: Mapping[str, Any] | BadRow, column: str) -> str:
     """Return the name of an attempt in a row, as text; empty if there is none."""
-    value = None if isinstance(row, BadRow) else templates.value_at(row, column)
+    value = None if not column or isinstance(row, BadRow) else templates.value_at(row, column)
     return str(whole(value)).removesuffix(".0") if is_given(value) else ""
 
 
