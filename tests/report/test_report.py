@@ -336,7 +336,8 @@ def test_a_curve_by_hand():
     assert re.sub("<[^>]+>", " ", drawn).split()[-5:] == ["4", "2", "step", "1", "3"], "the ends of both axes"
     flat = html_of(curve("x", {"": [(1, 0.25), (9, 0.25)]}))
     assert flat == '<figure class="flat"><figcaption><b>x</b><span class="soft"> 0.25 throughout</span></figcaption></figure>'
-    assert "<svg" in html_of(curve("x", {"": [(1, 0.25)]})) and "<svg" in html_of(curve("x", {"": [(1, 1), (2, 1)]}, limit=2))
+    far, once = html_of(curve("x", {"": [(1, 1), (2, 1)]}, limit=2)), html_of(curve("x", {"": [(3, 0.25)]}, limit=2))
+    assert "> 1 throughout; limit 2<" in far and "> 0.25 at step 3; limit 2<" in once and "<svg" not in far + once
     spike = [(step, 9.0 if step == 777 else 0.0) for step in range(5000)]
     points = re.search('points="([^"]*)"', html_of(curve("x", {"": spike})))[1].split()
     assert len(points) <= 1000 and sum(point.endswith(",2.0") for point in points) == 1, "a spike is not lost"

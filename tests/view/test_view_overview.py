@@ -113,7 +113,9 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
                 button.click()
                 page.wait_for_function("(text) => window.copied === text", arg=first.locator("pre").nth(number).text_content())
             assert number == 1, "a button at each program"
-            assert page.locator(".overview figure svg polyline").count() == 2, "loss, held-out passed attempts"
+            held_out = page.locator(".overview .curves figure").nth(1).inner_text()
+            assert page.locator(".overview figure svg polyline").count() == 1 and "held-out passed attempts" in held_out
+            assert held_out.endswith("-3 at step 0; limit -3.5"), "a value that was measured once has no curve"
             assert page.locator(".overview details[open]").count() == 1, "one task fills a screen"
             if how != "report":
                 assert page.get_by_text("Look at each task before and after, what each model answered").count() == 1

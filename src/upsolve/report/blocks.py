@@ -63,14 +63,14 @@ def curve(
         return el("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
 
     def drawn(points: Points, number: int) -> Node:
-        ends = (
-            points if len(points) > 1 else [points[0], (left + ((right - left) or 1), points[0][1])]
-        )  # a point is seen as a line
+        ends = points if len(points) > 1 else [points[0], (right, points[0][1])]  # a point is seen as a line
         return el("polyline", class_=f"curve s{number}", points=" ".join(at(x, y) for x, y in thinned(ends)))
 
-    if known and low == high and limit is None and left < right:
-        text = el("span", f" {short(low)} throughout", class_="soft")
-        return el("figure", el("figcaption", el("b", name), text), class_="flat")
+    if known and (left == right or (low == high and not near)):
+        last = "; ".join(f"{label and f'{label}: '}{short(points[-1][1])}" for label, points in known.items())
+        text = f" {last} {'throughout' if left < right else f'at step {left:g}'}"
+        text += "" if limit is None else f"; limit {short(limit)}"
+        return el("figure", el("figcaption", el("b", name), el("span", text, class_="soft")), class_="flat")
     marks = [(label, step) for label, step in (steps or {}).items() if left <= step <= right]
     text = caption(known, limit, marks) if known else "no values"
     picture = el(

@@ -140,7 +140,8 @@ def large(difference: Estimate, meaning: str) -> Node:
 
 def capability_block(about: Capability) -> tuple[Node, ...]:
     """Return the comparison of two models by measure, and below it the effect of choosing among samples."""
-    return (*titled(capability_table(about)), *(el("p", line, class_="soft") for line in about.choices))
+    chosen = "One of several samples, chosen without hidden tests. "
+    return (*titled(capability_table(about)), *(el("p", chosen + line, class_="soft") for line in about.choices))
 
 
 def titled(table: Table) -> tuple[Node, ...]:
