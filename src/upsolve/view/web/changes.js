@@ -95,7 +95,7 @@ export async function groupView(main, id, round, number) {
     verdicts[0]?.reason ? build(verdicts[0].reason) : null, codeView(attempt.code, []));
   });
   show(main, el("h2", {}, link(`task/${encodeURIComponent(id)}`, id)),
-    el("p", { class: "soft" }, drawn ? `Group ${number} of round ${round}, as trained on.` : `All judged attempts. ${group.note ?? ""}`, rest ? ` ${plural(rest, "more attempt")} not shown.` : ""),
+    el("p", { class: "soft" }, drawn ? `Group ${number} of round ${round}, as trained on.` : `All judged attempts${group.note ? `; advantages ${group.note}` : ""}.`, rest ? ` ${plural(rest, "more attempt")} not shown.` : ""),
     el("div", { class: "group", tabindex: 0, role: "group", "aria-label": "Attempts of the group" }, columns));
 }
 
