@@ -1,15 +1,17 @@
 """The tables of the leaderboard from all finished cells (leaderboard.py): python benchmarks/leaderboard_page.py
 
-Writes results/leaderboard.json, the tables of docs/leaderboard-*.md, the plot of docs/leaderboard.md, and the table of README.md. Takes half a minute.
+Writes results/leaderboard.json, the tables of docs/leaderboard-*.md, the plot of docs/leaderboard.md, and the bars of README.md with their sentence. Takes half a minute.
 """
 
 import json
 import statistics
 from functools import cache
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from formulas import formula_of, marked
+from jinja2 import Template
 from leaderboard import CELLS, DOMAINS, METHODS, ROOT, cells_in, load_cell, slug
 from rounding import percent
 
@@ -36,8 +38,10 @@ STAGED = {
 """The control of methods whose tasks or stages are others."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
-GAINS = (("text to SQL", "sql", "sft", "base"),)
-"""Columns of README.md: domain as read there, domain, method, and the method that stands before it."""
+SHOWN = ("sql", "sft", "base")
+"""Domain and method of README.md, and the method before it."""
+BARS = Path(__file__).with_name("gain.svg.j2")
+"""Template of the bars of README.md; sums of numbers are places in the picture."""
 BANDS = {"hard": 1 / 3, "middle": 2 / 3, "easy": 1.0}
 """Largest pass rate of the start in each band of tasks."""
 BESIDE = {
@@ -366,24 +370,33 @@ def draw(tables, file):
 
 
 def gains():
-    """Return the table of README.md, narrow enough for a phone: a column for each method, the model before it and its control."""
-    columns = [("pass@1, %", "before", "after", "gain", "gain beyond the control")]
-    for shown_domain, domain, name, start in GAINS:
-        cells = cells_of(domain)
-        runs, before, control = cells[name], cells[start], placebo_of(name)
-        common = sorted(runs.keys() & before.keys())
-        levels = [shown(percent(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
-        verdicts = contrast(cells[control], runs)
-        difference, beside = shown(contrast(before, runs)), shown(verdicts) + few(runs, cells[control]) if verdicts else ""
-        columns.append((f"{shown_domain}, {len(common)} seeds", *levels, difference, beside))
-    head, *rows = (f"| {' | '.join(cells)} |\n" for cells in zip(*columns, strict=True))
-    return "".join([head, "|---" * len(columns) + "|\n", *rows])
+    """Return pass@1 by model, before and after training and for the control, and the gains of all and beyond the control: percent and points."""
+    domain, name, start = SHOWN
+    cells = cells_of(domain)
+    runs, before, control = cells[name], cells[start], cells[placebo_of(name)]
+    common = sorted(runs.keys() & before.keys() & control.keys())
+    models = {"before": before, "after": runs, "control": control}
+    levels = {
+        kind: percent(mean_interval([*scores([of[seed] for seed in common], "best").values()])) for kind, of in models.items()
+    }
+    return levels, contrast(before, runs), contrast(control, runs), len(common)
 
 
 def readme():
-    """Return README.md with its table of gains."""
+    """Return README.md with its sentence of gains."""
+    levels, gain, beyond, seeds = gains()
+    bars = ", ".join(f"{kind} {of[0]:.1f} %" for kind, of in levels.items())
+    control = "the control, the same training on verdicts shuffled within each task, reaches the rest"
+    text = f"Gain: {shown(gain)} points ({seeds} seeds). Of these, {shown(beyond)} points need the true verdicts; {control}.\n"
     before, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n\n{gains()}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+    return f"{before}{MARKS[0]}\n\n![pass@1: {bars}](docs/gain.svg)\n\n{text}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+
+
+def picture():
+    """Return the bars of README.md, with intervals, for a light and a dark page."""
+    return Template(BARS.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).render(
+        levels=gains()[0]
+    )
 
 
 def main():
@@ -393,6 +406,7 @@ def main():
     for name, text in pages(tables).items():
         (ROOT / "docs" / name).write_text(text, encoding="utf-8")
     (ROOT / "README.md").write_text(readme(), encoding="utf-8")
+    (ROOT / "docs" / "gain.svg").write_text(picture(), encoding="utf-8")
     draw(tables, ROOT / "docs" / "leaderboard.svg")
 
 

@@ -25,6 +25,7 @@ def page(monkeypatch):
 
 def test_the_readme_shows_the_committed_cells(page):
     assert (ROOT / "README.md").read_text(encoding="utf-8") == page.readme()
+    assert (ROOT / "docs" / "gain.svg").read_text(encoding="utf-8") == page.picture()
 
 
 @pytest.mark.slow

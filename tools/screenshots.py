@@ -55,6 +55,7 @@ def finished_runs(folder):
         dump_recipe(recipe, folder / name / "recipe.yaml")
         for what, file in (("base", "base-0"), ("trained", f"{stored}-0")):
             sweep = json.loads(gzip.decompress((RESULTS / f"{file}.json.gz").read_bytes())) | {"name": what}
+            sweep["test"] = [one | {"name": what} for one in sweep["test"]]
             (folder / name / f"{what}.json").write_text(json.dumps(sweep))
         command = f"python benchmarks/leaderboard.py WORK --domain sql --methods '{stored.replace('-', ', ', 1).replace('-', ' ')}' --seeds 0"
         (folder / name / "facts.json").write_text(json.dumps({"command": command}))

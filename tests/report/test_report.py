@@ -14,7 +14,7 @@ from upsolve.report.blocks import bars, curve, html_of
 from upsolve.report.content import Example, Gain, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
-from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
+from upsolve.report.plots import CONTROL, SERIES, change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.programs import (
     Sample,
 )
@@ -122,9 +122,9 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     assert page.count("<script") == 1 and page.count("&lt;script&gt;") == 3, (
         "the buttons' own script alone, which the policy names"
     )
-    assert page.count("<svg") == 3 + 2 + 2 + 2 and "Rewards of the attempts trained on" in page
-    outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
-    assert outside == [] and "@import" not in page and "url(http" not in page
+    assert page.count("<svg") == 1 + 3 + 2 + 2 + 2 and "Rewards of the attempts trained on" in page
+    (icon,) = re.findall(r"""(?:src|href)=["']([^"'#]+)""", page)
+    assert icon.startswith("data:image/svg+xml,") and "@import" not in page and "url(http" not in page
 
 
 def test_only_attempts_that_were_trained_on_count(tmp_path):
@@ -359,10 +359,14 @@ def test_the_share_of_a_control_in_a_gain_by_hand(gain, beyond, said):
 
 def test_bars_by_hand():
     """Shares are percent of the width; an interval ends where the axis ends."""
-    rows = [("base <0>", (0.25, 0.125, 0.5), "<why>"), ("control", (1.0, 0.9, 1.2), ""), ("few", (0.5, nan, nan), "")]
-    drawn = html_of(bars("pass@1", rows, marked=1))
-    shares = re.findall(r'class="(share[^"]*)" x="0" y="2" width="([\d.]+)"', drawn)
-    assert shares == [("share", "25.0"), ("share marked", "100.0"), ("share", "50.0")]
+    rows = [
+        ("base", "base <0>", (0.25, 0.125, 0.5), "<why>"),
+        ("trained", "all", (1.0, 0.9, 1.2), ""),
+        ("control", "few", (0.5, nan, nan), ""),
+    ]
+    drawn = html_of(bars("pass@1", rows))
+    shares = re.findall(r'class="(\w+)" x="0" y="2" width="([\d.]+)"', drawn)
+    assert shares == [("base", "25.0"), ("trained", "100.0"), ("control", "50.0")]
     assert re.findall(r'class="interval" x1="([\d.]+)" x2="([\d.]+)"', drawn) == [("12.5", "50.0"), ("90.0", "100.0")]
     assert 'aria-label="base &lt;0&gt;: 25.0 % [12.5, 50.0]"' in drawn and "<b>base &lt;0&gt;</b>" in drawn
     assert re.findall("<span>([^<]+)</span>", drawn) == ["0", "25", "50", "75", "100 %"], "labels of the axis"
@@ -415,3 +419,24 @@ def test_a_report_has_no_heading_without_content(tmp_path):
     assert "Why answers fail" not in page and 'aria-label="Contents"' in page
     write_report(tmp_path / "r.html", ReportContent("t", ()))
     assert 'aria-label="Contents"' not in (tmp_path / "r.html").read_text()
+
+
+ROOT = Path(__file__).parents[2]
+THEMES = (
+    r":root \{ (?:color-scheme: light dark; )?(--ink[^}]*)",
+    r"(?:prefers-color-scheme: dark\) \{ :root|data-theme=\"dark\"\]) \{ (--ink[^}]*)",
+)
+
+
+def test_report_viewer_and_site_have_the_same_colours_and_logo():
+    """Also the bars and the plots: base, trained, control."""
+    texts = [(ROOT / "src/upsolve" / name).read_text() for name in ("report/report.html.j2", "view/web/style.css")]
+    for theme in THEMES:
+        report, viewer = (dict(re.findall(r"(--[\w-]+): ([^;]+);", re.search(theme, text)[1])) for text in texts)
+        assert report == {name: value for name, value in viewer.items() if name in report}
+        assert report["--link"] in (ROOT / "docs/site.css").read_text()
+    drawn = re.search(r'<path d="([^"]+)"', (ROOT / "docs/logo.svg").read_text())[1]
+    assert drawn in texts[0] and drawn in (ROOT / "src/upsolve/view/web/index.html").read_text()
+    style = (ROOT / "src/upsolve/report/block.css").read_text() + (ROOT / "docs/gain.svg").read_text()
+    for colour in (SERIES[0], SERIES[1], CONTROL):
+        assert style.count(colour) == 2, colour

@@ -69,11 +69,11 @@ def test_the_overview_explains_a_run(chromium, tmp_path, runs, how):
                 more, numbers[1][1]
             )
             shares = page.locator("figure.bars > div:has(svg)").all_inner_texts()
-            assert [line.split()[0] for line in shares] == ["base", "trained", "trained"] and "(placebo)" in shares[2]
+            assert [line.split()[0] for line in shares] == ["base", "trained", "control:"] and "(placebo)" in shares[2]
             assert "12.5 % [" in shares[0] and "65.6 % [" in shares[1] and "25.0 % [" in shares[2], "12.5 and a gain of 12.5"
             for line, share in zip(shares, ("87.5", "34.4", "75.0"), strict=True):
                 assert line.endswith(f"most failures: failed, {share} % (ran, but a result is wrong)")
-            across = [bar.bounding_box()["width"] for bar in page.locator("svg .share").all()]
+            across = [bar.bounding_box()["width"] for bar in page.locator(".bars svg rect").all()]
             assert across[1] / across[0] == pytest.approx(21 / 4, rel=0.02) and across[2] / across[0] == pytest.approx(
                 2, rel=0.02
             )

@@ -95,16 +95,15 @@ def curve(
     return el("figure", head, el("div", values, picture, class_="plot"), axis)
 
 
-def bars(name: str, rows: Sequence[tuple[str, tuple[float, float, float], str]], *, marked: int | None = None) -> Node:
-    """Return a figure with a bar for each label: a share, its interval as a thin line (nan: none), and a note below; row ``marked`` is coloured.
-
-    The axis goes from 0 to 100 %.
+def bars(name: str, rows: Sequence[tuple[str, str, tuple[float, float, float], str]]) -> Node:
+    """Return a figure with a bar for each row: its kind (``base``, ``trained`` or ``control``), which has a colour; its label; a share with its
+    interval as a thin line (nan: none); and a note below. The axis goes from 0 to 100 %.
     """
     parts: list[Node] = []
-    for number, (label, values, note) in enumerate(rows):
+    for kind, label, values, note in rows:
         share, low, high = (f"{100 * min(1.0, max(0.0, value)):.1f}" if math.isfinite(value) else "" for value in values)
         lines = [el("line", class_="grid", x1=x, x2=x, y1="0", y2="10") for x in ("0", "25", "50", "75", "100")]
-        bar = el("rect", class_="share marked" if number == marked else "share", x="0", y="2", width=share, height="6")
+        bar = el("rect", class_=kind, x="0", y="2", width=share, height="6")
         error = [el("line", class_="interval", x1=low, x2=high, y1="5", y2="5")] if low else []
         text = f"{share} % [{low}, {high}]" if low else f"{share} % (no interval)"
         size = {"viewBox": "0 0 100 10", "preserveAspectRatio": "none"}

@@ -170,15 +170,17 @@ def bars_block(content: ReportContent) -> list[Node]:
     known = [(sweep, one) for sweep in content.sweeps if (one := pass_at_1(sweep))]
     if not known:
         return []
-    rows = [(sweep.name, bounds(one), failures(sweep.best.scores)) for sweep, one in known]
+    kinds = ["base"] + ["trained"] * (len(known) - 1)
+    rows = [
+        (kind, sweep.name, bounds(one), failures(sweep.best.scores)) for kind, (sweep, one) in zip(kinds, known, strict=True)
+    ]
     start, tasks = known[0][1].mean, max(one.tasks for _, one in known)
     for control in content.controls:
         gain = control.gain
-        rows.append(
-            (f"trained with {control.name}", (start + gain.mean, start + gain.low, start + gain.high), failures(control.scores))
-        )
+        levels = start + gain.mean, start + gain.low, start + gain.high
+        rows.append(("control", f"control: {control.name}", levels, failures(control.scores)))
     name = f"pass@1 on {counted(tasks, 'test task')}: share solved with one sample, each model at its best temperature; line: 95 % interval"
-    return [bars(name, rows, marked=1)]
+    return [bars(name, rows)]
 
 
 def bounds(known: Estimate) -> tuple[float, float, float]:

@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 SERIES = ("#7f8c8d", "#0072b2", "#009e73", "#d55e00", "#cc79a7")
+"""Colours of models in their order: the base model is grey, the trained one blue, as in the bars of ``block.css``."""
+CONTROL = "#b07d00"
+"""Colour of controls, as there."""
 STATUS = {
     "passed": "#009e73",
     "failed": "#e69f00",
@@ -212,7 +215,7 @@ def gains_of_methods(gains: Mapping[str, tuple[Estimate, bool]]) -> str:
     """Draw gains in pass@1 with 95 % intervals, one line per method; ``gains``: name -> gain, and whether the method is a control."""
     figure, axes = plot(0.7 + 0.38 * len(gains))
     for place, (gain, control) in enumerate(gains.values()):
-        colour = SERIES[0] if control else SERIES[1]
+        colour = CONTROL if control else SERIES[1]
         axes.hlines(place, 100 * gain.low, 100 * gain.high, color=colour, linewidth=2)
         axes.plot(100 * gain.mean, place, "o", color=colour)
         label, point = f"{100 * gain.mean:+.1f}", (100 * gain.mean, place)
