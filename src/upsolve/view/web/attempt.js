@@ -37,7 +37,7 @@ function verdictHead(verdict) {
   const scores = verdict.findings.filter((finding) => finding.kind === "score").map((finding) => `${finding.rule} ${decimal(finding.value)}`).join(", ");
   const points = verdict.findings.filter((finding) => finding.kind === "points" && !finding.rule).map((finding) => `${decimal(finding.value)} of 1`).join("");
   const counted = verdict.total ? `, ${verdict.passed} of ${plural(verdict.total, "test")} passed` : "";
-  return el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "");
+  return el("p", { class: "outcome" }, el("b", {}, outcome(verdict.status)), counted, verdict.error_line ? `, error in line ${verdict.error_line}` : "", points ? `; points ${points}` : "", scores ? `; scores ${scores}` : "");
 }
 
 const ENDINGS = { python: "py", pypy: "py", cpp: "cpp", javascript: "js", typescript: "ts", rust: "rs", ruby: "rb", haskell: "hs", bash: "sh", duckdb: "sql", ocaml: "ml", racket: "rkt", perl: "pl", fortran: "f90", ada: "adb", pascal: "pas" };
